@@ -1,0 +1,257 @@
+"""What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
+
+import dataclasses
+import difflib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ACTIVATIONS = {
+    "gelu": "erf form: transformers' `gelu`, Google's first release",
+    "gelu_new": "tanh approximation: Google's current code",
+    "gelu_pytorch_tanh": "tanh approximation, transformers' other name for it",
+    "relu": "max(x, 0)",
+    "silu": "x · sigmoid(x)",
+    "swish": "silu under its other name",
+    "tanh": "hyperbolic tangent",
+    "linear": "none",
+}
+
+# Keys that released configuration files carry and that say nothing about this graph.
+IGNORED_KEYS = frozenset(
+    [
+        "_name_or_path",
+        "architectures",
+        "attn_implementation",
+        "bos_token_id",
+        "chunk_size_feed_forward",
+        "classifier_dropout",
+        "directionality",
+        "dtype",
+        "eos_token_id",
+        "finetuning_task",
+        "gradient_checkpointing",
+        "id2label",
+        "label2id",
+        "model_max_length",
+        "num_labels",
+        "output_attentions",
+        "output_hidden_states",
+        "output_past",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+        "problem_type",
+        "return_dict",
+        "tie_word_embeddings",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    ]
+)
+
+# Keys that name another graph unless they hold one of these values.
+ONLY_VALUES = {
+    "model_type": ("bert",),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "is_encoder_decoder": (False,),
+}
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """The configuration of one BERT; the defaults are the paper's base (section 3).
+
+    Args:
+        vocab_size: number of tokens (T). The paper and document 004 say 30,000; the released
+            uncased models have 30,522.
+        hidden_size: width of a token's vector (H).
+        num_hidden_layers: encoder blocks (L).
+        num_attention_heads: heads of a block (A); must divide `hidden_size`.
+        intermediate_size: width of the feed-forward layer (FFD); 4·H in every released model.
+        hidden_act: one of `ACTIVATIONS`. "gelu" is the erf form.
+        hidden_dropout_prob: rate of the dropouts between layers, in [0, 1).
+        attention_probs_dropout_prob: rate of the dropout on attention weights, in [0, 1).
+        max_position_embeddings: longest sequence, in tokens (P).
+        type_vocab_size: segments (2: A and B).
+        initializer_range: standard deviation of the truncated normal of the first weights.
+        layer_norm_eps: added to the variance in every layer normalization.
+        pad_token_id: the token that attention leaves out.
+
+    Raises:
+        ValueError: a size that is not a positive whole number, a rate outside [0, 1), a hidden
+            size that the heads do not divide, an unknown activation.
+    """
+
+    vocab_size: int = 30_000
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+
+    def __post_init__(self):
+        for key in _SIZES:
+            require_positive(key, getattr(self, key))
+        for key in _RATES:
+            rate = getattr(self, key)
+            if not _is_number(rate) or not 0 <= rate < 1:
+                raise ValueError(f"{key} must be a rate in [0, 1), got {rate!r}")
+        for key in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, key)
+            if not _is_number(value) or not 0 < value < float("inf"):
+                raise ValueError(f"{key} must be a positive number, got {value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
+                f"and {self.num_attention_heads}: {self._nearest_head_counts()}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise ValueError(
+                f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}"
+            )
+        pad = self.pad_token_id
+        if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < self.vocab_size:
+            raise ValueError(
+                f"pad_token_id must be a token of the vocabulary, 0 … {self.vocab_size - 1}, "
+                f"got {pad!r}"
+            )
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head: H / A."""
+        return self.hidden_size // self.num_attention_heads
+
+    def replace(self, **changes) -> "BertConfig":
+        """A copy with some values changed; an unknown key raises a ValueError that names it."""
+        _refuse_unknown(changes)
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict:
+        """The values by key, in the order of the class."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict, *, source: str = "the configuration") -> "BertConfig":
+        """Reads the keys of `bert_config.json` or `config.json`.
+
+        Raises:
+            ValueError: a key that neither format has, a key whose value names another
+                architecture, no `vocab_size`, or a value that `BertConfig` refuses.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
+        for key, allowed in ONLY_VALUES.items():
+            if key in values and values[key] not in allowed:
+                raise ValueError(
+                    f"{source}: {key} must be {allowed[0]!r}, got {values[key]!r}: not a BERT "
+                    "encoder that kbert builds"
+                )
+        known = {
+            key: value
+            for key, value in values.items()
+            if key not in IGNORED_KEYS and key not in ONLY_VALUES
+        }
+        _refuse_unknown(known, source)
+        if "vocab_size" not in known:
+            raise ValueError(f"{source} must say vocab_size, got {', '.join(values) or 'no keys'}")
+        if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
+            del known["pad_token_id"]
+        try:
+            return cls(**known)
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike) -> "BertConfig":
+        """Reads a `bert_config.json` (Google) or a `config.json` (transformers).
+
+        Raises:
+            FileNotFoundError, OSError: no such file, or one that cannot be read.
+            ValueError: not JSON, or a configuration that `from_dict` refuses.
+        """
+        path = Path(path)
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} must be UTF-8 text in JSON, got other bytes") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} must be JSON, got an error at {error}") from None
+        return cls.from_dict(values, source=str(path))
+
+    def to_json(self, path: str | os.PathLike | None = None) -> str:
+        """Writes the configuration and returns the text.
+
+        A file named `bert_config.json` gets Google's keys, any other name transformers' (which
+        adds `model_type` and `architectures`). The file is written beside and renamed.
+        """
+        values = self.to_dict()
+        if path is not None and Path(path).name == "bert_config.json":
+            # Google's file has no such keys: they are written only where they say something.
+            for key, default in (("layer_norm_eps", 1e-12), ("pad_token_id", 0)):
+                if values[key] == default:
+                    del values[key]
+        else:
+            values |= {"model_type": "bert", "architectures": ["BertModel"]}
+        text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+        if path is not None:
+            write_beside(path, text.encode())
+        return text
+
+    def _nearest_head_counts(self) -> str:
+        fits = [n for n in range(1, self.hidden_size + 1) if self.hidden_size % n == 0]
+        nearest = sorted(fits, key=lambda n: abs(n - self.num_attention_heads))[:3]
+        return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
+
+
+def require_positive(name: str, value) -> None:
+    """Raises a ValueError unless `value` is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def write_beside(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a file whole or not at all: beside its place, then renamed into it."""
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _refuse_unknown(keys, source: str = "the configuration") -> None:
+    fields = [field.name for field in dataclasses.fields(BertConfig)]
+    for key in keys:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(fields)}"
+            raise ValueError(f"{source} has an unknown key {key!r}: {hint}")

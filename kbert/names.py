@@ -1,0 +1,56 @@
+"""The layer names of the graph: keras_bert's, as document 004 prints them.
+
+Encoder blocks count from 1 here; checkpoints count from 0 (`from_checkpoint_index`).
+"""
+
+TOKEN_IDS = "Input-Token"
+SEGMENT_IDS = "Input-Segment"
+MASKED = "Input-Masked"
+MASKED_POSITIONS = "Input-Positions"
+
+TOKEN_EMBEDDING = "Embedding-Token"
+SEGMENT_EMBEDDING = "Embedding-Segment"
+TOKEN_PLUS_SEGMENT = "Embedding-Token-Segment"
+POSITION_EMBEDDING = "Embedding-Position"
+EMBEDDING_DROPOUT = "Embedding-Dropout"
+EMBEDDING_NORM = "Embedding-Norm"
+
+ATTENTION = "MultiHeadSelfAttention"
+FEED_FORWARD = "FeedForward"
+
+MLM_GATHER = "MLM-Gather"
+MLM_DENSE = "MLM-Dense"
+MLM_NORM = "MLM-Norm"
+MLM_SIMILARITY = "MLM-Sim"
+MLM = "MLM"
+
+FIRST_TOKEN = "Extract"
+POOLER = "NSP-Dense"  # keras_bert's name for what the paper's code calls the pooler
+NSP = "NSP"
+
+CLASSIFIER_DROPOUT = "Classifier-Dropout"
+CLASSIFIER = "Classifier"
+TOKEN_CLASSIFIER_DROPOUT = "TokenClassifier-Dropout"
+TOKEN_CLASSIFIER = "TokenClassifier"
+SPAN = "Span"
+SPAN_START = "Span-Start"
+SPAN_END = "Span-End"
+
+
+def encoder(block: int, part: str, step: str = "") -> str:
+    """The name of one layer of encoder block `block` (1 … L).
+
+    `part` is `ATTENTION` or `FEED_FORWARD`; `step` is "" for the sublayer itself, else
+    "Dropout", "Add" or "Norm".
+    """
+    return f"Encoder-{block}-{part}" + (f"-{step}" if step else "")
+
+
+def encoder_output(block: int) -> str:
+    """The layer whose output is hidden state `block`: 0 is the embeddings', L the last block's."""
+    return encoder(block, FEED_FORWARD, "Norm") if block else EMBEDDING_NORM
+
+
+def from_checkpoint_index(index: int) -> int:
+    """The graph's block number for a checkpoint's layer index (`encoder.layer.0` is block 1)."""
+    return index + 1
