@@ -1,0 +1,61 @@
+"""What several test modules share."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared"
+
+# Odd and all different, so that a swapped axis shows.
+BATCH, LENGTH = 13, 7
+SIZES = {
+    "vocab_size": 99,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 17,
+    "type_vocab_size": 3,
+}
+
+
+@pytest.fixture(scope="session")
+def small():
+    """A configuration of odd sizes."""
+    from kbert import BertConfig
+
+    return BertConfig(**SIZES)
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of shared material beside the project, where there is one."""
+    if not SHARED.is_dir():
+        pytest.skip("no ../shared beside the project: nothing to compare with")
+    return SHARED
+
+
+@pytest.fixture
+def run_python():
+    """Runs Python code in a process of its own; returns what it printed."""
+
+    def run(code: str, *, backend: str | None = None, check: bool = True, **env: str):
+        environment = os.environ | env | ({"KERAS_BACKEND": backend} if backend else {})
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert not check or done.returncode == 0, done.stderr[-3000:]
+        return done
+
+    return run

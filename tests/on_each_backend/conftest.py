@@ -1,0 +1,82 @@
+"""Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PEER = Path(__file__).parents[1] / "peer.py"
+
+# transformers' names for the heads; encoder and pooler are in kbert.checkpoints.tables.
+HEADS = {
+    "cls.predictions.transform.dense.weight": ("MLM-Dense", "kernel"),
+    "cls.predictions.transform.dense.bias": ("MLM-Dense", "bias"),
+    "cls.predictions.transform.LayerNorm.weight": ("MLM-Norm", "gamma"),
+    "cls.predictions.transform.LayerNorm.bias": ("MLM-Norm", "beta"),
+    "cls.predictions.bias": ("MLM-Sim", "bias"),
+    "cls.seq_relationship.weight": ("NSP", "kernel"),
+    "cls.seq_relationship.bias": ("NSP", "bias"),
+}
+
+
+@pytest.fixture(scope="session")
+def peer(small, tmp_path_factory):
+    """What transformers computes: a dictionary of arrays, by activation."""
+    cache = {}
+
+    def compute(hidden_act: str = "gelu", eps: float = 1e-12) -> dict[str, np.ndarray]:
+        if (hidden_act, eps) not in cache:
+            sizes = small.to_dict() | {"hidden_act": hidden_act, "layer_norm_eps": eps}
+            path = tmp_path_factory.mktemp("peer") / "peer.npz"
+            environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+            command = [sys.executable, str(PEER), json.dumps(sizes), str(path)]
+            subprocess.run(command, check=True, env=environment, capture_output=True)
+            cache[hidden_act, eps] = dict(np.load(path))
+        return cache[hidden_act, eps]
+
+    return compute
+
+
+@pytest.fixture(scope="session")
+def fill():
+    """Puts the peer's weights into a model that kbert built."""
+    from kbert.checkpoints import tables
+
+    def assign(model, config, arrays) -> None:
+        places = {
+            f"bert.{entry.transformers}": (entry.layer, entry.variable)
+            for entry in tables.templates(config)
+        } | HEADS
+        layers = {layer.name: layer for layer in model.layers}
+        assigned = 0
+        for name, (layer, variable) in places.items():
+            if layer not in layers:
+                continue
+            (weight,) = (w for w in layers[layer].weights if w.path.endswith(f"/{variable}"))
+            array = arrays[name]
+            array = array.T if variable.endswith("kernel") else array
+            weight.assign(array.reshape(weight.shape))
+            assigned += 1
+        named_heads = ("Classifier", "TokenClassifier", "Span")
+        own = [w for w in model.weights if w.path.split("/")[0] in named_heads]
+        assert assigned + len(own) == len(model.weights)
+
+    return assign
+
+
+@pytest.fixture
+def ids(peer):
+    """The peer's inputs, as model calls take them: token ids and segment ids, int32 (13, 11)."""
+    arrays = peer()
+    return [arrays[name].astype("int32") for name in ("token_ids", "segment_ids")]
+
+
+@pytest.fixture(scope="session")
+def backend():
+    import keras
+
+    return keras.backend.backend()

@@ -1,0 +1,122 @@
+"""An id that a table does not have is never answered with a plausible number."""
+
+import numpy as np
+import pytest
+
+import kbert
+
+
+def answer(run):
+    """Row 2 of every output, or None where the backend refused."""
+    import keras
+
+    try:
+        outputs = run()
+    except Exception as error:
+        # The backend's own words for it, not an accident elsewhere.
+        assert any(word in str(error) for word in ("not in [0", "out of range", "out of bounds"))
+        return None
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    return [np.asarray(keras.ops.convert_to_numpy(output)) for output in outputs]
+
+
+@pytest.fixture(scope="module")
+def model(small):
+    return kbert.build_bert(small, seq_len=7)
+
+
+@pytest.fixture
+def inputs():
+    random = np.random.default_rng(11)
+    token_ids = random.integers(1, 99, (13, 7)).astype("int32")
+    token_ids[:, 5:] = 0
+    segment_ids = random.integers(0, 3, (13, 7)).astype("int32")
+    return [token_ids, segment_ids, np.ones((13, 7), "int32")]
+
+
+@pytest.mark.parametrize("way", ["call", "predict", "compiled"])
+@pytest.mark.parametrize(
+    ("which", "place", "wrong"),
+    [
+        (0, (2, 3), 99),
+        (0, (2, 0), -1),
+        (0, (2, 3), 2**31 - 1),
+        (1, (2, 3), 3),
+        (1, (2, 0), -3),
+        (1, (2, 6), 3),  # on padding
+    ],
+)
+def test_the_answer_is_an_error_or_nan(model, inputs, way, which, place, wrong, backend):
+    if way == "compiled" and backend == "torch":
+        pytest.skip("jit_compile on torch is torch.compile, which needs a C++ compiler")
+    inputs[which][place] = wrong
+    if way == "call":
+        outputs = answer(lambda: model(inputs))
+    else:
+        model.compile(optimizer="sgd", jit_compile=way == "compiled")
+        outputs = answer(lambda: model.predict(inputs, verbose=0))
+    if outputs is None:
+        return
+    for output in outputs:
+        assert np.isnan(output[2]).all()
+        assert np.isfinite(np.delete(output, 2, axis=0)).all()
+
+
+def test_a_position_outside_the_sequence_is_an_error_or_nan(small, inputs):
+    model = kbert.build_bert(small, seq_len=7, max_predictions=4)
+    positions = np.full((13, 4), 2, "int32")
+    positions[2, 1] = 7
+    outputs = answer(lambda: model([*inputs[:2], positions]))
+    if outputs is not None:
+        assert np.isnan(outputs[0][2, 1]).all()
+        assert np.isfinite(outputs[0][2, [0, 2, 3]]).all()
+
+
+def test_right_ids_are_answered_with_numbers(model, inputs):
+    for output in answer(lambda: model(inputs)):
+        assert np.isfinite(output).all()
+
+
+def test_kberts_own_call_names_the_id_and_its_place(model, inputs):
+    inputs[0][2, 3] = 99
+    with pytest.raises(ValueError, match=r"token_ids\[2, 3\] .* 0 … 98, got 99"):
+        kbert.predict(model, *inputs)
+    inputs[0][2, 3] = 98
+    inputs[1][4, 1] = -1
+    with pytest.raises(ValueError, match=r"segment_ids\[4, 1\] .* 0 … 2, got -1"):
+        kbert.predict(model, *inputs)
+
+
+def test_training_pays_nothing_for_the_check(small):
+    """With training=True the embedding is Keras's own look-up and nothing more."""
+    import keras
+
+    from kbert.layers import Embedding
+
+    class Refused(Embedding):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.ops = 0
+
+    import kbert.layers as layers
+
+    layer = Refused(99, 24)
+    calls = []
+    original = layers.nan_where_out_of_range
+    layers.nan_where_out_of_range = lambda *args: calls.append(args) or original(*args)
+    try:
+        ids = keras.ops.ones((2, 3), "int32")
+        layer(ids, training=True)
+        assert not calls
+        layer(ids)
+        assert len(calls) == 1
+    finally:
+        layers.nan_where_out_of_range = original
+
+
+def test_a_sequence_longer_than_the_positions_is_refused(small):
+    model = kbert.build_encoder(small, seq_len=None)
+    with pytest.raises(ValueError, match=r"at most 17 tokens"):
+        model([np.ones((2, 18), "int32"), np.zeros((2, 18), "int32")])
+    with pytest.raises(ValueError, match=r"at most 17 tokens a sequence, got 18"):
+        kbert.predict(model, np.ones((2, 18), "int64"))

@@ -1,0 +1,115 @@
+"""The graph computes BERT: transformers' numbers, and padding that changes nothing."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kbert
+
+TOLERANCE = 1e-5
+
+
+@pytest.mark.parametrize(
+    ("hidden_act", "eps"), [("gelu", 1e-12), ("gelu_new", 1e-5), ("relu", 1e-3)]
+)
+def test_every_output_equals_transformers(small, peer, fill, hidden_act, eps):
+    config = small.replace(hidden_act=hidden_act, layer_norm_eps=eps)
+    arrays = peer(hidden_act, eps)
+    model = kbert.build_bert(config, seq_len=None)
+    fill(model, config, arrays)
+    ids = arrays["token_ids"], arrays["segment_ids"]
+    real = arrays["token_ids"] != 0
+    found = kbert.predict(model, *ids)
+    assert_allclose(found["MLM"][real], arrays["mlm_logits"][real], atol=TOLERANCE, rtol=1e-5)
+    assert_allclose(found["NSP"], arrays["nsp_logits"], atol=TOLERANCE)
+    states = kbert.predict(kbert.build_hidden_states(model), *ids)
+    for state, expected in zip(states.values(), arrays["hidden_states"], strict=True):
+        assert_allclose(state[real], expected[real], atol=TOLERANCE)
+    maps = kbert.predict(kbert.build_attention_maps(model), *ids)
+    for weights, expected in zip(maps.values(), arrays["attentions"], strict=True):
+        by_query = real[:, None, :].repeat(weights.shape[1], axis=1)
+        assert_allclose(weights[by_query], expected[by_query], atol=1e-6)
+
+
+def test_the_encoder_gives_transformers_sequence_and_pooled_output(small, peer, fill):
+    arrays = peer()
+    model = kbert.build_encoder(small, seq_len=11)
+    fill(model, small, arrays)
+    found = list(kbert.predict(model, arrays["token_ids"], arrays["segment_ids"]).values())
+    real = arrays["token_ids"] != 0
+    assert_allclose(found[0][real], arrays["hidden_states"][-1][real], atol=TOLERANCE)
+    assert_allclose(found[1], arrays["pooled_output"], atol=TOLERANCE)
+
+
+def test_padding_never_changes_a_real_token(small, peer, fill, ids):
+    """One sentence, alone and padded: block 2 and later tell a mask that was lost."""
+    model = kbert.build_encoder(small, seq_len=None)
+    fill(model, small, peer())
+    padded = list(kbert.predict(model, *ids).values())
+    for row in range(len(ids[0])):
+        length = int((ids[0][row] != 0).sum())
+        alone = list(kbert.predict(model, *(part[row, :length] for part in ids)).values())
+        assert_allclose(padded[0][row, :length], alone[0][0], atol=2e-6)
+        assert_allclose(padded[1][row], alone[1][0], atol=2e-6)
+
+
+def test_what_stands_in_the_padding_counts_for_nothing(small, peer, fill, ids):
+    model = kbert.build_encoder(small, seq_len=None)
+    fill(model, small, peer())
+    token_ids, segment_ids = ids
+    other = np.where(token_ids == 0, 2 - segment_ids, segment_ids)
+    before, after = (kbert.predict(model, token_ids, part) for part in (segment_ids, other))
+    assert not np.array_equal(other, segment_ids)
+    real = token_ids != 0
+    states = [next(iter(outputs.values()))[real] for outputs in (before, after)]
+    assert_allclose(states[0], states[1], atol=2e-6)
+
+
+def test_another_padding_token_is_left_out_too(small, peer, fill, ids):
+    config = small.replace(pad_token_id=5)
+    token_ids, segment_ids = ids
+    swapped = np.where(token_ids == 0, 5, np.where(token_ids == 5, 6, token_ids))
+    model = kbert.build_encoder(config, seq_len=None)
+    fill(model, config, peer())
+    padded = next(iter(kbert.predict(model, swapped, segment_ids).values()))
+    alone = next(iter(kbert.predict(model, swapped[1:2, :7], segment_ids[1:2, :7]).values()))
+    assert_allclose(padded[1, :7], alone[0], atol=2e-6)
+
+
+def test_the_gathered_head_gives_the_mirrored_heads_logits(small, peer, fill, ids):
+    mirrored = kbert.build_bert(small, seq_len=11)
+    gathered = kbert.build_bert(small, seq_len=11, max_predictions=5)
+    for model in (mirrored, gathered):
+        fill(model, small, peer())
+    positions = np.random.default_rng(3).integers(0, 3, (13, 5))
+    every = kbert.predict(mirrored, *ids)["MLM"]
+    few = kbert.predict(gathered, *ids, positions)
+    assert_allclose(few["MLM"], np.take_along_axis(every, positions[..., None], 1), atol=2e-6)
+    assert few["MLM"].shape == (13, 5, 99)
+    assert few["NSP"].shape == (13, 2)
+
+
+def test_compiled_the_numbers_are_the_same(small, peer, fill, ids):
+    """XLA on TensorFlow and JAX, torch.compile on torch."""
+    config = small.replace(num_hidden_layers=2)  # a lost mask shows from block 2 on
+    model = kbert.build_bert(config, seq_len=11)
+    fill(model, config, peer())
+    inputs = [*ids, ids[1]]
+    expected = model.predict(inputs, verbose=0)
+    model.compile(optimizer="sgd", jit_compile=True)
+    for value, wanted in zip(model.predict(inputs, verbose=0), expected, strict=True):
+        assert_allclose(value, wanted, atol=TOLERANCE, rtol=1e-5)
+
+
+def test_probes_leave_the_model_as_it_was(small):
+    model = kbert.build_bert(small, seq_len=7)
+    rows = kbert.model_rows(model)
+    maps = kbert.build_attention_maps(model, blocks=[-1, 1])
+    states = kbert.build_hidden_states(model, blocks=[0, 3, -1])
+    assert kbert.model_rows(model) == rows
+    assert maps.output_names == [
+        "Encoder-3-MultiHeadSelfAttention-Weights",
+        "Encoder-1-MultiHeadSelfAttention-Weights",
+    ]
+    assert [output.shape for output in states.outputs] == [(None, 7, 24)] * 3
+    assert maps.get_layer("Embedding-Token") is model.get_layer("Embedding-Token")

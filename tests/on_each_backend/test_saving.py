@@ -1,0 +1,133 @@
+"""Models survive being saved, exported and made a part of others."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kbert
+
+LOAD = """
+import sys
+import numpy as np
+import {first}, {second}
+data = np.load(sys.argv[2])
+model = keras.saving.load_model(sys.argv[1])
+inputs = [data[name] for name in ("tokens", "segments", "marks")[: len(model.inputs)]]
+outputs = model.predict(inputs, verbose=0)
+outputs = outputs if isinstance(outputs, list) else [outputs]
+np.savez(sys.argv[3], *outputs)
+if isinstance(model, kbert.model.BertModel):
+    model.summary()
+"""
+
+
+@pytest.fixture
+def inputs(ids):
+    token_ids, segment_ids = ids
+    return [token_ids, segment_ids, (token_ids % 3 == 0).astype("int32")]
+
+
+def load_elsewhere(path, inputs, first="kbert", second="keras"):
+    """Loads and runs a .keras file in a fresh process that knows no custom_objects."""
+    data, out = path.with_suffix(".in.npz"), path.with_suffix(".out.npz")
+    np.savez(data, tokens=inputs[0], segments=inputs[1], marks=inputs[2])
+    code = LOAD.format(first=first, second=second)
+    command = [sys.executable, "-c", code, str(path), str(data), str(out)]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    arrays = np.load(out)
+    return [arrays[name] for name in arrays.files], done.stdout
+
+
+@pytest.mark.parametrize("order", [("kbert", "keras"), ("keras", "kbert")])
+def test_a_keras_file_gives_the_same_numbers_in_a_fresh_process(
+    small, peer, fill, inputs, tmp_path, order
+):
+    model = kbert.build_bert(small, seq_len=11)
+    fill(model, small, peer())
+    model.save(tmp_path / "bert.keras")
+    expected = model.predict(inputs, verbose=0)
+    found, printed = load_elsewhere(tmp_path / "bert.keras", inputs, *order)
+    for value, wanted in zip(found, expected, strict=True):
+        assert_allclose(value, wanted, atol=2e-6)
+    lines = [line for line in printed.splitlines() if not line.startswith("_")]
+    assert all(any(row.layer in line for line in lines) for row in kbert.model_rows(model))
+
+
+def test_a_reloaded_model_has_the_same_rows_and_keeps_the_mask(small, peer, fill, ids, tmp_path):
+    import keras
+
+    model = kbert.build_encoder(small, seq_len=None)
+    fill(model, small, peer())
+    model.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    assert kbert.model_rows(loaded) == kbert.model_rows(model)
+    padded = loaded.predict(ids, verbose=0)[0]
+    alone = loaded.predict([part[1:2, :7] for part in ids], verbose=0)[0]
+    assert_allclose(padded[1, :7], alone[0], atol=2e-6)
+
+
+def test_inside_a_bigger_model_it_can_be_fitted_saved_and_loaded(
+    small, peer, fill, inputs, tmp_path
+):
+    import keras
+
+    bert = kbert.build_encoder(small, seq_len=None)
+    fill(bert, small, peer())
+    token_ids = keras.Input((None,), dtype="int32", name="tokens")
+    segment_ids = keras.Input((None,), dtype="int32", name="segments")
+    sequence, pooled = bert([token_ids, segment_ids])
+    scores = keras.layers.Dense(2, name="scores")(pooled)
+    model = keras.Model([token_ids, segment_ids], [sequence, scores])
+    ids, labels = inputs[:2], np.arange(13) % 2
+    padded = model.predict(ids, verbose=0)
+    alone = model.predict([part[1:2, :7] for part in ids], verbose=0)
+    assert_allclose(padded[0][1, :7], alone[0][0], atol=2e-6)  # the mask holds inside
+    assert_allclose(padded[0], bert.predict(ids, verbose=0)[0], atol=2e-6)
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    before = [np.array(keras.ops.convert_to_numpy(w)) for w in bert.trainable_weights[:2]]
+    model.compile(keras.optimizers.Adam(0.01), loss=[None, loss])
+    history = model.fit(ids, [np.zeros((13, 11, 24)), labels], epochs=6, verbose=0)
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    after = [keras.ops.convert_to_numpy(w) for w in bert.trainable_weights[:2]]
+    assert all(np.abs(a - b).max() > 0 for a, b in zip(before, after, strict=True))
+
+    model.save(tmp_path / "bigger.keras")
+    found, _ = load_elsewhere(tmp_path / "bigger.keras", inputs)
+    for value, wanted in zip(found, model.predict(ids, verbose=0), strict=True):
+        assert_allclose(value, wanted, atol=2e-6)
+
+
+def test_an_exported_savedmodel_gives_the_same_numbers(
+    small, peer, fill, inputs, tmp_path, backend
+):
+    if backend != "tensorflow":
+        pytest.skip("a SavedModel is TensorFlow's")
+    import tensorflow as tf
+
+    model = kbert.build_bert(small, seq_len=None)
+    fill(model, small, peer())
+    model.export(tmp_path / "exported", verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+    for length in (11, 7):
+        cut = [part[:, :length] for part in inputs]
+        for value, wanted in zip(loaded.serve(cut), model.predict(cut, verbose=0), strict=True):
+            assert_allclose(value.numpy(), wanted, atol=2e-6)
+    padded, alone = loaded.serve(inputs), loaded.serve([part[1:2, :7] for part in inputs])
+    assert_allclose(padded[0].numpy()[1, :7], alone[0].numpy()[0], atol=2e-6)
+
+
+def test_attention_maps_survive_saving(small, peer, fill, ids, tmp_path):
+    import keras
+
+    model = kbert.build_encoder(small, seq_len=11)
+    fill(model, small, peer())
+    maps = kbert.build_attention_maps(model, blocks=[2])
+    maps.save(tmp_path / "maps.keras")
+    loaded = keras.saving.load_model(tmp_path / "maps.keras")
+    assert_allclose(loaded.predict(ids, verbose=0), maps.predict(ids, verbose=0), atol=1e-6)
