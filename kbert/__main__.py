@@ -1,0 +1,5 @@
+"""`python -m kbert`."""
+
+from kbert.cli import main
+
+main()

@@ -1,0 +1,80 @@
+"""Around a command: errors as one line, progress, a quiet start of Keras."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+
+import click
+
+
+def run(command: click.Command, arguments=None) -> None:
+    """Runs a command line; a user's mistake is one line on stderr and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
+    try:
+        sys.exit(command.main(arguments, prog_name="kbert", standalone_mode=False))
+    except BrokenPipeError:  # the reader, `head` say, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}")
+    except (ValueError, TypeError, ImportError) as error:
+        if os.environ.get("KBERT_TRACEBACK"):
+            raise
+        _fail(str(error))
+
+
+def _fail(message: str, status: int = 2) -> None:
+    print(f"kbert: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(status)
+
+
+@contextlib.contextmanager
+def progress(what: str, file=None):
+    """Says what is going on, on stderr, once it has taken two seconds."""
+    timer = threading.Timer(
+        2.0, lambda: print(f"kbert: {what} …", file=file or sys.stderr, flush=True)
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def starting_keras():
+    """Imports Keras without its backend's start-up messages; a missing backend is one line."""
+    if "keras" in sys.modules:
+        yield
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as messages, os.fdopen(terminal, "w") as stderr:
+        os.dup2(messages.fileno(), 2)
+        try:
+            with progress("starting Keras", stderr):
+                import keras  # noqa: F401
+
+                yield
+        except ModuleNotFoundError as error:
+            backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+            if error.name not in ("tensorflow", "jax", "torch"):
+                raise
+            raise ImportError(
+                f"Keras's backend {backend} needs the package {error.name}, which is not "
+                f"installed: pip install {error.name}, or set KERAS_BACKEND to one that is"
+            ) from None
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
