@@ -28,7 +28,7 @@ _PUBLIC = {
     "named_parameters": "kbert.checkpoints.tables",
     "plot": "kbert.diagrams",
     "predict": "kbert.inference",
-    "verify": "kbert.verify",
+    "verify": "kbert.verification",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -8,16 +8,19 @@ import keras
 from keras import layers as kl
 
 from kbert import graph, names
-from kbert.activations import activation
 from kbert.config import BertConfig, require_positive
-from kbert.head_layers import EmbeddingSimilarity, Extract, Gather, Masked
 from kbert.layers import (
     Add,
     Embedding,
+    EmbeddingSimilarity,
+    Extract,
     FeedForward,
+    Gather,
+    Masked,
     MultiHeadAttention,
     PositionEmbedding,
     TokenEmbedding,
+    activation,
 )
 from kbert.model import BertModel
 from kbert.presets import get_config
@@ -28,7 +31,7 @@ POSITIONS = "positions"  # seq_len's default: as many tokens as the configuratio
 def build_bert(
     config: BertConfig | str = "base",
     *,
-    seq_len: int | None | str = POSITIONS,
+    seq_len: int | str | None = POSITIONS,
     max_predictions: int | None = None,
 ) -> BertModel:
     """BERT with both pretraining heads: document 004's graph.
@@ -57,7 +60,7 @@ def build_bert(
 
 
 def build_encoder(
-    config: BertConfig | str = "base", *, seq_len: int | None | str = POSITIONS
+    config: BertConfig | str = "base", *, seq_len: int | str | None = POSITIONS
 ) -> BertModel:
     """The encoder with the pooler: what transformers calls BertModel.
 
@@ -76,7 +79,7 @@ def build_classifier(
     config: BertConfig | str = "base",
     *,
     num_labels: int = 2,
-    seq_len: int | None | str = POSITIONS,
+    seq_len: int | str | None = POSITIONS,
 ) -> BertModel:
     """Encoder, pooler and a classifier of whole sequences (the paper, section 4.1).
 
@@ -96,7 +99,7 @@ def build_token_classifier(
     config: BertConfig | str = "base",
     *,
     num_labels: int = 2,
-    seq_len: int | None | str = POSITIONS,
+    seq_len: int | str | None = POSITIONS,
 ) -> BertModel:
     """Encoder and a classifier of each token (the paper, section 5.3).
 
@@ -112,7 +115,7 @@ def build_token_classifier(
 
 
 def build_question_answering(
-    config: BertConfig | str = "base", *, seq_len: int | None | str = POSITIONS
+    config: BertConfig | str = "base", *, seq_len: int | str | None = POSITIONS
 ) -> BertModel:
     """Encoder and the start and end of an answer (the paper, section 4.2).
 

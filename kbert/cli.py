@@ -1,4 +1,4 @@
-"""The `kbert` command: parses, calls, prints. Heavy imports wait for the command that needs them."""
+"""The `kbert` command: parses, calls, prints; imports wait for the command that needs them."""
 
 import sys
 import time
@@ -261,7 +261,7 @@ def _verify(subject):
         subject = get_config(subject)
     with starting_keras():
         from kbert import builder  # noqa: F401
-        from kbert.verify import verify
+        from kbert.verification import verify
     with progress("verifying"):
         report = verify(subject)
     click.echo(verify_text(report), nl=False)

@@ -3,7 +3,7 @@
 import keras
 
 from kbert import names
-from kbert.head_layers import Masked
+from kbert.layers.heads import Masked
 from kbert.summary import print_summary
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 
 from kbert import names
-from kbert.head_layers import AttentionWeights
+from kbert.layers import AttentionWeights
 from kbert.model import BertModel
 
 

@@ -40,7 +40,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
 def register() -> None:
     """Imports the modules whose classes register themselves with Keras."""
-    for module in ("kbert.head_layers", "kbert.layers", "kbert.model"):
+    for module in ("kbert.layers", "kbert.model"):
         importlib.import_module(module)
 
 

@@ -98,7 +98,7 @@ def test_training_pays_nothing_for_the_check(small):
             super().__init__(*args, **kwargs)
             self.ops = 0
 
-    import kbert.layers as layers
+    import kbert.layers.encoder as layers
 
     layer = Refused(99, 24)
     calls = []

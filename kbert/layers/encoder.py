@@ -15,7 +15,7 @@ error), on every backend; with `training=True` the check is left out.
 import keras
 from keras import ops
 
-from kbert.activations import activation
+from kbert.layers.activations import activation
 
 _register = keras.saving.register_keras_serializable("kbert")
 

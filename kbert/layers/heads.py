@@ -1,13 +1,13 @@
 """The layers of the heads that Keras does not have, and the view of the attention weights.
 
 Dimensions at line end: B batch, S sequence, M predicted positions, H hidden size, A heads,
-T vocabulary. Masks and ids out of range: as in `kbert.layers`.
+T vocabulary. Masks and ids out of range: as in `kbert.layers.encoder`.
 """
 
 import keras
 from keras import ops
 
-from kbert.layers import nan_where_out_of_range
+from kbert.layers.encoder import nan_where_out_of_range
 
 _register = keras.saving.register_keras_serializable("kbert")
 

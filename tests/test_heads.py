@@ -1,0 +1,29 @@
+"""One W_Q is as many matrices as there are heads."""
+
+from kbert.heads import compare_heads
+from kbert.reports import heads_text
+
+
+def test_both_computations_agree_and_every_slice_is_shown(small):
+    report = compare_heads(small)
+    assert set(report.differences) == {"W_Q", "W_K", "W_V", "layer"}
+    assert max(report.differences.values()) < 1e-5
+    assert report.slices == ((1, 0, 5), (2, 6, 11), (3, 12, 17), (4, 18, 23))
+    text = heads_text(report)
+    assert "One W_Q of 24 × 24 is 4 of 24 × 6" in text
+    assert "24·24 = 4·(24·6) = 576" in text
+
+
+def test_a_head_that_computes_something_else_shows(small, monkeypatch):
+    import kbert.heads
+
+    attend = kbert.heads._attend
+    monkeypatch.setattr(kbert.heads, "_attend", lambda q, k, v: attend(k, q, v))
+    assert compare_heads(small).differences["layer"] > 1e-3
+
+
+def test_the_documents_base_has_twelve_heads_of_64():
+    report = compare_heads("base")
+    assert len(report.slices) == 12
+    assert report.slices[-1] == (12, 704, 767)
+    assert max(report.differences.values()) < 1e-4

@@ -1,0 +1,133 @@
+"""Imports point one way, and the light parts stay light."""
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import kbert
+
+PACKAGE = Path(kbert.__file__).parent
+
+# Each module, and the modules of the package that it may import.
+STDLIB = {"config", "names", "rows", "formulas", "registration"}
+CLOSED = STDLIB | {"presets", "reference", "graph", "graph_layers", "accounting"}
+LAYERS = {"layers", "model", "summary"}
+ALLOWED = {
+    "config": set(),
+    "names": set(),
+    "rows": set(),
+    "formulas": set(),
+    "tables": set(),
+    "registration": {"layers", "model"},
+    "presets": {"config"},
+    "reference": {"rows"},
+    "reference.errata": {"reference"},
+    "graph_layers": {"config", "names"},
+    "graph": {"config", "formulas", "graph_layers", "names", "rows"},
+    "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
+    "bridge": {"accounting", "config", "presets"},
+    "checkpoints": set(),
+    "checkpoints.tables": {"config", "graph", "names", "reference"},
+    "layers": {"layers.activations", "layers.encoder", "layers.heads"},
+    "layers.activations": set(),
+    "layers.encoder": {"layers.activations"},
+    "layers.heads": {"layers.encoder"},
+    "summary": {"rows"},
+    "model": {"layers.heads", "names", "summary"},
+    "builder": CLOSED | LAYERS,
+    "probes": {"layers", "model", "names"},
+    "inference": {"names"},
+    "heads": {"config", "layers", "presets"},
+    "graphviz": set(),
+    "diagrams": {"config", "graphviz", "names", "rows", "summary"},
+    "verification": CLOSED
+    | {"builder", "checkpoints", "checkpoints.tables", "reference.errata", "reports", "summary"},
+    "reports": CLOSED | {"bridge", "checkpoints.tables"},
+    "console": set(),
+    "cli": CLOSED
+    | {"builder", "checkpoints.tables", "console", "diagrams", "heads", "reports", "summary"}
+    | {"tables", "verification"},
+    "__main__": {"cli"},
+    "__init__": {"registration"},
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__") or "__init__"
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of the package that a file imports, anywhere in it."""
+    found = set()
+    modules = {module_name(file) for file in PACKAGE.rglob("*.py")}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            is_module = [name.removeprefix("kbert.") in modules for name in inner]
+            targets = [
+                name if ok else node.module for name, ok in zip(inner, is_module, strict=True)
+            ]
+        else:
+            continue
+        found |= {name.removeprefix("kbert.") for name in targets if name.startswith("kbert.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_name)
+def test_a_module_imports_only_what_the_table_allows(path):
+    extra = imported(path) - ALLOWED[module_name(path)]
+    assert not extra, f"{module_name(path)} must not import {sorted(extra)}"
+
+
+def test_the_accounting_never_sees_the_builder():
+    """Two independent derivations are what makes their equality a test."""
+    seen, todo = set(), {"accounting", "graph"}
+    while todo:
+        module = todo.pop()
+        seen.add(module)
+        todo |= ALLOWED[module] - seen
+    assert not seen & {"builder", "layers", "model"}
+
+
+HEAVY = ("keras", "tensorflow", "jax", "torch", "numpy", "matplotlib", "pygraphviz")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import kbert; kbert.base, kbert.PRESETS, kbert.account('base')",
+        "from kbert.console import run; from kbert.cli import cli; run(cli, ['account', 'base'])",
+        "from kbert.console import run; from kbert.cli import cli; run(cli, ['params', 'tiny'])",
+        "from kbert.console import run; from kbert.cli import cli; run(cli, ['--help'])",
+    ],
+)
+def test_light_calls_import_nothing_heavy(run_python, code):
+    report = "import sys, json; print(json.dumps(sorted(sys.modules)))"
+    code = f"try:\n    {code}\nexcept SystemExit:\n    pass\n{report}"
+    modules = json.loads(run_python(code).stdout.splitlines()[-1])
+    assert not [name for name in modules if name.split(".")[0] in HEAVY]
+
+
+def test_every_public_name_resolves():
+    for name in kbert.__all__:
+        assert getattr(kbert, name) is not None
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        kbert.nothing_of_the_kind  # noqa: B018
+    assert set(kbert.__all__) <= set(dir(kbert))
+    assert "kbert" in sys.modules
+
+
+@pytest.mark.parametrize("module", ["layers", "layers.heads", "model", "builder", "heads"])
+def test_whichever_module_comes_first_all_layers_are_registered(run_python, module):
+    code = f"""
+import kbert.{module}, keras
+names = ("BertModel", "Masked", "TokenEmbedding", "AttentionWeights", "gelu")
+print([name for name in names if keras.saving.get_registered_object("kbert>" + name) is None])
+"""
+    assert run_python(code, backend="jax").stdout.strip() == "[]"

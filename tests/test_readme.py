@@ -1,0 +1,83 @@
+"""What the README shows is what the code gives."""
+
+import re
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+import kbert
+from kbert.bridge import bridge
+from kbert.diagrams import collapsed, to_mermaid
+from kbert.reference import document_004
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_mermaid_block_is_the_documents_graph():
+    (block,) = re.findall(r"```mermaid\n(.*?)```", README, re.DOTALL)
+    assert block == to_mermaid(*collapsed(document_004()))
+
+
+def test_the_picture_is_there_and_whole():
+    (path,) = re.findall(r'<img src="([^"]+)"', README)
+    picture = (ROOT / path).read_bytes()
+    assert picture.startswith(b"\x89PNG") and picture.endswith(b"IEND\xaeB`\x82")
+    width, height = struct.unpack(">II", picture[16:24])
+    assert width > 800 and height > 1000
+
+
+def test_the_picture_is_the_one_that_plot_draws(tmp_path):
+    pygraphviz = pytest.importorskip("pygraphviz")
+    if (sys.platform, pygraphviz.__version__) != ("linux", "2.0.4"):
+        pytest.skip("the picture was drawn on Linux with pygraphviz 2.0.4")
+    model = kbert.build_bert("base")
+    drawn = kbert.plot(model, tmp_path / "bert.png").read_bytes()
+    assert drawn == (ROOT / "docs" / "bert.png").read_bytes()
+
+
+def test_the_python_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert (tmp_path / "bert.svg").stat().st_size > 1000
+    assert [value.shape for value in names["outputs"].values()] == [(1, 4, 128), (1, 128)]
+
+
+def test_the_bridge_is_the_one_that_the_command_prints():
+    for step in bridge(kbert.base):
+        assert f"{step.sign + step.amount:>13}  {step.text}\n" in README
+
+
+def test_every_public_name_is_in_the_readme():
+    missing = [name for name in kbert.__all__ if name not in README and name != "__version__"]
+    assert missing == []
+
+
+def test_every_command_is_in_the_readme():
+    from kbert.cli import cli
+
+    assert [name for name in cli.commands if f"`kbert {name}" not in README] == []
+
+
+def test_every_dependency_has_its_line():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = README[README.index("| dependency | for |") :]
+    for requirement in project["dependencies"]:
+        assert re.match(r"[a-z]+", requirement)[0] in table
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_gate_runs_the_readmes_own_test_command():
+    gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "<!-- test -->" in gate and "README.md" in gate
+    assert README.count("<!-- test -->") == 1

@@ -1,0 +1,162 @@
+"""verify agrees with what agrees, and names the row, the expected and the found value if not."""
+
+import dataclasses
+
+import keras
+import pytest
+
+import kbert
+from kbert import graph, reference
+from kbert.reference.errata import errata
+from kbert.reports import verify_text
+from kbert.verification import compare_rows, config_of
+
+
+@pytest.fixture(scope="module")
+def report():
+    return kbert.verify()
+
+
+def test_the_three_sources_agree_on_the_documents_base(report):
+    assert report.ok
+    assert report.differences == ()
+    pairs = {(part.found, part.expected) for part in report.comparisons}
+    assert {
+        ("graph", "closed forms"),
+        ("graph", "document 004"),
+        ("closed forms", "document 004"),
+        ("closed forms", "documents 000, 001, 003"),
+        ("closed forms", "document 002"),
+        ("closed forms", "published totals"),
+        ("graph", "transformers' parameters"),
+    } <= pairs
+
+
+def test_every_erratum_of_the_shared_list_is_named_with_its_arithmetic(report, shared):
+    lines = (shared / "reference" / "errata.md").read_text(encoding="utf-8").splitlines()
+    documents = [line.split("|")[1].strip() for line in lines if line.startswith("| 0")]
+    documents = [name for name in documents if name != "document"]
+    found = [entry.document for entry in report.errata]
+    assert sorted(name.replace("paper", "") for name in found) == sorted(
+        name.replace("paper", "") for name in documents
+    )
+    assert all(entry.holds and entry.arithmetic for entry in report.errata)
+
+
+def test_an_erratum_that_does_not_hold_fails_the_check(report):
+    wrong = dataclasses.replace(report.errata[0], holds=False)
+    assert not dataclasses.replace(report, errata=(wrong,)).ok
+
+
+def test_errata_are_computed_from_the_tables(monkeypatch):
+    """With a row of the document gone, its count of 112 rows no longer holds."""
+    from kbert.reference import errata as module
+
+    rows = reference.document_004()
+    monkeypatch.setattr(module, "document_004", lambda: rows[:20] + rows[21:])
+    assert not all(entry.holds for entry in errata())
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        kbert.build_bert,
+        kbert.build_encoder,
+        kbert.build_classifier,
+        kbert.build_token_classifier,
+        kbert.build_question_answering,
+    ],
+)
+@pytest.mark.parametrize("seq_len", [None, 7])
+def test_every_sibling_is_its_closed_form(build, seq_len, small):
+    report = kbert.verify(build(small, seq_len=seq_len))
+    assert report.ok, str(report)
+
+
+def test_a_gathered_head_is_its_closed_form(small):
+    assert kbert.verify(kbert.build_bert(small, seq_len=11, max_predictions=5)).ok
+
+
+def test_the_layers_tell_the_configuration(small):
+    changed = small.replace(
+        hidden_act="relu", layer_norm_eps=1e-5, hidden_dropout_prob=0.3, pad_token_id=4
+    )
+    assert config_of(kbert.build_encoder(changed)) == changed
+
+
+def tampered(small, layer_name, change):
+    """A copy of a model in which one layer's configuration is another."""
+    model = kbert.build_bert(small, seq_len=7)
+
+    def clone(layer):
+        config = layer.get_config()
+        if layer.name == layer_name:
+            change(config)
+        return layer.__class__.from_config(config)
+
+    return keras.models.clone_model(model, clone_function=clone)
+
+
+@pytest.mark.parametrize(
+    ("layer", "change", "expected", "found"),
+    [
+        ("Encoder-2-FeedForward", {"units": 41}, "1984", "2033"),
+        # in each of Q, K, V and the output 24·4·6 becomes 24·4·7, and 3 biases grow by 4
+        ("Encoder-3-MultiHeadSelfAttention", {"key_dim": 7, "value_dim": 7}, "2400", "2796"),
+        ("NSP-Dense", {"use_bias": False}, "600", "576"),
+    ],
+)
+def test_a_layer_of_another_size_is_named(small, layer, change, expected, found):
+    report = kbert.verify(tampered(small, layer, lambda config: config.update(change)))
+    assert not report.ok
+    lines = [line for line in verify_text(report).splitlines() if f"{layer}: params" in line]
+    assert lines == [f"  {layer}: params expected {expected}, found {found}"]
+
+
+def test_a_missing_an_added_and_a_moved_row_are_named(small):
+    rows = graph.rows(small, seq_len=7)
+    added = dataclasses.replace(rows[4], layer="Extra")
+    moved = (rows[1], rows[0], *rows[2:9], added, *rows[10:])
+    texts = [str(difference) for difference in compare_rows(moved, rows)]
+    assert texts == [
+        "Encoder-1-MultiHeadSelfAttention-Dropout: row expected present, found missing",
+        "Extra: row expected none, found Add, 0 parameters",
+        "row 1: layer expected Input-Token, found Input-Segment",
+    ]
+
+
+def test_a_changed_connection_is_named(small):
+    rows = graph.rows(small, seq_len=7)
+    changed = dataclasses.replace(rows[10], connected_to="Embedding-Norm[0][0]")
+    (difference,) = compare_rows((*rows[:10], changed, *rows[11:]), rows)
+    assert (difference.where, difference.what) == (rows[10].layer, "connected_to")
+
+
+def test_a_model_of_ones_own_is_compared_by_its_layers_names(small):
+    """Keras's own layers under the documents' names: their types are what differs."""
+    tokens = keras.Input((7,), dtype="int32", name="Input-Token")
+    x = keras.layers.Embedding(99, 24, name="Embedding-Token")(tokens)
+    report = kbert.verify(keras.Model(tokens, x))
+    assert not report.ok
+    texts = [str(difference) for difference in report.differences]
+    assert "Embedding-Token: type expected TokenEmbedding, found Embedding" in texts
+    assert "Input-Segment: row expected present, found missing" in texts
+
+
+def test_a_model_that_is_no_bert_is_refused(small):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
+    with pytest.raises(ValueError, match="Embedding-Token"):
+        kbert.verify(model)
+
+
+@pytest.mark.parametrize("name", ["tiny", "L4_H256"])
+def test_presets_that_no_document_prints_are_their_closed_forms(name):
+    report = kbert.verify(name)
+    assert report.ok
+    assert not report.errata
+
+
+def test_a_configuration_from_a_file_is_built_and_checked(small, tmp_path):
+    small.to_json(tmp_path / "bert_config.json")
+    assert kbert.verify(tmp_path / "bert_config.json").ok
+    assert kbert.verify(str(tmp_path / "bert_config.json")).ok
