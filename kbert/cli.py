@@ -47,7 +47,7 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, fo
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
     options = _length_option(seq_len)
-    layer_range = _layer_range(layers)
+    layer_range = _layer_range(layers, config)
     model = _build(config, head, num_labels, max_predictions, options)
     from kbert import tables
     from kbert.rows import to_tsv
@@ -290,13 +290,18 @@ def _length_option(text: str | None) -> dict:
     return {"seq_len": int(text)}
 
 
-def _layer_range(text: str | None) -> tuple[str, str] | None:
+def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
+    from kbert.presets import get_config
+
     if text is None:
         return None
+    blocks = get_config(config).num_hidden_layers
     first, dash, last = text.partition("-")
     last = last if dash else first
-    if not (first.isdigit() and last.isdigit() and int(first) <= int(last)):
-        raise click.UsageError(f"--layers must be two block numbers such as 1-2, got {text!r}")
+    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last) <= blocks):
+        raise click.UsageError(
+            f"--layers must be one or two encoder blocks of 1 … {blocks}, such as 1-2, got {text!r}"
+        )
     return f"Encoder-{int(first)}-", f"Encoder-{int(last)}-"
 
 

@@ -1,5 +1,6 @@
 """What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
 
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -234,14 +235,21 @@ def require_positive(name: str, value) -> None:
 
 
 def write_beside(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a file whole or not at all: beside its place, then renamed into it."""
+    """Writes a file whole or not at all: beside its place, then renamed into it.
+
+    Raises:
+        OSError: it cannot be written; names the path that was asked for.
+    """
     path = Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_bytes(content)
         os.replace(beside, path)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def _is_number(value) -> bool:

@@ -50,6 +50,8 @@ class BertModel(keras.Model):
     def _with_mask(self, name: str, output, x):
         """The output with the mask that the call gave it, where it is one of a whole sequence."""
         inputs = self._by_input_name(x)
+        if names.TOKEN_IDS not in inputs:  # a part of a graph, cut out by its user
+            return output
         token_ids = inputs[names.TOKEN_IDS]
         pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
         marks = keras.ops.cast(keras.ops.not_equal(token_ids, pad_token_id), "int32")
@@ -62,7 +64,9 @@ class BertModel(keras.Model):
         return Masked()([output, marks])
 
     def _by_input_name(self, x) -> dict:
-        return x if isinstance(x, dict) else dict(zip(self.input_names, x, strict=True))
+        if isinstance(x, dict):
+            return x
+        return dict(zip(self.input_names, keras.tree.flatten(x), strict=True))
 
     @property
     def input_names(self) -> list[str]:
