@@ -59,3 +59,25 @@ def run_python():
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def base_model():
+    """Document 004's graph, built once: 110 million parameters take seconds."""
+    from kbert import build_bert
+
+    return build_bert("base")
+
+
+@pytest.fixture(scope="session")
+def drawn(base_model, tmp_path_factory):
+    """The path of base's diagram in a format, drawn once."""
+    from kbert import plot
+
+    folder = tmp_path_factory.mktemp("diagrams")
+
+    def path(ending: str, collapse: bool) -> Path:
+        place = folder / f"{'collapsed' if collapse else 'whole'}.{ending}"
+        return place if place.exists() else plot(base_model, place, collapse=collapse)
+
+    return path

@@ -11,11 +11,6 @@ from kbert import graph
 from kbert.reference import document_004, published_totals
 
 
-@pytest.fixture(scope="module")
-def base_model():
-    return kbert.build_bert(kbert.base)
-
-
 def test_the_graph_has_the_documents_112_rows(base_model):
     rows = kbert.model_rows(base_model)
     assert len(rows) == 112

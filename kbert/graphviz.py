@@ -1,0 +1,90 @@
+"""Pictures of graphs in Graphviz's language: PNG, SVG and PDF, drawn in a process of their own."""
+
+import html
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+POINTS = 72  # an inch
+_DPI = 144
+_MOST_PIXELS = 32_000  # a side of a PNG; cairo's limit is 32,767
+
+_PYGRAPHVIZ = """
+import pygraphviz, sys
+graph = pygraphviz.AGraph(string=sys.stdin.buffer.read().decode())
+sys.stdout.buffer.write(graph.draw(None, prog="dot", format=sys.argv[1].removeprefix("-T")))
+"""
+
+
+def draw(dot: str, format: str) -> bytes:
+    """Graphviz's picture of a graph in its language; `format` is "png", "svg" or "pdf".
+
+    Raises:
+        ImportError: there is no Graphviz.
+        RuntimeError: Graphviz failed; the message has its last line.
+    """
+    program = command()
+    if format == "png":
+        dpi = _dpi(_rendered(program, dot, "svg"))
+        dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
+    return _rendered(program, dot, format)
+
+
+def command() -> list[str]:
+    """The command of a program that draws what it reads, given -T and a format.
+
+    pygraphviz draws in a process of its own too: there it finds the fonts of `_fonts` whatever
+    this process has loaded before.
+    """
+    try:
+        import pygraphviz  # noqa: F401
+    except ImportError:
+        program = shutil.which("dot")
+        if program is None:
+            raise ImportError(
+                "drawing .png, .svg and .pdf needs pygraphviz (pip install pygraphviz) or "
+                "Graphviz's dot program on PATH, got neither; .dot and .mmd need nothing"
+            ) from None
+        return [program]
+    return [sys.executable, "-c", _PYGRAPHVIZ]
+
+
+def _rendered(program: list[str], dot: str, format: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        # a fixed date for the PDF; what the user has set counts more
+        environment = {"SOURCE_DATE_EPOCH": "0"} | _fonts(Path(folder)) | os.environ
+        run = subprocess.run(
+            [*program, f"-T{format}"], input=dot.encode(), capture_output=True, env=environment
+        )
+    if run.returncode:
+        lines = run.stderr.decode(errors="replace").split("\n") or [""]
+        reason = next((line for line in reversed(lines) if line), f"status {run.returncode}")
+        raise RuntimeError(f"Graphviz failed: {reason}")
+    # the wheel's Graphviz dates its PDFs whatever SOURCE_DATE_EPOCH says
+    return re.sub(rb"(?<=/CreationDate \(D:)\d{14}", b"19700101000000", run.stdout)
+
+
+def _fonts(folder: Path) -> dict[str, str]:
+    """Tells fontconfig of the DejaVu fonts that matplotlib carries, where it is installed."""
+    package = importlib.util.find_spec("matplotlib")
+    if package is None or not package.origin:
+        return {}
+    fonts = Path(package.origin).parent / "mpl-data" / "fonts" / "ttf"
+    settings = folder / "fonts.conf"
+    settings.write_text(
+        f"<fontconfig><dir>{html.escape(str(fonts))}</dir>"
+        f"<cachedir>{html.escape(str(folder / 'cache'))}</cachedir></fontconfig>",
+        encoding="utf-8",
+    )
+    return {"FONTCONFIG_FILE": str(settings)}
+
+
+def _dpi(svg: bytes) -> float:
+    """Dots an inch at which neither side of a PNG passes cairo's limit."""
+    sides = re.search(rb'<svg width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    return min(_DPI, _MOST_PIXELS * POINTS / max(map(float, sides.groups())))
