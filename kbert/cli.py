@@ -233,11 +233,13 @@ def demo(output):
 def _build(config, head, num_labels, max_predictions, options):
     """Builds the model that `--head` means, after every check that needs no Keras."""
     from kbert import graph
+    from kbert.config import require_positive
     from kbert.presets import get_config
 
     title, config = _title(config), get_config(config)
     length = options.get("seq_len", config.max_position_embeddings)
     graph.check(config, head, length, max_predictions)
+    require_positive("num_labels", num_labels)
     if max_predictions is not None:
         options = options | {"max_predictions": max_predictions}
     with starting_keras():
@@ -285,7 +287,7 @@ def _length_option(text: str | None) -> dict:
         return {}
     if text == "any":
         return {"seq_len": None}
-    if not text.isdigit():
+    if not text.isdecimal():
         raise click.UsageError(f"--seq-len must be a whole number or 'any', got {text!r}")
     return {"seq_len": int(text)}
 
@@ -298,7 +300,7 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
     blocks = get_config(config).num_hidden_layers
     first, dash, last = text.partition("-")
     last = last if dash else first
-    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last) <= blocks):
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= blocks):
         raise click.UsageError(
             f"--layers must be one or two encoder blocks of 1 … {blocks}, such as 1-2, got {text!r}"
         )

@@ -19,40 +19,28 @@ ACTIVATIONS = {
     "linear": "none",
 }
 
-# Keys that released configuration files carry and that say nothing about this graph.
-IGNORED_KEYS = frozenset(
-    [
-        "_name_or_path",
-        "architectures",
-        "attn_implementation",
-        "bos_token_id",
-        "chunk_size_feed_forward",
-        "classifier_dropout",
-        "directionality",
-        "dtype",
-        "eos_token_id",
-        "finetuning_task",
-        "gradient_checkpointing",
-        "id2label",
-        "label2id",
-        "model_max_length",
-        "num_labels",
-        "output_attentions",
-        "output_hidden_states",
-        "output_past",
-        "pooler_fc_size",
-        "pooler_num_attention_heads",
-        "pooler_num_fc_layers",
-        "pooler_size_per_head",
-        "pooler_type",
-        "problem_type",
-        "return_dict",
-        "tie_word_embeddings",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
-    ]
-)
+# Keys that released configuration files carry and that say nothing about this graph; those of
+# text generation are in every file that transformers 2 to 4 wrote.
+# fmt: off
+IGNORED_KEYS = frozenset((
+    "_attn_implementation", "_commit_hash", "_name_or_path", "_num_labels", "architectures",
+    "attn_implementation", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward", "classifier_dropout", "cross_attention_hidden_size",
+    "decoder_start_token_id", "directionality", "diversity_penalty", "do_sample", "dtype",
+    "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "eos_token_ids",
+    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
+    "forced_eos_token_id", "gradient_checkpointing", "id2label", "label2id", "length_penalty",
+    "max_length", "min_length", "model_max_length", "no_repeat_ngram_size", "num_beam_groups",
+    "num_beams", "num_labels", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_past", "output_scores", "pooler_fc_size",
+    "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
+    "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
+    "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings",
+    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
+    "typical_p", "use_bfloat16", "use_cache", "xla_device",
+))
+# fmt: on
 
 # Keys that name another graph unless they hold one of these values.
 ONLY_VALUES = {
@@ -61,6 +49,7 @@ ONLY_VALUES = {
     "is_decoder": (False,),
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),
+    "pruned_heads": ({}, None),
 }
 
 _SIZES = (
@@ -130,7 +119,7 @@ class BertConfig:
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
                 f"and {self.num_attention_heads}: {self._nearest_head_counts()}"
             )
-        if self.hidden_act not in ACTIVATIONS:
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             raise ValueError(
                 f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}"
             )
@@ -199,8 +188,8 @@ class BertConfig:
             values = json.loads(path.read_text(encoding="utf-8"))
         except UnicodeDecodeError:
             raise ValueError(f"{path} must be UTF-8 text in JSON, got other bytes") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} must be JSON, got an error at {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} must be JSON of a configuration, got: {error}") from None
         return cls.from_dict(values, source=str(path))
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:

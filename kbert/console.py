@@ -10,15 +10,24 @@ import click
 
 
 def run(command: click.Command, arguments=None) -> None:
-    """Runs a command line; a user's mistake is one line on stderr and exit status 2."""
+    """Runs a command line and exits; a user's mistake is one line on stderr and status 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
     try:
-        sys.exit(command.main(arguments, prog_name="kbert", standalone_mode=False))
+        arguments = sys.argv[1:] if arguments is None else list(arguments)
+        with command.make_context("kbert", arguments) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+        sys.exit(0)
     except BrokenPipeError:  # the reader, `head` say, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except click.exceptions.Exit as done:  # --help and --version
+        sys.exit(done.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
     except click.ClickException as error:
@@ -67,6 +76,13 @@ def starting_keras():
                 import keras  # noqa: F401
 
                 yield
+        except ValueError as error:
+            if not str(error).startswith("Unable to import backend"):
+                raise
+            raise ValueError(
+                "KERAS_BACKEND must be tensorflow, jax or torch, got "
+                f"{os.environ.get('KERAS_BACKEND')!r}"
+            ) from None
         except ModuleNotFoundError as error:
             backend = os.environ.get("KERAS_BACKEND", "tensorflow")
             if error.name not in ("tensorflow", "jax", "torch"):

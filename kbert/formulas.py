@@ -8,7 +8,7 @@ number).
 
 import re
 
-_TOKEN = re.compile(r"\(H/A\)|[A-Za-z]+")
+_TOKEN = re.compile(r"\(H/A\)|(?<![0-9])[A-Za-z]+")  # a letter right after a number is none
 
 
 def put_in_numbers(formula: str, letters: dict[str, int]) -> str:
@@ -23,32 +23,47 @@ def put_in_numbers(formula: str, letters: dict[str, int]) -> str:
 
 
 def compute(formula: str, letters: dict[str, int]) -> int:
-    """The value of a formula of numbers, letters, +, · and brackets; "" is 0."""
-    total, rest = _sum(put_in_numbers(formula, letters).replace(" ", ""))
+    """The value of a formula of numbers, letters, +, · and brackets; "" is 0.
+
+    Raises:
+        ValueError: anything else.
+        KeyError: a letter that `letters` lacks.
+    """
+    if not formula:
+        return 0
+    total, rest = _sum(put_in_numbers(formula, letters).replace(" ", ""), formula)
     if rest:
-        raise ValueError(f"{formula!r} must be made of letters, numbers, +, · and brackets")
+        raise _refused(formula)
     return total
 
 
-def _sum(text: str) -> tuple[int, str]:
-    total, rest = _product(text)
+def _sum(text: str, formula: str) -> tuple[int, str]:
+    total, rest = _product(text, formula)
     while rest.startswith("+"):
-        term, rest = _product(rest[1:])
+        term, rest = _product(rest[1:], formula)
         total += term
     return total, rest
 
 
-def _product(text: str) -> tuple[int, str]:
-    total, rest = _factor(text)
+def _product(text: str, formula: str) -> tuple[int, str]:
+    total, rest = _factor(text, formula)
     while rest.startswith("·"):
-        factor, rest = _factor(rest[1:])
+        factor, rest = _factor(rest[1:], formula)
         total *= factor
     return total, rest
 
 
-def _factor(text: str) -> tuple[int, str]:
+def _factor(text: str, formula: str) -> tuple[int, str]:
     if text.startswith("("):
-        value, rest = _sum(text[1:])
-        return value, rest.removeprefix(")")
-    digits = re.match(r"\d*", text)[0]
-    return int(digits or 0), text[len(digits) :]
+        value, rest = _sum(text[1:], formula)
+        if not rest.startswith(")"):
+            raise _refused(formula)
+        return value, rest[1:]
+    digits = re.match(r"[0-9]*", text)[0]
+    if not digits:
+        raise _refused(formula)
+    return int(digits), text[len(digits) :]
+
+
+def _refused(formula: str) -> ValueError:
+    return ValueError(f"a formula must be numbers, letters, +, · and brackets, got {formula!r}")

@@ -98,6 +98,6 @@ def _whole(values, name: str) -> np.ndarray:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         raise ValueError(f"{name} must be sequences of equal length: pad them") from None
-    if not np.issubdtype(array.dtype, np.integer):
+    if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} must be whole numbers, got {array.dtype}")
     return array

@@ -46,6 +46,18 @@ PRESETS: dict[str, BertConfig] = {
 }
 
 
+# Google's names of the other releases (google-research/bert, README).
+_RELEASES = {
+    "cased_L-12_H-768_A-12": "base_cased",
+    "uncased_L-24_H-1024_A-16": "large_uncased",
+    "cased_L-24_H-1024_A-16": "large_cased",
+    "wwm_uncased_L-24_H-1024_A-16": "large_uncased",
+    "wwm_cased_L-24_H-1024_A-16": "large_cased",
+    "multi_cased_L-12_H-768_A-12": "base_multilingual_cased",
+    "chinese_L-12_H-768_A-12": "base_chinese",
+}
+
+
 def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     """The configuration meant by a `BertConfig`, a preset's name or a path to a JSON file.
 
@@ -69,7 +81,7 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
         return PRESETS[text]
     if text.endswith(".json"):
         return BertConfig.from_json(text)
-    if Path(text).is_dir():
+    if text and Path(text).is_dir():
         raise ValueError(f"{text} is a folder: give the config.json or bert_config.json in it")
     released = _released_name(text)
     if released in PRESETS:
@@ -82,6 +94,8 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
 
 
 def _released_name(text: str) -> str:
+    if text in _RELEASES:
+        return _RELEASES[text]
     miniature = re.fullmatch(r"(?:google/bert_)?uncased_L-(\d+)_H-(\d+)_A-(\d+)", text)
     if miniature and int(miniature[2]) == 64 * int(miniature[3]):
         return f"L{miniature[1]}_H{miniature[2]}"

@@ -84,40 +84,39 @@ def _steps(full: Account) -> str:
 
 
 def _rows(full: Account) -> str:
-    lines = [f"{'EVERY ROW':<42}{'parameters':>11}{'FLOPs':>15}{'act. bytes':>12}"]
+    lines = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
     for row in full.rows:
-        lines.append(f"{row.layer:<42}{row.params:>11,}{row.flops:>15,}{row.activation_bytes:>12,}")
-    return "\n".join(lines)
+        numbers = (row.params, row.flops, row.activation_bytes)
+        lines.append((row.layer, *(f"{number:,}" for number in numbers)))
+    return _aligned(lines, gap=1)
 
 
 def _groups(full: Account) -> str:
-    header = ("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")
-    lines = [_group_line(header)]
+    lines = [("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")]
     for name, totals in full.groups.items():
-        lines.append(
-            _group_line(
-                (
-                    name,
-                    f"{totals.params:,}",
-                    _percent(totals.params_share),
-                    f"{totals.flops:,}",
-                    _percent(totals.flops_share),
-                    f"{totals.activation_bytes:,}",
-                    _percent(totals.activation_share),
-                )
-            )
-        )
-    sums = (f"{full.params:,}", "", f"{full.flops:,}", "", f"{full.activation_bytes:,}", "")
-    lines.append(_group_line(("total", *sums)))
-    lines.append(f"activations in {full.dtype}; {_per_block(full)}")
-    return "\n".join(lines)
+        cells = [name]
+        for number, share in (
+            (totals.params, totals.params_share),
+            (totals.flops, totals.flops_share),
+            (totals.activation_bytes, totals.activation_share),
+        ):
+            cells += [f"{number:,}", f"{float(share):.1%}"]
+        lines.append(cells)
+    sums = (full.params, full.flops, full.activation_bytes)
+    lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
+    return f"{_aligned(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
 
 
-def _group_line(cells: Sequence[str]) -> str:
-    widths = (11, 14, 7, 18, 7, 16, 7)
-    first, *rest = cells
-    pairs = zip(rest, widths[1:], strict=True)
-    return first.ljust(widths[0]) + "".join(cell.rjust(width) for cell, width in pairs)
+def _aligned(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
+    """Columns as wide as their longest cell and a gap; all but the first are set right."""
+    widths = [max(map(len, column)) + gap for column in zip(*lines, strict=True)]
+    widths[0] -= gap
+    return "\n".join(_aligned_line(line, widths) for line in lines)
+
+
+def _aligned_line(line: Sequence[str], widths: Sequence[int]) -> str:
+    numbers = zip(line[1:], widths[1:], strict=True)
+    return (line[0].ljust(widths[0]) + "".join(cell.rjust(n) for cell, n in numbers)).rstrip()
 
 
 def _per_block(full: Account) -> str:
@@ -247,10 +246,6 @@ def _paragraph(text: str, indent: int = 2) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def _percent(share) -> str:
-    return f"{float(share):.1%}"
 
 
 def _mib(size: int) -> str:

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
+from kbert.config import require_positive
 from kbert.rows import Row
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
@@ -63,6 +64,8 @@ def print_summary(
     A terminal narrower than the table gets each name on a line of its own; a pipe, a file, a
     notebook and `print_fn` (called once a line) get the table at its natural width.
     """
+    if line_length is not None:
+        require_positive("line_length", line_length)
     every_row = model_rows(model)
     rows = select(every_row, layer_range)
     trainable = None
@@ -99,13 +102,17 @@ def select(rows: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row,
         return tuple(rows)
     if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
         raise ValueError(f"layer_range must be two names or patterns, got {layer_range!r}")
-    places = []
-    for pattern in layer_range:
-        matches = [place for place, row in enumerate(rows) if re.match(pattern, row.layer)]
-        if not matches:
-            raise ValueError(f"layer_range must match layers, got {pattern!r}, which matches none")
-        places += [matches[0], matches[-1]]
-    return tuple(rows[min(places) : max(places) + 1])
+    first, last = (_matching(rows, pattern) for pattern in layer_range)
+    if min(first) > max(last):  # the wrong way round, as Keras takes it too
+        first, last = last, first
+    return tuple(rows[min(first) : max(last) + 1])
+
+
+def _matching(rows: Sequence[Row], pattern: str) -> list[int]:
+    places = [place for place, row in enumerate(rows) if re.match(pattern, row.layer)]
+    if not places:
+        raise ValueError(f"layer_range must match layers, got {pattern!r}, which matches none")
+    return places
 
 
 def format_rows(
@@ -136,6 +143,7 @@ def format_rows(
     full = sum(natural) + _GAP * (len(natural) - 1)
     if positions:
         widths = _widths_at(positions, width or full, len(header))
+        width = sum(widths) + _GAP * (len(widths) - 1)
     elif width is None or width >= full:
         widths = natural
     else:

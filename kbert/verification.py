@@ -96,7 +96,13 @@ def config_of(model) -> BertConfig:
 
     Raises:
         ValueError: no layer Embedding-Token.
+        TypeError: not a model.
     """
+    if not hasattr(model, "layers"):
+        raise TypeError(
+            "expected a keras.Model, a preset's name, a path to a JSON file or a BertConfig, got "
+            f"{type(model).__name__}"
+        )
     layers = {layer.name: layer for layer in model.layers}
     token = layers.get(names.TOKEN_EMBEDDING)
     if token is None:

@@ -11,12 +11,16 @@ import pytest
 FOLDER = Path(__file__).parent / "on_each_backend"
 
 WITHOUT_TENSORFLOW = """
+import importlib.machinery
 import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("tensorflow", "tf_keras", "tensorflow_text"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            return importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec):
+        raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
 
 sys.meta_path.insert(0, Refuse())
 import kbert

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kbert import names
 from kbert.config import BertConfig
 from kbert.graph import config_letters
+from kbert.presets import get_config
 from kbert.reference import NamedParameter
 
 
@@ -89,8 +90,13 @@ def templates(config: BertConfig) -> list[Template]:
     return EMBEDDINGS + blocks + POOLER
 
 
-def named_parameters(config: BertConfig) -> tuple[NamedParameter, ...]:
-    """transformers' `BertModel.named_parameters()` for a configuration, in closed form."""
+def named_parameters(config: BertConfig | str) -> tuple[NamedParameter, ...]:
+    """transformers' `BertModel.named_parameters()`, in closed form.
+
+    Args:
+        config: a `BertConfig`, a preset's name or a path to a JSON file.
+    """
+    config = get_config(config)
     letters = config_letters(config) | {"G": config.type_vocab_size}
     parameters = []
     for entry in templates(config):

@@ -1,0 +1,279 @@
+"""A caller's mistake in Python: an exception that says what was wrong, expected and received."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+import kbert
+from kbert import BertConfig, account, base, build_bert, get_config, predict
+from kbert.inference import check_ids
+
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+NO_SIZE = [0, -1, True, 2.0, "2", None, math.nan, math.inf]
+
+
+@pytest.fixture(scope="module")
+def model(small):
+    return build_bert(small)
+
+
+@pytest.fixture(scope="module")
+def gathered(small):
+    return build_bert(small, max_predictions=2)
+
+
+@pytest.mark.parametrize("key", SIZES)
+@pytest.mark.parametrize("value", NO_SIZE)
+def test_a_size_is_a_positive_whole_number(key, value):
+    with pytest.raises(ValueError, match=rf"^{key} must be a whole number of at least 1, got"):
+        BertConfig(**{key: value})
+
+
+@pytest.mark.parametrize("key", RATES)
+@pytest.mark.parametrize("value", [-0.1, 1, 1.0, 1.5, math.nan, math.inf, True, "0.1", None])
+def test_a_rate_is_in_0_to_1(key, value):
+    with pytest.raises(ValueError, match=rf"^{key} must be a rate in \[0, 1\), got"):
+        BertConfig(**{key: value})
+
+
+@pytest.mark.parametrize("key", ["initializer_range", "layer_norm_eps"])
+@pytest.mark.parametrize("value", [0, -1e-12, math.nan, math.inf, True, "1e-12", None])
+def test_a_scale_is_positive_and_finite(key, value):
+    with pytest.raises(ValueError, match=f"^{key} must be a positive number, got"):
+        BertConfig(**{key: value})
+
+
+@pytest.mark.parametrize("value", [-1, 99, 1.0, True, None, "0"])
+def test_the_padding_token_is_one_of_the_vocabulary(value):
+    with pytest.raises(ValueError, match=r"^pad_token_id must be .*0 … 98, got"):
+        BertConfig(vocab_size=99, pad_token_id=value)
+
+
+@pytest.mark.parametrize("value", ["mish", "GELU", "", None, ["gelu"]])
+def test_an_unknown_activation_is_refused_with_those_there_are(value):
+    with pytest.raises(ValueError, match=r"^hidden_act must be one of gelu, gelu_new, .*got"):
+        BertConfig(hidden_act=value)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "heads", "fit"), [(768, 7, [4, 6, 8]), (24, 5, [4, 6]), (7, 2, [1, 7])]
+)
+def test_heads_that_do_not_divide_are_refused_with_those_that_do(hidden, heads, fit):
+    with pytest.raises(ValueError, match=f"got {hidden} and {heads}") as error:
+        BertConfig(hidden_size=hidden, num_attention_heads=heads)
+    offered = [int(number) for number in str(error.value).split("divide it: ")[1].split(", ")]
+    assert set(fit) <= set(offered)
+    assert all(hidden % number == 0 for number in offered)
+
+
+@pytest.mark.parametrize("value", [None, 3, 1.5, b"base", ["base"], {}])
+def test_what_is_no_configuration_at_all_is_a_type_error(value):
+    for call in (get_config, account, build_bert):
+        with pytest.raises(TypeError, match=f"preset's name.*got {type(value).__name__}"):
+            call(value)
+
+
+def test_a_preset_that_is_not_there_is_named_with_the_nearest():
+    for call in (get_config, account, build_bert, kbert.verify, kbert.compare_heads):
+        with pytest.raises(ValueError, match=r"unknown preset 'basse': the nearest names are base"):
+            call("basse")
+
+
+@pytest.mark.parametrize("content", [b"{", b"", b"[1]", b"\xff\xfe{", b"[" * 100_000])
+def test_a_file_that_is_no_configuration_is_a_value_error_that_names_it(tmp_path, content):
+    path = tmp_path / "mine.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"mine\.json"):
+        BertConfig.from_json(path)
+
+
+def test_a_file_that_is_not_there_is_the_systems_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nosuch\.json"):
+        get_config(tmp_path / "nosuch.json")
+    with pytest.raises(IsADirectoryError):
+        BertConfig.from_json(tmp_path)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(OSError):
+        base.to_json(tmp_path / "folder.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    for path in (tmp_path / "nosuch" / "config.json", tmp_path / "folder.json"):
+        with pytest.raises(OSError) as error:
+            base.to_json(path)
+        assert error.value.filename is not None
+        assert ".part" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [*NO_SIZE[:3], 2.0, "any", math.nan])
+def test_a_length_is_a_positive_whole_number(small, value):
+    for call in (account, build_bert):
+        with pytest.raises(ValueError, match=r"^seq_len must be a whole number of at least 1, got"):
+            call(small, seq_len=value)
+
+
+def test_a_length_beyond_the_positions_is_refused(small):
+    said = r"^seq_len must be at most max_position_embeddings = 17, got 18$"
+    for build in (
+        account,
+        build_bert,
+        kbert.build_encoder,
+        kbert.build_classifier,
+        kbert.build_token_classifier,
+        kbert.build_question_answering,
+    ):
+        with pytest.raises(ValueError, match=said):
+            build(small, seq_len=18)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 2.0, "2"])
+def test_numbers_of_predictions_labels_and_sequences_are_positive_and_whole(small, value):
+    for name, call in (
+        ("max_predictions", build_bert),
+        ("max_predictions", account),
+        ("num_labels", kbert.build_classifier),
+        ("num_labels", kbert.build_token_classifier),
+        ("num_labels", account),
+        ("batch_size", account),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got"):
+            call(small, **{name: value})
+
+
+def test_more_predictions_than_tokens_are_refused(small):
+    for call in (account, build_bert):
+        with pytest.raises(ValueError, match="max_predictions must be at most seq_len = 7, got 8"):
+            call(small, seq_len=7, max_predictions=8)
+
+
+@pytest.mark.parametrize(("name", "value"), [("head", "decoder"), ("dtype", "int8")])
+def test_an_unknown_head_or_dtype_is_refused_with_those_there_are(small, name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be one of .*, got '{value}'"):
+        account(small, **{name: value})
+
+
+@pytest.mark.parametrize("width", [0, -5, True, 79.5, "80"])
+def test_a_line_length_is_a_positive_whole_number(model, width):
+    with pytest.raises(ValueError, match=r"line_length must be .*got"):
+        model.summary(line_length=width, print_fn=lambda line: None)
+
+
+@pytest.mark.parametrize("positions", [[0.1], [0.5, 0.4, 0.8, 1.0], [1, 2, 3, 4], [0.1] * 9])
+def test_positions_that_make_no_columns_are_refused(model, positions):
+    with pytest.raises(ValueError, match=r"^positions must be 4 rising ends of columns"):
+        model.summary(line_length=120, positions=positions, print_fn=lambda line: None)
+
+
+@pytest.fixture
+def nothing_computed(monkeypatch):
+    """Fails a test in which a model computes something."""
+
+    def computed(*args, **kwargs):
+        raise AssertionError("computed before it was checked")
+
+    monkeypatch.setattr(keras.Model, "predict", computed)
+    monkeypatch.setattr(keras.Model, "__call__", computed)
+
+
+def ids(rows: int = 3, length: int = 17) -> np.ndarray:
+    return np.ones((rows, length), "int64")
+
+
+def with_id(value: int, *places: tuple[int, int]) -> np.ndarray:
+    array = ids()
+    for place in places:
+        array[place] = value
+    return array
+
+
+@pytest.mark.parametrize("value", [99, 100, -1, 2**31, 2**40, -(2**31) + 1])
+def test_a_token_outside_the_vocabulary_is_named_with_its_place(model, nothing_computed, value):
+    said = rf"token_ids\[1, 4\] must be within the vocabulary, 0 … 98, got {value}$"
+    with pytest.raises(ValueError, match=said):
+        predict(model, with_id(value, (1, 4)))
+
+
+def test_the_first_of_several_is_named_and_the_others_are_counted(model, nothing_computed):
+    with pytest.raises(ValueError, match=r"token_ids\[0, 16\] .* got 99 \(and 2 more\)$"):
+        predict(model, with_id(99, (0, 16), (2, 0), (2, 1)))
+
+
+@pytest.mark.parametrize("value", [3, -1, 300])
+def test_a_segment_outside_its_types_is_named_with_its_place(model, nothing_computed, value):
+    said = rf"segment_ids\[2, 5\] must be within the segment types, 0 … 2, got {value}$"
+    with pytest.raises(ValueError, match=said):
+        predict(model, ids(), with_id(value, (2, 5)))
+
+
+@pytest.mark.parametrize("value", [17, -1])
+def test_a_position_outside_the_sequence_is_named_with_its_place(gathered, nothing_computed, value):
+    marks = [[1, 2], [3, value], [0, 0]]
+    with pytest.raises(ValueError, match=rf"marks\[1, 1\] .* 0 … 16, got {value}$"):
+        predict(gathered, ids(), marks=marks)
+
+
+def test_ids_at_the_edges_are_accepted(model, small):
+    check_ids(np.array([[0, 98]]), 99, "token_ids", "the vocabulary")
+    done = predict(model, with_id(98, (0, 0)), with_id(2, (1, 1)))
+    assert done["MLM"].shape == (3, 17, 99)
+    assert all(np.isfinite(array).all() for array in done.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([ids() * 1.0], r"token_ids must be whole numbers, got float64"),
+        ([ids(), ids() * 0.0], r"segment_ids must be whole numbers, got float64"),
+        ([ids() > 0], r"token_ids must be whole numbers, got bool"),
+        (["a sentence"], r"token_ids must be whole numbers"),
+        ([None], r"token_ids must be whole numbers"),
+        ([[[1, 2], [3]]], r"token_ids must be sequences of equal length"),
+        ([[]], r"token_ids must be sequences"),
+        ([np.ones((2, 3, 17), int)], r"token_ids must be sequences .*\(2, 3, 17\)"),
+        ([ids(length=5)], r"token_ids must have 17 tokens a sequence, got 5"),
+        ([ids(), ids(2)], r"segment_ids must have the shape .*\(3, 17\), got \(2, 17\)"),
+        ([ids(), None, ids(2)], r"Input-Masked.* \(3, 17\), got \(2, 17\)"),
+    ],
+)
+def test_wrong_shapes_and_kinds_are_named(model, nothing_computed, arguments, said):
+    with pytest.raises(ValueError, match=said):
+        predict(model, *arguments)
+
+
+def test_a_sequence_longer_than_the_positions_is_refused(small):
+    model = build_bert(small, seq_len=None)
+    with pytest.raises(ValueError, match="at most 17 tokens a sequence, got 18"):
+        predict(model, ids(length=18))
+
+
+def test_a_model_that_is_no_bert_is_refused():
+    plain = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="Embedding-Token"):
+        kbert.verify(plain)
+    with pytest.raises(ValueError, match="functional"):
+        kbert.model_rows(keras.Sequential([keras.layers.Dense(3)]))
+    for wrong in (3, 2.5, object()):
+        with pytest.raises((TypeError, ValueError), match=type(wrong).__name__):
+            kbert.verify(wrong)
+
+
+@pytest.mark.parametrize("blocks", [[4], [-5], [0, 1, 99]])
+def test_a_block_that_is_not_there_is_named(model, blocks):
+    with pytest.raises(ValueError, match=rf"blocks must be 0 … 3 .*got {blocks[-1]}$"):
+        kbert.build_hidden_states(model, blocks=blocks)

@@ -1,0 +1,152 @@
+"""Configurations by name, as their sources publish them; and what a configuration is."""
+
+import dataclasses
+import pickle
+import re
+
+import pytest
+
+from kbert import PRESETS, BertConfig, base, get_config
+
+# T, L, H, A. Shapes: google-research/bert, README, "Pre-trained models", and the paper, section 3.
+# Vocabularies: `vocab_size` of each release's bert_config.json; the paper and document 004 say
+# "30,000" and "30k".
+RELEASED = {
+    "base": (30_000, 12, 768, 12),
+    "large": (30_000, 24, 1024, 16),
+    "base_uncased": (30_522, 12, 768, 12),
+    "base_cased": (28_996, 12, 768, 12),
+    "large_uncased": (30_522, 24, 1024, 16),
+    "large_cased": (28_996, 24, 1024, 16),
+    "base_multilingual_cased": (119_547, 12, 768, 12),
+    "base_chinese": (21_128, 12, 768, 12),
+    "tiny": (30_522, 2, 128, 2),
+    "mini": (30_522, 4, 256, 4),
+    "small": (30_522, 4, 512, 8),
+    "medium": (30_522, 8, 512, 8),
+}
+# The README's table of the 24 miniatures: every depth with every width; heads: A = H / 64.
+HEADS_OF_WIDTH = {128: 2, 256: 4, 512: 8, 768: 12}
+MINIATURES = {
+    f"L{layers}_H{hidden}": (30_522, layers, hidden, heads)
+    for layers in (2, 4, 6, 8, 10, 12)
+    for hidden, heads in HEADS_OF_WIDTH.items()
+}
+
+ODD = {
+    "vocab_size": 31,
+    "hidden_size": 30,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 6,
+    "intermediate_size": 44,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.25,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 19,
+    "type_vocab_size": 3,
+    "initializer_range": 0.03,
+    "layer_norm_eps": 1e-7,
+    "pad_token_id": 4,
+}
+
+
+def test_the_presets_are_the_releases_and_no_others():
+    assert set(PRESETS) == set(RELEASED) | set(MINIATURES)
+    assert len(MINIATURES) == 24
+
+
+@pytest.mark.parametrize("name", [*RELEASED, *MINIATURES])
+def test_a_preset_has_the_published_sizes(name):
+    config = PRESETS[name]
+    sizes = (
+        config.vocab_size,
+        config.num_hidden_layers,
+        config.hidden_size,
+        config.num_attention_heads,
+    )
+    assert sizes == (RELEASED | MINIATURES)[name]
+    assert config.intermediate_size == 4 * config.hidden_size
+    assert config.head_size == 64
+    assert (config.max_position_embeddings, config.type_vocab_size) == (512, 2)
+    assert (config.hidden_act, config.layer_norm_eps) == ("gelu", 1e-12)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
+    assert (config.initializer_range, config.pad_token_id) == (0.02, 0)
+
+
+def test_named_miniatures_are_those_of_the_table():
+    assert PRESETS["tiny"] == PRESETS["L2_H128"]
+    assert PRESETS["mini"] == PRESETS["L4_H256"]
+    assert PRESETS["small"] == PRESETS["L4_H512"]
+    assert PRESETS["medium"] == PRESETS["L8_H512"]
+    assert PRESETS["L12_H768"] == PRESETS["base_uncased"]
+
+
+def test_base_is_the_call_of_document_004(shared):
+    document = next((shared / "seeds").glob("004*.txt")).read_text(encoding="utf-8")
+    call = re.search(r"get_model\((.*?)\)", document, re.DOTALL)[1]
+    said = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+),", call)}
+    assert said.pop("seq_len") == base.max_position_embeddings
+    assert said == {
+        "token_num": base.vocab_size,
+        "head_num": base.num_attention_heads,
+        "transformer_num": base.num_hidden_layers,
+        "embed_dim": base.hidden_size,
+        "feed_forward_dim": base.intermediate_size,
+        "pos_num": base.max_position_embeddings,
+    }
+
+
+@pytest.mark.parametrize(
+    ("released", "preset"),
+    [
+        ("bert-base-uncased", "base_uncased"),
+        ("bert-large-cased", "large_cased"),
+        ("bert-base-multilingual-cased", "base_multilingual_cased"),
+        ("google-bert/bert-base-chinese", "base_chinese"),
+        ("google-bert/bert-large-uncased", "large_uncased"),
+        ("google/bert_uncased_L-2_H-128_A-2", "tiny"),
+        ("google/bert_uncased_L-8_H-512_A-8", "medium"),
+        # Google's own names, from the README's links.
+        ("uncased_L-10_H-256_A-4", "L10_H256"),
+        ("uncased_L-12_H-768_A-12", "base_uncased"),
+        ("uncased_L-24_H-1024_A-16", "large_uncased"),
+        ("cased_L-12_H-768_A-12", "base_cased"),
+        ("cased_L-24_H-1024_A-16", "large_cased"),
+        ("multi_cased_L-12_H-768_A-12", "base_multilingual_cased"),
+        ("chinese_L-12_H-768_A-12", "base_chinese"),
+    ],
+)
+def test_names_of_releases_are_understood(released, preset):
+    assert get_config(released) == PRESETS[preset]
+
+
+@pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-4", "uncased_L-3_H-128_A-2", "cased_L-2"])
+def test_a_release_that_never_was_is_refused(name):
+    with pytest.raises(ValueError, match=f"unknown preset '{name}'"):
+        get_config(name)
+
+
+def test_a_configuration_never_changes():
+    for field in dataclasses.fields(BertConfig):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(base, field.name, 1)
+    assert base.replace(vocab_size=31).vocab_size == 31
+    assert base.vocab_size == 30_000
+
+
+def test_configurations_are_equal_by_value():
+    again = BertConfig(**base.to_dict())
+    assert again == base and hash(again) == hash(base) and again is not base
+    for key, value in (ODD | {"hidden_size": 24}).items():
+        assert base.replace(**{key: value}) != base, key
+    assert len({*PRESETS.values()}) == len(RELEASED) + len(MINIATURES) - 5  # five have two names
+    assert pickle.loads(pickle.dumps(base)) == base
+    assert eval(repr(base), {"BertConfig": BertConfig}) == base
+
+
+def test_get_config_takes_a_configuration_a_name_or_a_file(tmp_path, small):
+    path = tmp_path / "my.json"
+    small.to_json(path)
+    assert get_config(small) is small
+    assert get_config("base") is base
+    assert get_config(str(path)) == get_config(path) == small

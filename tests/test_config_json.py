@@ -1,0 +1,200 @@
+"""Configurations in JSON, as Google and transformers write it, in both directions."""
+
+import json
+import re
+
+import pytest
+
+from kbert import PRESETS, BertConfig, base, large
+
+# bert_config.json of Google's release multi_cased_L-12_H-768_A-12, whole.
+GOOGLE_MULTILINGUAL = """{
+  "attention_probs_dropout_prob": 0.1,
+  "directionality": "bidi",
+  "hidden_act": "gelu",
+  "hidden_dropout_prob": 0.1,
+  "hidden_size": 768,
+  "initializer_range": 0.02,
+  "intermediate_size": 3072,
+  "max_position_embeddings": 512,
+  "num_attention_heads": 12,
+  "num_hidden_layers": 12,
+  "pooler_fc_size": 768,
+  "pooler_num_attention_heads": 12,
+  "pooler_num_fc_layers": 3,
+  "pooler_size_per_head": 128,
+  "pooler_type": "first_token_transform",
+  "type_vocab_size": 2,
+  "vocab_size": 119547
+}
+"""
+# The attributes of BertConfig in google-research/bert, modeling.py.
+GOOGLE_KEYS = {
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "hidden_act",
+    "intermediate_size",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+}
+# What transformers 2 wrote into a BERT's config.json besides the keys of today.
+TRANSFORMERS_2 = {
+    "_num_labels": 2,
+    "bad_words_ids": None,
+    "decoder_start_token_id": None,
+    "do_sample": False,
+    "early_stopping": False,
+    "eos_token_ids": 0,
+    "length_penalty": 1.0,
+    "max_length": 20,
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "output_past": True,
+    "prefix": None,
+    "pruned_heads": {},
+    "repetition_penalty": 1.0,
+    "task_specific_params": None,
+    "temperature": 1.0,
+    "top_k": 50,
+    "top_p": 1.0,
+    "torchscript": False,
+    "use_bfloat16": False,
+}
+
+ODD = {
+    "vocab_size": 31,
+    "hidden_size": 30,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 6,
+    "intermediate_size": 44,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.25,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 19,
+    "type_vocab_size": 3,
+    "initializer_range": 0.03,
+    "layer_norm_eps": 1e-7,
+    "pad_token_id": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    return pytest.importorskip("transformers", reason="pip install kbert[test]")
+
+
+def test_what_document_002_prints_opens(shared, tmp_path):
+    document = next((shared / "seeds").glob("002*.txt")).read_text(encoding="utf-8")
+    printed = re.search(r"^BertConfig (\{.*?^\})", document, re.DOTALL | re.MULTILINE)[1]
+    path = tmp_path / "config.json"
+    path.write_text(printed, encoding="utf-8")
+    config, said = BertConfig.from_json(path), json.loads(printed)
+    assert config == PRESETS["large_uncased"]
+    for key, value in config.to_dict().items():
+        assert said[key] == value, key
+
+
+def test_googles_bert_config_opens(tmp_path):
+    path = tmp_path / "bert_config.json"
+    path.write_text(GOOGLE_MULTILINGUAL, encoding="utf-8")
+    config, said = BertConfig.from_json(path), json.loads(GOOGLE_MULTILINGUAL)
+    assert config == PRESETS["base_multilingual_cased"]
+    assert {key: said[key] for key in GOOGLE_KEYS} == {
+        key: value for key, value in config.to_dict().items() if key in GOOGLE_KEYS
+    }
+
+
+@pytest.mark.parametrize("use_diff", [True, False])
+@pytest.mark.parametrize("sizes", [{}, ODD], ids=["default", "odd"])
+def test_what_transformers_writes_opens(transformers, tmp_path, sizes, use_diff):
+    theirs = transformers.BertConfig(**sizes)
+    path = tmp_path / "config.json"
+    path.write_text(theirs.to_json_string(use_diff=use_diff), encoding="utf-8")
+    for key, value in BertConfig.from_json(path).to_dict().items():
+        assert getattr(theirs, key) == value, key
+
+
+@pytest.mark.parametrize("config", [base, large, BertConfig(**ODD)], ids=["base", "large", "odd"])
+def test_transformers_opens_what_is_written(transformers, tmp_path, config):
+    path = tmp_path / "config.json"
+    config.to_json(path)
+    theirs = transformers.BertConfig.from_json_file(path)
+    for key, value in config.to_dict().items():
+        assert getattr(theirs, key) == value, key
+    assert type(transformers.AutoConfig.from_pretrained(tmp_path)) is transformers.BertConfig
+
+
+def test_google_opens_what_is_written(tmp_path):
+    """Google's from_dict takes every key; the file has exactly those that it has a use for."""
+    path = tmp_path / "bert_config.json"
+    PRESETS["tiny"].to_json(path)
+    assert set(json.loads(path.read_text(encoding="utf-8"))) == GOOGLE_KEYS
+
+
+@pytest.mark.parametrize("name", ["config.json", "bert_config.json", "mine.json"])
+@pytest.mark.parametrize("config", [*PRESETS.values(), BertConfig(**ODD)], ids=[*PRESETS, "odd"])
+def test_writing_and_reading_gives_the_same_configuration(tmp_path, config, name):
+    text = config.to_json(tmp_path / name)
+    assert (tmp_path / name).read_text(encoding="utf-8") == text
+    assert BertConfig.from_json(tmp_path / name) == config
+    assert BertConfig.from_dict(json.loads(config.to_json())) == config
+    assert [path.name for path in tmp_path.iterdir()] == [name]  # nothing left beside it
+
+
+def test_keys_of_other_uses_are_ignored(transformers):
+    values = json.loads(transformers.BertConfig(**ODD).to_json_string())
+    labelled = values | {"id2label": {"0": "A"}, "architectures": ["BertForTokenClassification"]}
+    assert BertConfig.from_dict(labelled) == BertConfig(**ODD)
+
+
+def test_a_configuration_written_by_transformers_2_opens():
+    assert BertConfig.from_dict(ODD | TRANSFORMERS_2) == BertConfig(**ODD)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("hiden_size", "did you mean hidden_size?"),
+        ("vocabsize", "did you mean vocab_size?"),
+        ("embedding_dim_of_albert", "the keys are vocab_size, hidden_size, "),
+    ],
+)
+def test_an_unknown_key_is_refused_by_name(key, hint):
+    for refuse in (
+        lambda: BertConfig.from_dict({"vocab_size": 99, key: 3}),
+        lambda: base.replace(**{key: 3}),
+    ):
+        with pytest.raises(ValueError, match=f"unknown key '{key}'") as error:
+            refuse()
+        assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["Roberta", "DistilBert", "Albert", "Electra", "BertGeneration", "XLMRoberta", "MPNet"]
+)
+def test_another_architecture_is_refused(transformers, name):
+    theirs = getattr(transformers, f"{name}Config")()
+    with pytest.raises(ValueError, match=f"model_type must be 'bert', got '{theirs.model_type}'"):
+        BertConfig.from_dict(json.loads(theirs.to_json_string(use_diff=False)), source="theirs")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("is_decoder", True),
+        ("add_cross_attention", True),
+        ("is_encoder_decoder", True),
+        ("position_embedding_type", "relative_key_query"),
+        ("pruned_heads", {"0": [1]}),
+    ],
+)
+def test_a_bert_of_another_graph_is_refused(key, value):
+    with pytest.raises(ValueError, match=key):
+        BertConfig.from_dict(ODD | {"model_type": "bert", key: value})
