@@ -20,6 +20,8 @@ DTYPES = {
 }
 
 CONVENTIONS = (
+    "Letters of the costs: B sequences a batch, S tokens a sequence, M predicted positions of a "
+    "sequence, w bytes of a number.",
     "FLOPs: matrix products only, a multiply-add is 2; training is 3 × forward, once forward and "
     "twice backward (PaLM, arXiv 2204.02311, appendix B).",
     "Left out of the FLOPs: biases, normalizations, softmax, activations, dropouts, additions, "
@@ -179,9 +181,9 @@ def account(
     config = get_config(config)
     seq_len = config.max_position_embeddings if seq_len is None else seq_len
     graph.check(config, head, seq_len, max_predictions)
-    require_positive("batch_size", batch_size)
+    batch_size = require_positive("batch_size", batch_size)
     require_positive("num_labels", num_labels)
-    if dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     letters = graph.config_letters(config) | {"S": seq_len, "B": batch_size, "w": DTYPES[dtype][3]}
     if max_predictions is not None:

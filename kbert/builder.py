@@ -89,7 +89,7 @@ def build_classifier(
     """
     config, seq_len = _checked(config, "classifier", seq_len, num_labels=num_labels)
     inputs, (x, _) = _encoder(config, seq_len)
-    x = kl.Dropout(config.hidden_dropout_prob, name=names.CLASSIFIER_DROPOUT)(_pooler(config, x))
+    x = _classifier_dropout(config, names.CLASSIFIER_DROPOUT)(_pooler(config, x))
     return BertModel(
         inputs, _dense(config, num_labels, names.CLASSIFIER)(x), name="bert_classifier"
     )
@@ -109,7 +109,7 @@ def build_token_classifier(
     """
     config, seq_len = _checked(config, "tokens", seq_len, num_labels=num_labels)
     inputs, (x, _) = _encoder(config, seq_len)
-    x = kl.Dropout(config.hidden_dropout_prob, name=names.TOKEN_CLASSIFIER_DROPOUT)(x)
+    x = _classifier_dropout(config, names.TOKEN_CLASSIFIER_DROPOUT)(x)
     outputs = _dense(config, num_labels, names.TOKEN_CLASSIFIER)(x)
     return BertModel(inputs, outputs, name="bert_token_classifier")
 
@@ -215,6 +215,11 @@ def _pooler(config: BertConfig, x):
     return _dense(config, config.hidden_size, names.POOLER, "tanh")(first_token)
 
 
+def _classifier_dropout(config: BertConfig, name: str) -> kl.Dropout:
+    rate = config.classifier_dropout
+    return kl.Dropout(config.hidden_dropout_prob if rate is None else rate, name=name)
+
+
 def _dense(config: BertConfig, units: int, name: str, function=None) -> kl.Dense:
     return kl.Dense(units, function, kernel_initializer=_normal(config), name=name)
 
@@ -234,4 +239,4 @@ def _checked(config, head: str, seq_len, max_predictions=None, num_labels: int =
         seq_len = config.max_position_embeddings
     graph.check(config, head, seq_len, max_predictions)
     require_positive("num_labels", num_labels)
-    return config, seq_len
+    return config, seq_len if seq_len is None else int(seq_len)

@@ -11,7 +11,7 @@ from kbert.console import progress, run, starting_keras
 CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
 HEADS = click.Choice(["pretraining", "encoder", "classifier", "tokens", "qa"])
 HEAD = click.option("--head", type=HEADS, default="pretraining", help="Which model.")
-LABELS = click.option("--num-labels", type=int, default=2, help="Labels of the classifiers.")
+LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
 PREDICTIONS = click.option(
     "--max-predictions",
     type=int,
@@ -90,7 +90,7 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
         batch_size,
         head=head,
         max_predictions=max_predictions,
-        num_labels=num_labels,
+        num_labels=_labels(head, num_labels),
         dtype=dtype,
     )
     if form == "text":
@@ -214,7 +214,7 @@ def demo(output):
 
     check_path(output)
     start = time.perf_counter()
-    model = _build("base", "pretraining", 2, None, {})
+    model = _build("base", "pretraining", None, None, {})
     model.summary()
     click.echo("\n$ kbert account base\n")
     from kbert.accounting import account as count
@@ -239,7 +239,7 @@ def _build(config, head, num_labels, max_predictions, options):
     title, config = _title(config), get_config(config)
     length = options.get("seq_len", config.max_position_embeddings)
     graph.check(config, head, length, max_predictions)
-    require_positive("num_labels", num_labels)
+    num_labels = require_positive("num_labels", _labels(head, num_labels))
     if max_predictions is not None:
         options = options | {"max_predictions": max_predictions}
     with starting_keras():
@@ -280,6 +280,12 @@ def _plot(model, output: Path, collapse: bool) -> None:
 
 def _title(config) -> str:
     return str(config)
+
+
+def _labels(head: str, num_labels: int | None) -> int:
+    if num_labels is not None and head not in ("classifier", "tokens"):
+        raise click.UsageError(f"--num-labels goes with --head classifier or tokens, got {head}")
+    return 2 if num_labels is None else num_labels
 
 
 def _length_option(text: str | None) -> dict:

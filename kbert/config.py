@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import difflib
+import errno
 import json
 import os
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 
 ACTIVATIONS = {
@@ -25,7 +27,7 @@ ACTIVATIONS = {
 IGNORED_KEYS = frozenset((
     "_attn_implementation", "_commit_hash", "_name_or_path", "_num_labels", "architectures",
     "attn_implementation", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
-    "chunk_size_feed_forward", "classifier_dropout", "cross_attention_hidden_size",
+    "chunk_size_feed_forward",  "cross_attention_hidden_size",
     "decoder_start_token_id", "directionality", "diversity_penalty", "do_sample", "dtype",
     "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "eos_token_ids",
     "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
@@ -36,7 +38,7 @@ IGNORED_KEYS = frozenset((
     "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
     "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
     "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
-    "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings",
+    "temperature", "tf_legacy_loss", "tie_encoder_decoder",
     "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
     "typical_p", "use_bfloat16", "use_cache", "xla_device",
 ))
@@ -50,6 +52,7 @@ ONLY_VALUES = {
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),
     "pruned_heads": ({}, None),
+    "tie_word_embeddings": (True,),
 }
 
 _SIZES = (
@@ -61,7 +64,7 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,8 @@ class BertConfig:
         type_vocab_size: segments (2: A and B).
         initializer_range: standard deviation of the truncated normal of the first weights.
         layer_norm_eps: added to the variance in every layer normalization.
+        classifier_dropout: rate of the dropout before a classifier of sequences or tokens, in
+            [0, 1); None: `hidden_dropout_prob`.
         pad_token_id: the token that attention leaves out.
 
     Raises:
@@ -101,13 +106,16 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
+    classifier_dropout: float | None = None
     pad_token_id: int = 0
 
     def __post_init__(self):
-        for key in _SIZES:
-            require_positive(key, getattr(self, key))
+        for key in _SIZES:  # NumPy's integers become Python's, which JSON can hold
+            object.__setattr__(self, key, require_positive(key, getattr(self, key)))
         for key in _RATES:
             rate = getattr(self, key)
+            if rate is None and key == "classifier_dropout":
+                continue
             if not _is_number(rate) or not 0 <= rate < 1:
                 raise ValueError(f"{key} must be a rate in [0, 1), got {rate!r}")
         for key in ("initializer_range", "layer_norm_eps"):
@@ -185,7 +193,8 @@ class BertConfig:
         """
         path = Path(path)
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8-sig")  # Windows begins a file with a mark
+            values = json.loads(text, object_pairs_hook=_without_duplicates)
         except UnicodeDecodeError:
             raise ValueError(f"{path} must be UTF-8 text in JSON, got other bytes") from None
         except (ValueError, RecursionError) as error:
@@ -201,8 +210,8 @@ class BertConfig:
         values = self.to_dict()
         if path is not None and Path(path).name == "bert_config.json":
             # Google's file has no such keys: they are written only where they say something.
-            for key, default in (("layer_norm_eps", 1e-12), ("pad_token_id", 0)):
-                if values[key] == default:
+            for key in ("layer_norm_eps", "pad_token_id", "classifier_dropout"):
+                if values[key] == getattr(BertConfig, key):
                     del values[key]
         else:
             values |= {"model_type": "bert", "architectures": ["BertModel"]}
@@ -217,10 +226,11 @@ class BertConfig:
         return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
 
 
-def require_positive(name: str, value) -> None:
-    """Raises a ValueError unless `value` is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+def require_positive(name: str, value) -> int:
+    """The value as an int; a ValueError unless it is a whole number of at least 1."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)
 
 
 def write_beside(path: str | os.PathLike, content: bytes) -> None:
@@ -230,6 +240,8 @@ def write_beside(path: str | os.PathLike, content: bytes) -> None:
         OSError: it cannot be written; names the path that was asked for.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_bytes(content)
@@ -241,6 +253,14 @@ def write_beside(path: str | os.PathLike, content: bytes) -> None:
             beside.unlink(missing_ok=True)
 
 
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice")
+    return values
+
+
 def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -249,6 +269,6 @@ def _refuse_unknown(keys, source: str = "the configuration") -> None:
     fields = [field.name for field in dataclasses.fields(BertConfig)]
     for key in keys:
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
+            near = difflib.get_close_matches(str(key), fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(fields)}"
             raise ValueError(f"{source} has an unknown key {key!r}: {hint}")

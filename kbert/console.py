@@ -85,10 +85,8 @@ def starting_keras():
             ) from None
         except ModuleNotFoundError as error:
             backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-            if error.name not in ("tensorflow", "jax", "torch"):
-                raise
             raise ImportError(
-                f"Keras's backend {backend} needs the package {error.name}, which is not "
+                f"Keras with the backend {backend} needs the package {error.name}, which is not "
                 f"installed: pip install {error.name}, or set KERAS_BACKEND to one that is"
             ) from None
         finally:

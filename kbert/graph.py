@@ -18,7 +18,7 @@ GROUPS = ("embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens
 
 def check(config: BertConfig, head: str, seq_len: int | None, max_predictions: int | None) -> None:
     """Raises a ValueError for a head, length or number of predictions that no graph can have."""
-    if head not in HEADS:
+    if not isinstance(head, str) or head not in HEADS:
         raise ValueError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
     positions = config.max_position_embeddings
     if seq_len is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbert.config import BertConfig
+from kbert.config import BertConfig, require_positive
 from kbert.presets import get_config
 
 MATRICES = ("query", "key", "value")
@@ -39,6 +39,7 @@ def compare_heads(config: BertConfig | str = "base", *, length: int = 7) -> Head
     from kbert.layers import MultiHeadAttention
 
     config = get_config(config)
+    length = require_positive("length", length)
     heads, size = config.num_attention_heads, config.head_size
     layer = MultiHeadAttention(heads, size)
     x = np.random.default_rng(0).standard_normal((1, length, config.hidden_size), "float32")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from kbert import names
+from kbert.config import require_positive
 
 
 def predict(
@@ -25,7 +26,13 @@ def predict(
         ValueError: an id outside its table (the message names the id and its place), a wrong
             shape, a sequence longer than the model, numbers that are not whole.
     """
-    layers = {layer.name: layer for layer in model.layers}
+    layers = {layer.name: layer for layer in getattr(model, "layers", ())}
+    if names.TOKEN_EMBEDDING not in layers:
+        raise ValueError(
+            f"model must be one that kbert built, with a layer {names.TOKEN_EMBEDDING}, got "
+            f"{type(model).__name__}"
+        )
+    require_positive("batch_size", batch_size)
     token_ids = np.atleast_2d(_whole(token_ids, "token_ids"))
     if segment_ids is None:
         segment_ids = np.zeros_like(token_ids)

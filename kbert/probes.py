@@ -65,6 +65,8 @@ def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
         raise ValueError(
             f"model must be one that kbert built, got {model.name!r}: no encoder block"
         )
+    if blocks is not None and (not isinstance(blocks, Sequence) or not blocks):
+        raise ValueError(f"blocks must be a list of block numbers such as [-1], got {blocks!r}")
     if blocks is None:
         return list(range(first, last + 1))
     chosen = [last + 1 + block if block < 0 else block for block in blocks]

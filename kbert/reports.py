@@ -17,8 +17,8 @@ _LETTERS = {
     "L": "layers",
     "P": "positions",
     "FFD": "feed-forward",
-    "S": "tokens a sequence",
-    "B": "sequences",
+    "S": "sequence length",
+    "B": "batch size",
 }
 
 
@@ -232,8 +232,15 @@ def verify_text(report) -> str:
         lines.append(_paragraph(f"true: {entry.true}", 4))
         verdict = "ok" if entry.holds else "DOES NOT HOLD"
         lines.append(_paragraph(f"{entry.arithmetic} … {verdict}", 4))
-    lines += ["", "All sources agree." if report.ok else f"{len(report.differences)} differences."]
+    lines += ["", _verdict(report)]
     return "\n".join(lines) + "\n"
+
+
+def _verdict(report) -> str:
+    wrong = len(report.differences) + sum(not entry.holds for entry in report.errata)
+    if not wrong:
+        return "All sources agree."
+    return f"{wrong} difference{'s' if wrong > 1 else ''}."
 
 
 def _paragraph(text: str, indent: int = 2) -> str:

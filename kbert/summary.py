@@ -109,7 +109,10 @@ def select(rows: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row,
 
 
 def _matching(rows: Sequence[Row], pattern: str) -> list[int]:
-    places = [place for place, row in enumerate(rows) if re.match(pattern, row.layer)]
+    try:
+        places = [place for place, row in enumerate(rows) if re.match(pattern, row.layer)]
+    except re.error as error:
+        raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
     if not places:
         raise ValueError(f"layer_range must match layers, got {pattern!r}, which matches none")
     return places
@@ -197,9 +200,11 @@ def _stacked(header, cells, natural, width: int) -> str:
             below = _columns(columns, [shape, natural[2], rest, *natural[4:]], right=1)
         else:
             below = "\n".join(
-                [_columns(columns, widths, right=1), *_wrapped(connections, width - 4)]
+                [_columns(columns, widths, right=1), *_wrapped(connections, width - 2 * _INDENT)]
             )
-        return "\n".join(_wrapped(name, width)) + "\n" + textwrap.indent(below, " " * _INDENT)
+        return (
+            "\n".join(_wrapped(name, width)) + "\n" + textwrap.indent(below.rstrip(), " " * _INDENT)
+        )
 
     return _ruled([block(header)] + [block(row) for row in cells], width)
 
@@ -219,7 +224,9 @@ def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    return [piece for line in cell.split("\n") for piece in textwrap.wrap(line, width) or [""]]
+    return [
+        piece for line in cell.split("\n") for piece in textwrap.wrap(line, max(width, 1)) or [""]
+    ]
 
 
 def _ruled(blocks: Sequence[str], width: int) -> str:

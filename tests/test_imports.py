@@ -39,7 +39,7 @@ ALLOWED = {
     "model": {"layers.heads", "names", "summary"},
     "builder": CLOSED | LAYERS,
     "probes": {"layers", "model", "names"},
-    "inference": {"names"},
+    "inference": {"config", "names"},
     "heads": {"config", "layers", "presets"},
     "graphviz": set(),
     "diagrams": {"config", "graphviz", "names", "rows", "summary"},

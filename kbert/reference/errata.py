@@ -133,7 +133,7 @@ def _totals() -> list[Erratum]:
         Erratum(
             "004, paper",
             "base has 110M parameters",
-            "rounded; three totals go by it",
+            "110M is that in two figures; exactly, it is one of three",
             f"{document:,} (T = 30,000, both heads) · {encoder_and_pooler:,} (T = 30,522, encoder "
             f"and pooler) · {both_heads:,} (T = 30,522, both heads)",
             (document, encoder_and_pooler, both_heads) == (109_705_010, 109_482_240, 110_106_428),
@@ -141,7 +141,7 @@ def _totals() -> list[Erratum]:
         Erratum(
             "002, paper",
             "large has 340M parameters",
-            "rounded up; no graph of it has as many",
+            "340M is that in two figures; exactly, it is one of two",
             f"{large:,} (encoder and pooler) + {_heads(30_522, 1024):,} = {large_both:,} (both "
             "heads)",
             (large, large_both) == (335_141_888, 336_226_108),
