@@ -26,7 +26,7 @@ MAX_WORD_CHARS = 100
 # transformers' tokenizers that read vocab.txt by BERT's rules; others (MeCab's) cut words first.
 _BY_BERTS_RULES = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert")
 
-_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,9 @@ class Vocabulary:
             raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
         _check_tokens(self.tokens, self.source)
         ids = {token: place for place, token in enumerate(self.tokens)}
+        for entry in self.added:
+            if not isinstance(entry.get("content"), str) or not isinstance(entry.get("id"), int):
+                raise ValueError(f"{self.source}: an added token needs content and id, got {entry}")
         added = sorted(self.added, key=lambda entry: entry["id"])
         for entry in added:
             expected = ids.setdefault(entry["content"], len(ids))
@@ -107,12 +110,13 @@ class Vocabulary:
         }
 
 
-def read_vocabulary(path: str | os.PathLike, lowercase: bool | None = None) -> Vocabulary:
+def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
     """Reads a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
 
     Args:
         path: a folder with one of the two, or one of the two under any name (JSON by `.json`).
-        lowercase: the casing; None: as the files say.
+        rules: `lowercase` and other arguments of `Vocabulary` that go before what the files say;
+            None: as the files say.
 
     Raises:
         FileNotFoundError: neither of the two files is there.
@@ -125,13 +129,12 @@ def read_vocabulary(path: str | os.PathLike, lowercase: bool | None = None) -> V
         path = next((file for file in files if file.is_file()), None)
         if path is None:
             raise FileNotFoundError(f"{files[0].parent} has no tokenizer.json and no vocab.txt")
+    found = _read_tokenizer_json(path) if path.suffix == ".json" else {"tokens": read_tokens(path)}
     says = _settings_beside(path)
-    if lowercase is not None:
-        says["lowercase"] = lowercase
-    if path.suffix == ".json":
-        found = _read_tokenizer_json(path) | says
-    else:
-        found = {"tokens": read_tokens(path)} | says
+    rules = {key: rule for key, rule in rules.items() if rule is not None}
+    sources = (found, says, rules)
+    names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
+    found |= says | rules | {"special_tokens": names}
     if found.get("lowercase") is None:
         raise ValueError(
             f"{path}: no file says whether the vocabulary is lowercased, no do_lower_case in a "
@@ -169,37 +172,35 @@ def _check_tokens(tokens: Iterable[str], source: str) -> None:
             twice.append(f"{token!r} (ids {seen[token]} and {place})")
     if twice:
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
-        raise ValueError(
-            f"{source} must hold a token once, got twice: {', '.join(twice[:5])}{more}"
-        )
+        twice = ", ".join(twice[:5]) + more
+        raise ValueError(f"{source} must hold each token once, got twice: {twice}")
 
 
 def _special(token: str, place: int) -> dict:
-    return {"id": place, "content": token} | dict.fromkeys(_FLAGS, False) | {"special": True}
+    return (
+        {"id": place, "content": token}
+        | dict.fromkeys(ADDED_TOKEN_FLAGS, False)
+        | {"special": True}
+    )
 
 
 def _settings_beside(path: Path) -> dict:
     """What the two files of transformers beside the vocabulary say, under `Vocabulary`'s names."""
-    says = {}
-    special_tokens = path.with_name("special_tokens_map.json")
-    config = path.with_name("tokenizer_config.json")
-    values = _json(special_tokens) if special_tokens.is_file() else {}
-    values = {key: value for key, value in values.items() if key.endswith("_token")}
-    values |= _json(config) if config.is_file() else {}
-    name = values.get("tokenizer_class") or "BertTokenizer"
-    if path.suffix != ".json" and name.removesuffix("Fast") not in [
-        f"{rules}Tokenizer" for rules in _BY_BERTS_RULES
-    ]:
-        raise ValueError(f"{config}: tokenizer_class must be BertTokenizer, got {name!r}")
-    keys = {"do_lower_case": "lowercase"} | {
-        key: key for key in ("strip_accents", "tokenize_chinese_chars")
-    }
-    says |= {ours: values[key] for key, ours in keys.items() if values.get(key) is not None}
+    values = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if path.with_name(name).is_file():
+            values |= _json(path.with_name(name))
+    keys = {"do_lower_case": "lowercase"}
+    keys |= {key: key for key in ("strip_accents", "tokenize_chinese_chars")}
+    says = {ours: values[key] for key, ours in keys.items() if values.get(key) is not None}
     names = {role: values.get(f"{role}_token") for role in SPECIAL_TOKENS}
     names = {r: name["content"] if isinstance(name, dict) else name for r, name in names.items()}
-    says["special_tokens"] = {role: name for role, name in names.items() if name}
-    if path.suffix != ".json" and "added_tokens_decoder" in values:
-        entries = values["added_tokens_decoder"].items()
+    says["special_tokens"] = {role: name for role, name in names.items() if name is not None}
+    if path.suffix != ".json":  # a tokenizer.json says the rest itself
+        class_name = values.get("tokenizer_class") or "BertTokenizer"
+        if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
+            raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
+        entries = (values.get("added_tokens_decoder") or {}).items()
         says["added"] = tuple({"id": int(place)} | entry for place, entry in entries)
     return says
 
@@ -219,13 +220,10 @@ def _read_tokenizer_json(path: Path) -> dict:
         if kind != expected:
             raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
     _check_template(values.get("post_processor"), path)
-    by_id = sorted(model["vocab"].items(), key=lambda item: item[1])
-    for expected, (token, place) in enumerate(by_id):
-        if place != expected:
-            raise ValueError(f"{path}: ids must be 0, 1, 2, …, got {place} for {token!r}")
+    tokens = _by_id(model.get("vocab"), path)
     normalizer = values["normalizer"]
     return {
-        "tokens": tuple(token for token, _ in by_id),
+        "tokens": tokens,
         "lowercase": normalizer.get("lowercase"),
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
@@ -233,6 +231,16 @@ def _read_tokenizer_json(path: Path) -> dict:
         "max_word_chars": model.get("max_input_chars_per_word", MAX_WORD_CHARS),
         "special_tokens": {"unk": model.get("unk_token", SPECIAL_TOKENS["unk"])},
     }
+
+
+def _by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
+    if not isinstance(ids, dict) or not all(isinstance(place, int) for place in ids.values()):
+        raise ValueError(f"{path}: the model's vocab must be ids by token")
+    by_id = sorted(ids.items(), key=lambda item: item[1])
+    for expected, (token, place) in enumerate(by_id):
+        if place != expected:
+            raise ValueError(f"{path}: ids must be 0, 1, 2, …, got {place} for {token!r}")
+    return tuple(token for token, _ in by_id)
 
 
 def _check_template(template: dict | None, path: Path) -> None:

@@ -6,23 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from sizes import ROOT, SHARED, SIZES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared"
-
-# Odd and all different, so that a swapped axis shows.
-BATCH, LENGTH = 13, 7
-SIZES = {
-    "vocab_size": 99,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 40,
-    "max_position_embeddings": 17,
-    "type_vocab_size": 3,
-}
 
 
 @pytest.fixture(scope="session")

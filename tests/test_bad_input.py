@@ -5,7 +5,7 @@ import json
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import pytest
 from command_line import kbert
-from conftest import SIZES
+from sizes import SIZES
 
 FILES = {
     "not_json.json": b'{"vocab_size": 99,',

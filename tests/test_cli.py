@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import pytest
 from command_line import kbert
-from conftest import SIZES
+from sizes import SIZES
 
 from kbert import PRESETS, __version__, account
 from kbert.cli import cli

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import SIZES
+from sizes import SIZES
 
 KBERT = Path(sys.executable).with_name("kbert")
 

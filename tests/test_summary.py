@@ -9,8 +9,8 @@ import termios
 import threading
 
 import pytest
-from conftest import ROOT
 from printed_summary import expected, parse, parse_keras
+from sizes import ROOT
 
 from kbert import base, build_bert
 from kbert.reference import document_004

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import pytest
 from command_line import kbert
-from conftest import BATCH, LENGTH
 from printed_summary import expected, parse, parse_keras
+from sizes import BATCH, LENGTH
 
 from kbert import account, build_bert, model_rows
 from kbert.graph import HEADS, rows

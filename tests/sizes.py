@@ -1,0 +1,17 @@
+"""Where things are, and sizes that are odd and all different, so that a swapped axis shows."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared"
+
+BATCH, LENGTH = 13, 7
+SIZES = {
+    "vocab_size": 99,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 17,
+    "type_vocab_size": 3,
+}
