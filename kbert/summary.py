@@ -1,5 +1,6 @@
 """The summary of a model in document 004's layout, whole at any width."""
 
+import math
 import os
 import re
 import shutil
@@ -255,10 +256,5 @@ def _trainable_mark(layer) -> str:
 
 
 def _count(weights) -> int:
-    total = 0
-    for weight in {id(weight): weight for weight in weights}.values():
-        size = 1
-        for axis in weight.shape:
-            size *= axis
-        total += size
-    return total
+    unique = {id(weight): weight for weight in weights}.values()
+    return sum(math.prod(weight.shape) for weight in unique)

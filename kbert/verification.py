@@ -1,5 +1,6 @@
 """Three independent sources compared: the built graph, the closed forms, the documents' tables."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -197,7 +198,7 @@ def _weights(model, config: BertConfig) -> Comparison:
         where = f"{entry.layer}/{entry.variable}"
         weights = layers[entry.layer].weights if entry.layer in layers else ()
         found = next((w for w in weights if w.path.endswith(f"/{entry.variable}")), None)
-        count = None if found is None else _size(found.shape)
+        count = None if found is None else math.prod(found.shape)
         if count != parameter.numel:
             differences.append(Difference(where, "parameters", parameter.numel, count))
     amount = f"{len(entries)} variables"
@@ -271,10 +272,3 @@ def _is_document_graph(model) -> bool:
 
 def _unequal(where: str, what: str, expected, found) -> tuple[Difference, ...]:
     return () if expected == found else (Difference(where, what, expected, found),)
-
-
-def _size(shape) -> int:
-    size = 1
-    for axis in shape:
-        size *= axis
-    return size

@@ -15,3 +15,12 @@ SIZES = {
     "max_position_embeddings": 17,
     "type_vocab_size": 3,
 }
+ODD = {
+    "vocab_size": 31,
+    "hidden_size": 30,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 6,
+    "intermediate_size": 44,
+    "max_position_embeddings": 19,
+    "type_vocab_size": 3,
+}

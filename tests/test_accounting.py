@@ -4,21 +4,13 @@ import re
 from fractions import Fraction
 
 import pytest
+from sizes import ODD
 
 from kbert import PRESETS, BertConfig, account, reference
 from kbert.accounting import DTYPES, default_predictions
 from kbert.bridge import bridge
 from kbert.graph import HEADS
 
-ODD = {
-    "vocab_size": 31,
-    "hidden_size": 30,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 6,
-    "intermediate_size": 44,
-    "max_position_embeddings": 19,
-    "type_vocab_size": 3,
-}
 LABELS = 5
 
 

@@ -3,19 +3,11 @@
 import math
 
 import pytest
+from sizes import ODD
 
 from kbert import BertConfig, account
 from kbert.accounting import DTYPES
 
-ODD = {
-    "vocab_size": 31,
-    "hidden_size": 30,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 6,
-    "intermediate_size": 44,
-    "max_position_embeddings": 19,
-    "type_vocab_size": 3,
-}
 ONE_BLOCK = ODD | {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2}
 LABELS, BATCH, LENGTH, PREDICTIONS = 5, 13, 7, 3
 PEERS = {

@@ -5,21 +5,13 @@ import re
 from collections import Counter
 
 import pytest
+from sizes import ODD
 
 from kbert import BertConfig, account
 from kbert.accounting import DTYPES
 from kbert.formulas import compute, put_in_numbers
 from kbert.graph import HEADS
 
-ODD = {
-    "vocab_size": 31,
-    "hidden_size": 30,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 6,
-    "intermediate_size": 44,
-    "max_position_embeddings": 19,
-    "type_vocab_size": 3,
-}
 LETTERS = {"T": 31, "H": 30, "A": 6, "L": 5, "P": 19, "FFD": 44, "S": 7, "B": 13, "M": 3, "w": 2}
 
 

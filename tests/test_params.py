@@ -5,18 +5,10 @@ import re
 
 import pytest
 from command_line import kbert
+from sizes import ODD
 
 from kbert import PRESETS, BertConfig, base, named_parameters, reference
 
-ODD = {
-    "vocab_size": 31,
-    "hidden_size": 30,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 6,
-    "intermediate_size": 44,
-    "max_position_embeddings": 19,
-    "type_vocab_size": 3,
-}
 # A line of a listing: a name, a shape, and perhaps a count.
 LINE = re.compile(r"^(\S+)\s+(\((?:\d+, ?)*\d*\))(?:\s+(\d+))?$", re.MULTILINE)
 

@@ -4,6 +4,7 @@ Names and order are those of transformers' `BertModel.named_parameters()`; {i} i
 layer, from 0, and {n} the graph's encoder block, from 1.
 """
 
+import math
 from dataclasses import dataclass
 
 from kbert import names
@@ -126,10 +127,7 @@ def named_parameters(config: BertConfig | str) -> tuple[NamedParameter, ...]:
     parameters = []
     for entry in templates(config):
         shape = shape_of(entry, config)
-        numel = 1
-        for axis in shape:
-            numel *= axis
-        parameters.append(NamedParameter(entry.transformers, shape, numel))
+        parameters.append(NamedParameter(entry.transformers, shape, math.prod(shape)))
     return tuple(parameters)
 
 
