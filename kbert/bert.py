@@ -69,7 +69,7 @@ def load(
     head = head or transformers_folder.head_of(values, tensors)
     graph.check(config, head, seq_len, None)
     labels = transformers_folder.num_labels_of(tensors)
-    model = _build(builder, head)(config, seq_len=seq_len, **_labels(head, labels))
+    model = builder.build(config, head, num_labels=labels, seq_len=seq_len)
     entries = [(entry, tables.shape_of(entry, config, labels)) for entry in _entries(config, head)]
     report = transfer.assign(
         model,
@@ -107,20 +107,6 @@ def save(bert: Bert, path: str | os.PathLike) -> None:
     transformers_folder.write(path, bert.config, bert.head, arrays)
     if bert.tokenizer is not None:
         bert.tokenizer.save(path)
-
-
-def _build(builder, head: str):
-    return {
-        "pretraining": builder.build_bert,
-        "encoder": builder.build_encoder,
-        "classifier": builder.build_classifier,
-        "tokens": builder.build_token_classifier,
-        "qa": builder.build_question_answering,
-    }[head]
-
-
-def _labels(head: str, labels: int) -> dict:
-    return {"num_labels": labels} if head in ("classifier", "tokens") else {}
 
 
 def _entries(config: BertConfig, head: str) -> list[tables.Template]:

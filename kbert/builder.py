@@ -131,6 +131,22 @@ def build_question_answering(
     return BertModel(inputs, [start, end], name="bert_question_answering")
 
 
+BUILDERS = {
+    "pretraining": build_bert,
+    "encoder": build_encoder,
+    "classifier": build_classifier,
+    "tokens": build_token_classifier,
+    "qa": build_question_answering,
+}
+
+
+def build(config: BertConfig, head: str, *, num_labels: int = 2, **options) -> BertModel:
+    """The model of a head named as in `kbert.graph.HEADS`; `num_labels` where it has labels."""
+    if head in ("classifier", "tokens"):
+        options["num_labels"] = num_labels
+    return BUILDERS[head](config, **options)
+
+
 def _encoder(config: BertConfig, seq_len: int | None):
     """Inputs, and (sequence output, token table)."""
     token_ids = keras.Input((seq_len,), dtype="int32", name=names.TOKEN_IDS)

@@ -244,15 +244,8 @@ def _build(config, head, num_labels, max_predictions, options):
         options = options | {"max_predictions": max_predictions}
     with starting_keras():
         from kbert import builder
-    build, more = {
-        "pretraining": (builder.build_bert, {}),
-        "encoder": (builder.build_encoder, {}),
-        "classifier": (builder.build_classifier, {"num_labels": num_labels}),
-        "tokens": (builder.build_token_classifier, {"num_labels": num_labels}),
-        "qa": (builder.build_question_answering, {}),
-    }[head]
     with progress(f"building {title}"):
-        return build(config, **options, **more)
+        return builder.build(config, head, num_labels=num_labels, **options)
 
 
 def _verify(subject):
