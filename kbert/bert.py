@@ -1,5 +1,6 @@
 """A BERT with its configuration, weights and tokenizer: `load` and `save`."""
 
+import dataclasses
 import logging
 import os
 from collections.abc import Collection
@@ -66,8 +67,13 @@ def load(
         raise FileNotFoundError(2, "no config.json, as a transformers folder has, in", str(path))
     config, values = transformers_folder.read_config(path)
     tensors = transformers_folder.read_tensors(path)
-    head = head or transformers_folder.head_of(values, tensors)
+    own_head = transformers_folder.head_of(values, tensors)
+    head = head or own_head
     graph.check(config, head, seq_len, None)
+    # A classifier of sequences and one of tokens have the same names, and are not the same.
+    others = [name for name in tables.CLASSIFIER_NAMES if name in tensors and head != own_head]
+    for name in others:
+        del tensors[name]
     labels = transformers_folder.num_labels_of(tensors)
     model = builder.build(config, head, num_labels=labels, seq_len=seq_len)
     entries = [(entry, tables.shape_of(entry, config, labels)) for entry in _entries(config, head)]
@@ -78,6 +84,7 @@ def load(
         allow_missing={*allow_missing, *_absent_heads(tensors)},
         ignore={*ignore, *_every_head()},
     )
+    report = dataclasses.replace(report, ignored=(*report.ignored, *others))
     if report.initialized:
         _logger.warning(
             "%s lacks, and first weights stay in: %s", path, ", ".join(report.initialized)

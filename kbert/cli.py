@@ -96,7 +96,7 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
     if form == "text":
         from kbert.reports import account_text
 
-        click.echo(account_text(_title(config), result, every_row), nl=False)
+        click.echo(account_text(config, result, every_row), nl=False)
         return
     from kbert import tables
 
@@ -236,7 +236,7 @@ def _build(config, head, num_labels, max_predictions, options):
     from kbert.config import require_positive
     from kbert.presets import get_config
 
-    title, config = _title(config), get_config(config)
+    title, config = config, get_config(config)
     length = options.get("seq_len", config.max_position_embeddings)
     graph.check(config, head, length, max_predictions)
     num_labels = require_positive("num_labels", _labels(head, num_labels))
@@ -269,10 +269,6 @@ def _plot(model, output: Path, collapse: bool) -> None:
     with progress("drawing"):
         path = plot(model, output, collapse=collapse)
     click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
-
-
-def _title(config) -> str:
-    return str(config)
 
 
 def _labels(head: str, num_labels: int | None) -> int:

@@ -35,7 +35,7 @@ def run(command: click.Command, arguments=None) -> None:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}")
-    except (ValueError, TypeError, ImportError) as error:
+    except (ValueError, TypeError, ImportError, RuntimeError) as error:
         if os.environ.get("KBERT_TRACEBACK"):
             raise
         _fail(str(error))

@@ -190,3 +190,13 @@ def test_what_needs_no_keras_to_be_seen_does_not_wait_for_it(refused, monkeypatc
 
     monkeypatch.setattr("kbert.cli.starting_keras", started)
     refused(*line.split(), says=[])
+
+
+def test_a_graphviz_that_fails_is_one_line(refused, monkeypatch):
+    import kbert.graphviz
+
+    def fail(*_):
+        raise RuntimeError("Graphviz failed: status 1")
+
+    monkeypatch.setattr(kbert.graphviz, "draw", fail)
+    refused("plot", "tiny", "-o", "bert.svg", says=["Graphviz failed: status 1"])

@@ -149,6 +149,13 @@ def test_a_model_that_is_no_bert_is_refused(small):
         kbert.verify(model)
 
 
+def test_the_documents_own_dropout_of_0_05_is_compared_with_its_table():
+    """Document 004 builds with dropout_rate=0.05; its table tells sizes alone."""
+    report = kbert.verify(kbert.base.replace(hidden_dropout_prob=0.05))
+    assert report.ok
+    assert ("graph", "document 004") in {(part.found, part.expected) for part in report.comparisons}
+
+
 @pytest.mark.parametrize("name", ["tiny", "L4_H256"])
 def test_presets_that_no_document_prints_are_their_closed_forms(name):
     report = kbert.verify(name)

@@ -89,6 +89,9 @@ HEADS = {
 }
 
 
+CLASSIFIER_NAMES = [entry.transformers for entry in HEADS["classifier"]]
+
+
 def head_templates(head: str) -> list[Template]:
     """The entries of a head, in transformers' order; N is the number of labels."""
     return HEADS[head]

@@ -94,6 +94,20 @@ def test_another_head_keeps_the_encoder_and_says_what_it_lacks(folders, caplog):
         assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("BertForSequenceClassification", "tokens"), ("BertForTokenClassification", "classifier")],
+)
+def test_a_classifier_of_sequences_is_not_taken_for_one_of_tokens(folders, name, head):
+    """transformers calls both classifier.weight."""
+    bert = kbert.load(folders / name, head=head)
+    assert {"classifier.weight", "classifier.bias"} <= set(bert.report.initialized)
+    assert {"classifier.weight", "classifier.bias"} <= set(bert.report.ignored)
+    assert bert.model.outputs[0].shape[-1] == 2
+    _, bias = bert.model.layers[-1].get_weights()
+    assert not bias.any()  # its first weights
+
+
 def edited(folders, tmp_path, change):
     """A copy of the checkpoint with its tensors changed."""
     from safetensors.numpy import load_file, save_file
