@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kbert.checkpoints import tables, transfer, transformers_folder
 from kbert.config import BertConfig
+from kbert.sentence import SentenceSettings, read_sentence_settings
 
 _logger = logging.getLogger("kbert")
 
@@ -23,6 +24,9 @@ class Bert:
         model: the functional Keras model, with the checkpoint's weights.
         tokenizer: a `kbert.tokenizer.Tokenizer`; None where the checkpoint has no vocabulary.
         report: what was read, initialized and ignored.
+        architecture: the class of transformers that the checkpoint is of, where it has one.
+        labels: what a classifier's outputs are called, where the checkpoint says.
+        sentence: how a sentence vector is made, where the checkpoint says.
     """
 
     config: BertConfig
@@ -30,6 +34,9 @@ class Bert:
     model: object
     tokenizer: object
     report: transfer.Report
+    architecture: str | None = None
+    labels: tuple[str, ...] | None = None
+    sentence: SentenceSettings | None = None
 
 
 def load(
@@ -91,7 +98,8 @@ def load(
         )
     if report.not_finite:
         _logger.warning("%s has NaN or infinity in: %s", path, ", ".join(report.not_finite))
-    return Bert(config, head, model, _tokenizer(path), report)
+    sentence = read_sentence_settings(path)
+    return Bert(config, head, model, _tokenizer(path), report, sentence=sentence)
 
 
 def save(bert: Bert, path: str | os.PathLike) -> None:

@@ -30,7 +30,8 @@ ALLOWED = {
     "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
     "bridge": {"accounting", "config", "presets"},
     "bert": {"builder", "checkpoints", "checkpoints.tables", "checkpoints.transfer", "config"}
-    | {"checkpoints.transformers_folder", "graph", "tokenizer"},
+    | {"checkpoints.transformers_folder", "graph", "sentence", "tokenizer"},
+    "sentence": set(),
     "checkpoints": set(),
     "checkpoints.transfer": {"checkpoints.tables"},
     "checkpoints.transformers_folder": {"checkpoints.transfer", "config"},

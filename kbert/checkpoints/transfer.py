@@ -34,12 +34,14 @@ class Report:
         initialized: parameters that the checkpoint lacks, left at their first weights.
         ignored: tensors of the checkpoint that the model has no place for.
         not_finite: tensors that hold NaN or infinity.
+        initialized_layers: the kbert layers that `initialized` belongs to.
     """
 
     assigned: tuple[str, ...]
     initialized: tuple[str, ...]
     ignored: tuple[str, ...]
     not_finite: tuple[str, ...]
+    initialized_layers: tuple[str, ...] = ()
 
 
 def assign(
@@ -91,6 +93,7 @@ def assign(
         tuple(missing),
         tuple(unexpected),
         tuple(not_finite),
+        tuple({entry.layer: None for entry, _ in entries if entry.transformers in missing}),
     )
 
 
