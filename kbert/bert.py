@@ -7,9 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbert.checkpoints import tables, transfer, transformers_folder
+from kbert.checkpoints import formats, tables, transfer
+from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.config import BertConfig
-from kbert.sentence import SentenceSettings, read_sentence_settings
+from kbert.sentence import SentenceSettings
 
 _logger = logging.getLogger("kbert")
 
@@ -32,8 +33,8 @@ class Bert:
     config: BertConfig
     head: str
     model: object
-    tokenizer: object
-    report: transfer.Report
+    tokenizer: object = None
+    report: transfer.Report | None = None
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
@@ -44,111 +45,165 @@ def load(
     *,
     head: str | None = None,
     seq_len: int | None = None,
+    config: BertConfig | None = None,
+    format: str | None = None,
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
+    tokenizer: bool = True,
 ) -> Bert:
-    """Opens a transformers folder: config.json with safetensors, shards or pytorch_model.bin.
+    """Opens the checkpoint at a path, whichever of the formats it is of.
+
+    Google's release (a folder, or the .zip), a folder of transformers, sentence-transformers or a
+    KerasHub preset, keras_bert's .h5, kbert's .keras; or a KerasHub `BertBackbone` itself.
 
     Args:
-        path: the folder.
+        path: the folder or file.
         head: the graph to build, one of `kbert.graph.HEADS`; None: the one that the checkpoint
             has. A head that it lacks keeps its first weights; the log says so, once, by name.
         seq_len: tokens in a sequence; None: any length.
-        allow_missing: tensors, by transformers' name, that the checkpoint may lack.
+        config: the configuration to go by, for files that have none: keras_bert's weights.
+        format: which format to read, where a folder holds two.
+        allow_missing: tensors, by their name in the file, that the checkpoint may lack.
         ignore: tensors that the model need not have a place for.
+        tokenizer: False leaves the vocabulary unread.
 
     Returns:
         A `Bert`.
 
     Raises:
-        FileNotFoundError: no such folder, or one without configuration or weights.
+        FileNotFoundError: no such path, or one without configuration or weights.
         ValueError: weights that do not fit the configuration: one error lists every missing,
-            unexpected and mis-shaped tensor, before any is assigned.
+            unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
+            tokens than the embedding has rows. A format that is not read.
     """
+    with formats.opened(path, config, format) as checkpoint:
+        words = _tokenizer(checkpoint) if tokenizer else None
+        return _built(checkpoint, head, seq_len, allow_missing, ignore, words)
+
+
+def save(
+    bert: Bert,
+    path: str | os.PathLike,
+    *,
+    format: str | None = None,
+    architecture: str | None = None,
+) -> None:
+    """Writes a model in one of the formats; all of it or nothing, and an old one survives.
+
+    Args:
+        bert: what `load` gave, or a `Bert` of one's own.
+        path: the folder or file to write.
+        format: "transformers" (opens with AutoModel and its head's class), "google" (opens with
+            tf.train.load_checkpoint and keras_bert), "keras_hub" (a preset, for
+            BertBackbone.from_preset), "keras" (one .keras file), "saved_model", "onnx", "litert";
+            None: by the path's ending .keras, .onnx, .tflite, else transformers.
+        architecture: for transformers, the class to write; None: the one that was loaded, else
+            the one that has the whole head.
+
+    Raises:
+        ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
+            another format in it.
+        OSError: it cannot be written.
+    """
+    path = Path(path)
+    form = format or formats.format_for(path)
+    write = formats.writer(form)
+    formats.refuse_other_formats(path, form)
+    if architecture is not None and form != "transformers":
+        raise ValueError(f"architecture goes with format='transformers', got {form!r}")
+    options = {} if architecture is None else {"architecture": architecture}
+    write(bert, path, **options)
+
+
+def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) -> Bert:
     from kbert import builder, graph
 
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(2, "no such checkpoint", str(path))
-    if not (path / "config.json").is_file():
-        raise FileNotFoundError(2, "no config.json, as a transformers folder has, in", str(path))
-    config, values = transformers_folder.read_config(path)
-    tensors = transformers_folder.read_tensors(path)
-    own_head = transformers_folder.head_of(values, tensors)
-    head = head or own_head
+    config, head = checkpoint.config, head or checkpoint.head
+    labels = checkpoint.num_labels if head == checkpoint.head else 2
     graph.check(config, head, seq_len, None)
-    # A classifier of sequences and one of tokens have the same names, and are not the same.
-    others = [name for name in tables.CLASSIFIER_NAMES if name in tensors and head != own_head]
-    for name in others:
-        del tensors[name]
-    labels = transformers_folder.num_labels_of(tensors)
+    tensors, others = dict(checkpoint.tensors), []
+    if head != checkpoint.head:  # a classifier of sequences is none of tokens, with equal names
+        classifiers = [*_names("classifier", checkpoint), *_names("tokens", checkpoint)]
+        others = [name for name in dict.fromkeys(classifiers) if tensors.pop(name, None)]
     model = builder.build(config, head, num_labels=labels, seq_len=seq_len)
-    entries = [(entry, tables.shape_of(entry, config, labels)) for entry in _entries(config, head)]
+    heads = [part for part in tables.PARTS if part not in ("embeddings", "encoder")]
+    names = {part: set(_names(part, checkpoint)) for part in heads}
+    absent = [names[part] for part in heads if not names[part] & set(tensors)]
+    entries = [
+        entry
+        for part in tables.PARTS_OF_HEAD[head]
+        for entry in tables.entries(part, config, checkpoint.column, labels)
+    ]
     report = transfer.assign(
         model,
         entries,
         tensors,
-        allow_missing={*allow_missing, *_absent_heads(tensors)},
-        ignore={*ignore, *_every_head()},
+        allow_missing={*allow_missing, *set().union(*absent)},
+        ignore={*ignore, *set().union(*names.values())},
     )
-    report = dataclasses.replace(report, ignored=(*report.ignored, *others))
+    report = _whole(report, head, checkpoint, others)
+    _warn(checkpoint, report)
+    own = head == checkpoint.head
+    return Bert(
+        config,
+        head,
+        model,
+        words,
+        report,
+        architecture=checkpoint.architecture if own else None,
+        labels=checkpoint.labels if own else None,
+        sentence=checkpoint.sentence,
+    )
+
+
+def _names(part: str, checkpoint: Checkpoint) -> list[str]:
+    return [entry.name for entry in tables.entries(part, checkpoint.config, checkpoint.column)]
+
+
+def _whole(report, head: str, checkpoint: Checkpoint, others: list[str]) -> transfer.Report:
+    """The report with what the format has no names for: those parts keep their first weights."""
+    rows = [
+        row
+        for part in tables.PARTS_OF_HEAD[head]
+        for row in tables.rows_of(part, checkpoint.config)
+        if getattr(row, checkpoint.column) is None
+    ]
+    layers = dict.fromkeys([*report.initialized_layers, *(row.layer for row in rows)])
+    return dataclasses.replace(
+        report,
+        initialized=(*report.initialized, *(row.kbert for row in rows)),
+        initialized_layers=tuple(layers),
+        ignored=(*report.ignored, *others),
+    )
+
+
+def _warn(checkpoint: Checkpoint, report: transfer.Report) -> None:
     if report.initialized:
-        _logger.warning(
-            "%s lacks, and first weights stay in: %s", path, ", ".join(report.initialized)
-        )
+        names = ", ".join(report.initialized)
+        _logger.warning("%s lacks, and first weights stay in: %s", checkpoint.source, names)
     if report.not_finite:
-        _logger.warning("%s has NaN or infinity in: %s", path, ", ".join(report.not_finite))
-    sentence = read_sentence_settings(path)
-    return Bert(config, head, model, _tokenizer(path), report, sentence=sentence)
+        names = ", ".join(report.not_finite)
+        _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)
 
 
-def save(bert: Bert, path: str | os.PathLike) -> None:
-    """Writes a transformers folder, which `AutoModel` and its head class open.
-
-    config.json, model.safetensors and, where there is a tokenizer, its files; each is written
-    beside and renamed.
-    """
-    import keras
-
-    path = Path(path)
-    layers = {layer.name: layer for layer in bert.model.layers}
-    arrays = {}
-    labels = bert.model.outputs[0].shape[-1]
-    for entry in _entries(bert.config, bert.head):
-        array = keras.ops.convert_to_numpy(transfer.variable_of(layers, entry))
-        shape = tables.shape_of(entry, bert.config, labels)
-        flat = array.reshape(shape[::-1] if entry.variable.endswith("kernel") else shape)
-        arrays[entry.transformers] = transfer.oriented(flat, entry)
-    transformers_folder.write(path, bert.config, bert.head, arrays)
-    if bert.tokenizer is not None:
-        bert.tokenizer.save(path)
-
-
-def _entries(config: BertConfig, head: str) -> list[tables.Template]:
-    entries = tables.templates(config)
-    if head in ("tokens", "qa"):
-        entries = entries[: -len(tables.POOLER)]
-    return entries + tables.head_templates(head)
-
-
-def _groups() -> list[list[tables.Template]]:
-    heads = [tables.HEADS[name] for name in ("classifier", "qa")]
-    return [tables.POOLER, tables.MLM_HEAD, tables.NSP_HEAD, *heads]
-
-
-def _absent_heads(tensors: Collection[str]) -> set[str]:
-    """The parameters of each head of which the checkpoint has none at all."""
-    names = [{entry.transformers for entry in group} for group in _groups()]
-    return set().union(*(group for group in names if not group & set(tensors)))
-
-
-def _every_head() -> set[str]:
-    return {entry.transformers for group in _groups() for entry in group}
-
-
-def _tokenizer(path: Path):
-    if not any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+def _tokenizer(checkpoint: Checkpoint):
+    if checkpoint.vocabulary is None:
         return None
     from kbert.tokenizer import Tokenizer
 
-    return Tokenizer.load(path)
+    rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
+    tokenizer = Tokenizer.load(checkpoint.vocabulary, **rules)
+    rows = checkpoint.config.vocab_size
+    if tokenizer.vocab_size > rows:
+        raise ValueError(
+            f"{checkpoint.source}: the vocabulary must have at most as many tokens as the "
+            f"embedding has rows, {rows}, got {tokenizer.vocab_size}: tokenizer=False leaves it out"
+        )
+    if tokenizer.vocab_size < rows:
+        _logger.warning(
+            "%s: the vocabulary has %d tokens, the embedding %d rows: the last ones have no token",
+            checkpoint.source,
+            tokenizer.vocab_size,
+            rows,
+        )
+    return tokenizer

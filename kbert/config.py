@@ -1,14 +1,14 @@
 """What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
 
-import contextlib
 import dataclasses
 import difflib
-import errno
 import json
 import os
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
+
+from kbert.files import read_json, write_beside
 
 ACTIVATIONS = {
     "gelu": "erf form: transformers' `gelu`, Google's first release",
@@ -191,14 +191,7 @@ class BertConfig:
             FileNotFoundError, OSError: no such file, or one that cannot be read.
             ValueError: not JSON, or a configuration that `from_dict` refuses.
         """
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")  # Windows begins a file with a mark
-            values = json.loads(text, object_pairs_hook=_without_duplicates)
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} must be UTF-8 text in JSON, got other bytes") from None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} must be JSON of a configuration, got: {error}") from None
+        values = read_json(path, "JSON of a configuration")
         return cls.from_dict(values, source=str(path))
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:
@@ -231,34 +224,6 @@ def require_positive(name: str, value) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     return int(value)
-
-
-def write_beside(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a file whole or not at all: beside its place, then renamed into it.
-
-    Raises:
-        OSError: it cannot be written; names the path that was asked for.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice")
-    return values
 
 
 def _is_number(value) -> bool:

@@ -4,6 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbert.config import BertConfig
+from kbert.files import read_json
+
 POOLINGS = ("mean", "cls", "max", "pooler", "last")
 
 
@@ -38,7 +41,7 @@ def read_sentence_settings(path: Path) -> SentenceSettings | None:
     file = path / "modules.json"
     if not file.is_file():
         return None
-    modules = {entry["type"].rsplit(".", 1)[-1]: entry["path"] for entry in _json(file)}
+    modules = {entry["type"].rsplit(".", 1)[-1]: entry["path"] for entry in read_json(file)}
     if unknown := set(modules) - {"Transformer", "Pooling", "Normalize"}:
         raise ValueError(
             f"{file}: modules must be Transformer, Pooling and Normalize, got "
@@ -51,7 +54,7 @@ def read_sentence_settings(path: Path) -> SentenceSettings | None:
 
 
 def _pooling(file: Path) -> str:
-    values = _json(file)
+    values = read_json(file)
     modes = [key for key, value in values.items() if key.startswith("pooling_mode_") and value]
     if len(modes) != 1 or modes[0] not in _MODES:
         raise ValueError(
@@ -62,13 +65,39 @@ def _pooling(file: Path) -> str:
 
 def _max_length(path: Path) -> int | None:
     file = path / "sentence_bert_config.json"
-    return _json(file).get("max_seq_length") if file.is_file() else None
+    return read_json(file).get("max_seq_length") if file.is_file() else None
 
 
-def _json(file: Path):
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} must be UTF-8 text in JSON, got other bytes") from None
-    except ValueError as error:
-        raise ValueError(f"{file} must be JSON, got: {error}") from None
+def write_sentence_settings(settings: SentenceSettings, config: BertConfig, folder: Path) -> None:
+    """Writes modules.json and what it names, which sentence-transformers opens.
+
+    Raises:
+        ValueError: a pooling that sentence-transformers does not have.
+    """
+    names = {pooling: key for key, pooling in _MODES.items()}
+    if settings.pooling not in names:
+        raise ValueError(
+            f"sentence-transformers pools by one of {', '.join(names)}, got {settings.pooling}"
+        )
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    modules += [("2_Normalize", "Normalize")] if settings.normalize else []
+    listed = [
+        {
+            "idx": place,
+            "name": str(place),
+            "path": path,
+            "type": f"sentence_transformers.models.{name}",
+        }
+        for place, (path, name) in enumerate(modules)
+    ]
+    pooling = {"word_embedding_dimension": config.hidden_size}
+    pooling |= {key: key == names[settings.pooling] for key in _MODES}
+    length = settings.max_length or config.max_position_embeddings
+    files = {
+        "modules.json": listed,
+        "1_Pooling/config.json": pooling,
+        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+    }
+    for name, values in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

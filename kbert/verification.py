@@ -192,7 +192,7 @@ def _weights(model, config: BertConfig) -> Comparison:
     layers = {layer.name: layer for layer in model.layers}
     entries = tables.templates(config)
     if names.POOLER not in layers:
-        entries = entries[: -len(tables.POOLER)]
+        entries = [entry for entry in entries if entry.layer != names.POOLER]
     differences = []
     for entry, parameter in zip(entries, tables.named_parameters(config), strict=False):
         where = f"{entry.layer}/{entry.variable}"

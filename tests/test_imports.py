@@ -12,11 +12,14 @@ import kbert
 PACKAGE = Path(kbert.__file__).parent
 
 # Each module, and the modules of the package that it may import.
-STDLIB = {"config", "names", "rows", "formulas", "registration"}
+STDLIB = {"config", "files", "names", "rows", "formulas", "registration"}
 CLOSED = STDLIB | {"presets", "reference", "graph", "graph_layers", "accounting"}
 LAYERS = {"layers", "model", "summary"}
+READER = {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables", "checkpoints.transfer"}
+READER |= {"config", "files", "names", "sentence"}
 ALLOWED = {
-    "config": set(),
+    "files": set(),
+    "config": {"files"},
     "names": set(),
     "rows": set(),
     "formulas": set(),
@@ -29,12 +32,14 @@ ALLOWED = {
     "graph": {"config", "formulas", "graph_layers", "names", "rows"},
     "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
     "bridge": {"accounting", "config", "presets"},
-    "bert": {"builder", "checkpoints", "checkpoints.tables", "checkpoints.transfer", "config"}
-    | {"checkpoints.transformers_folder", "graph", "sentence", "tokenizer"},
-    "sentence": set(),
+    "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.formats"}
+    | {"checkpoints.tables", "checkpoints.transfer", "config", "graph", "sentence", "tokenizer"},
+    "sentence": {"config", "files"},
     "checkpoints": set(),
-    "checkpoints.transfer": {"checkpoints.tables"},
-    "checkpoints.transformers_folder": {"checkpoints.transfer", "config"},
+    "checkpoints.checkpoint": {"config", "sentence"},
+    "checkpoints.transfer": {"checkpoints.checkpoint", "checkpoints.tables"},
+    "checkpoints.formats": {"checkpoints.checkpoint", "config"},
+    "checkpoints.transformers_folder": READER,
     "encodings": set(),
     "vocabulary": {"config"},
     "wordpiece": {"config", "vocabulary"},

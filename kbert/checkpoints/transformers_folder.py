@@ -1,24 +1,35 @@
 """A transformers folder: config.json with model.safetensors, its shards, or pytorch_model.bin."""
 
+import contextlib
 import json
+import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints.transfer import Tensor
-from kbert.config import BertConfig, write_beside
+from kbert.checkpoints import tables, transfer
+from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.config import BertConfig
+from kbert.files import folder_beside, read_json
+from kbert.sentence import read_sentence_settings, write_sentence_settings
 
-# The seven classes, and the head that each has in kbert.
+_logger = logging.getLogger("kbert")
+
+# The seven classes: the head that each has in kbert, and the parts of it that the class has.
+_BODY = ("embeddings", "encoder")
 CLASSES = {
-    "BertModel": "encoder",
-    "BertForPreTraining": "pretraining",
-    "BertForMaskedLM": "pretraining",
-    "BertForNextSentencePrediction": "pretraining",
-    "BertForSequenceClassification": "classifier",
-    "BertForTokenClassification": "tokens",
-    "BertForQuestionAnswering": "qa",
+    "BertModel": ("encoder", (*_BODY, "pooler")),
+    "BertForPreTraining": ("pretraining", (*_BODY, "pooler", "mlm", "nsp")),
+    "BertForMaskedLM": ("pretraining", (*_BODY, "mlm")),
+    "BertForNextSentencePrediction": ("pretraining", (*_BODY, "pooler", "nsp")),
+    "BertForSequenceClassification": ("classifier", (*_BODY, "pooler", "classifier")),
+    "BertForTokenClassification": ("tokens", (*_BODY, "tokens")),
+    "BertForQuestionAnswering": ("qa", (*_BODY, "qa")),
 }
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 _TIED = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
@@ -27,22 +38,136 @@ _TIED = {
 
 
 def is_one(path: Path) -> bool:
-    """Whether a folder looks like one of transformers'."""
-    return (path / "config.json").is_file() and bool(_weight_files(path))
-
-
-def read_config(path: Path) -> tuple[BertConfig, dict]:
-    """The configuration, and the file's keys as they are."""
+    """Whether a folder has transformers' files: a config.json that is not Keras's, and weights."""
+    if not any((path / name).is_file() for name in (*_INDEXES, *_WEIGHTS)):
+        return False
     file = path / "config.json"
-    config = BertConfig.from_json(file)
-    return config, json.loads(file.read_text(encoding="utf-8-sig"))
+    with contextlib.suppress(ValueError):
+        return file.is_file() and "class_name" not in read_json(file)
+    return True  # what is wrong with it is said when it is opened
 
 
-def head_of(values: dict, tensors: dict[str, Tensor]) -> str:
-    """The head that a folder's class has; without one, the head that its tensors have."""
-    for name in values.get("architectures") or ():
-        if name in CLASSES:
-            return CLASSES[name]
+@contextlib.contextmanager
+def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """The folder's checkpoint.
+
+    The prefix `bert.`, the old names gamma and beta, position_ids buffers and the decoder's copies
+    of tied weights are dealt with here.
+
+    Args:
+        path: the folder.
+        config: the configuration to go by; None: config.json's.
+
+    Raises:
+        FileNotFoundError: no weights, or a shard that the index names and the folder lacks.
+        ValueError: a file that is damaged, or a decoder that is not tied.
+        ImportError: a pytorch_model.bin where torch is not installed.
+    """
+    config = config or BertConfig.from_json(path / "config.json")
+    values = read_json(path / "config.json")
+    tensors, left_out = _read_tensors(path)
+    architecture = next((n for n in values.get("architectures") or () if n in CLASSES), None)
+    head = CLASSES[architecture][0] if architecture else _head_of(tensors)
+    weight = tensors.get("classifier.weight")
+    num_labels = weight.shape[0] if weight and weight.shape else 2
+    has_tokens = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+    yield Checkpoint(
+        str(path),
+        "transformers",
+        "transformers",
+        config,
+        head,
+        tensors,
+        num_labels=num_labels,
+        architecture=architecture,
+        labels=_labels(values, num_labels) if head in ("classifier", "tokens") else None,
+        sentence=read_sentence_settings(path),
+        vocabulary=path if has_tokens else None,
+        left_out=tuple(left_out),
+    )
+
+
+def write(bert, path: Path, architecture: str | None = None) -> None:
+    """Writes config.json, model.safetensors and the tokenizer's files: all of them, or none.
+
+    Args:
+        bert: a `kbert.Bert`.
+        path: the folder.
+        architecture: the class of transformers to write; None: the one that it was read from,
+            else the one that has the whole head.
+
+    Raises:
+        ValueError: a class that is unknown or has another head; a folder with other weights.
+        OSError: it cannot be written.
+    """
+    name = _class_to_write(bert, architecture)
+    _refuse_other_weights(path)
+    labels = bert.labels or [f"LABEL_{label}" for label in range(_num_labels(bert))]
+    parts = CLASSES[name][1]
+    left_out = [part for part in tables.PARTS_OF_HEAD[bert.head] if part not in parts]
+    if left_out:
+        _logger.warning("%s is saved as %s, without: %s", path, name, ", ".join(left_out))
+    entries = [
+        entry
+        for part in parts
+        for entry in tables.entries(part, bert.config, "transformers", len(labels))
+    ]
+    arrays = transfer.arrays_of(bert.model, entries)
+    values = json.loads(bert.config.to_json()) | {"architectures": [name], "dtype": "float32"}
+    if bert.head in ("classifier", "tokens"):
+        values["id2label"] = {str(place): label for place, label in enumerate(labels)}
+        values["label2id"] = {label: place for place, label in enumerate(labels)}
+    with folder_beside(path) as folder:
+        _save(arrays, "" if name == "BertModel" else "bert.", folder / "model.safetensors")
+        text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
+        if bert.tokenizer is not None:
+            bert.tokenizer.save(folder, max_length=bert.config.max_position_embeddings)
+        if bert.sentence is not None:
+            write_sentence_settings(bert.sentence, bert.config, folder)
+
+
+def _class_to_write(bert, architecture: str | None) -> str:
+    fitting = [name for name, (head, _) in CLASSES.items() if head == bert.head]
+    if architecture is None:
+        return bert.architecture if bert.architecture in fitting else fitting[0]
+    if architecture not in fitting:
+        raise ValueError(
+            f"architecture must be one of {', '.join(fitting)} for the head {bert.head}, got "
+            f"{architecture!r}"
+        )
+    return architecture
+
+
+def _num_labels(bert) -> int:
+    return bert.model.outputs[0].shape[-1] if bert.head in ("classifier", "tokens") else 2
+
+
+def _refuse_other_weights(path: Path) -> None:
+    others = [name for name in (*_INDEXES, "pytorch_model.bin") if (path / name).is_file()]
+    if others:
+        raise ValueError(
+            f"{path} must have no other weights, which would be read before the new ones or beside "
+            f"them, got {', '.join(others)}: choose another folder"
+        )
+
+
+def _save(arrays: dict[str, np.ndarray], prefix: str, file: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    heads = ("cls.", "classifier.", "qa_")
+    named = {
+        (name if name.startswith(heads) else prefix + name): array for name, array in arrays.items()
+    }
+    try:
+        save_file(named, file, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(5, f"the weights cannot be written, {error}", str(file)) from None
+
+
+def _head_of(tensors: dict[str, Tensor]) -> str:
+    """The head that the tensors have, where the folder names no class."""
     if "qa_outputs.weight" in tensors:
         return "qa"
     if "classifier.weight" in tensors:
@@ -50,80 +175,51 @@ def head_of(values: dict, tensors: dict[str, Tensor]) -> str:
     return "pretraining" if any(name.startswith("cls.") for name in tensors) else "encoder"
 
 
-def num_labels_of(tensors: dict[str, Tensor]) -> int:
-    """The labels of the folder's classifier; 2 where it has none."""
-    weight = tensors.get("classifier.weight")
-    return weight.shape[0] if weight else 2
+def _labels(values: dict, count: int) -> tuple[str, ...] | None:
+    names = values.get("id2label") or {}
+    labels = tuple(names.get(str(place)) for place in range(count))
+    return labels if all(isinstance(label, str) for label in labels) else None
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor by its name in kbert's table, unread.
-
-    The prefix `bert.`, the old names gamma and beta, position_ids buffers and the decoder's copies
-    of tied weights are dealt with here.
-
-    Raises:
-        FileNotFoundError: no weights, or a shard that the index names and the folder lacks.
-        ValueError: a file that is damaged, or a decoder that is not tied.
-        ImportError: a pytorch_model.bin where torch is not installed.
-    """
+def _read_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
+    """Every tensor by its name in the table, unread; and what is no weight of its own."""
     tensors: dict[str, Tensor] = {}
+    left_out = []
     for file in _weight_files(path):
         found = _torch_tensors(file) if file.suffix == ".bin" else _safetensors(file)
         for tensor in found:
             name = _table_name(tensor.name)
-            if not _BUFFERS.search(name):
+            if _BUFFERS.search(name):
+                left_out.append(tensor.name)
+            else:
                 tensors[name] = tensor
-    if not tensors:
-        raise FileNotFoundError(2, "no model.safetensors and no pytorch_model.bin in", str(path))
     for copy, original in _TIED.items():
         tensor = tensors.pop(copy, None)
         if tensor and original in tensors:
-            if not np.array_equal(tensor.read(), tensors[original].read()):
+            left_out.append(tensor.name)
+            if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
                 raise ValueError(
                     f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
                 )
         elif tensor:
             tensors[original] = tensor
-    return tensors
-
-
-def write(path: Path, config: BertConfig, head: str, arrays: dict[str, np.ndarray]) -> None:
-    """Writes config.json and model.safetensors; each file whole or not at all.
-
-    `arrays` are by the names in the table; the class is the one whose head the model has.
-    """
-    from safetensors.numpy import save
-
-    path.mkdir(parents=True, exist_ok=True)
-    name = next(name for name, its_head in CLASSES.items() if its_head == head)
-    values = json.loads(config.to_json()) | {"architectures": [name]}
-    if head in ("classifier", "tokens"):
-        labels = range(len(arrays["classifier.bias"]))
-        values["id2label"] = {str(label): f"LABEL_{label}" for label in labels}
-        values["label2id"] = {f"LABEL_{label}": label for label in labels}
-    prefix = "" if head == "encoder" else "bert."
-    named = {
-        (key if key.startswith(("cls.", "classifier.", "qa_")) else prefix + key): value
-        for key, value in arrays.items()
-    }
-    content = {key: np.ascontiguousarray(value) for key, value in named.items()}
-    write_beside(path / "model.safetensors", save(content, metadata={"format": "pt"}))
-    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
-    write_beside(path / "config.json", text.encode())
+    return tensors, left_out
 
 
 def _weight_files(path: Path) -> list[Path]:
-    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+    for index in _INDEXES:
         if (path / index).is_file():
-            shards = json.loads((path / index).read_text(encoding="utf-8"))["weight_map"].values()
-            files = [path / name for name in dict.fromkeys(shards)]
+            shards = read_json(path / index).get("weight_map")
+            if not isinstance(shards, dict):
+                raise ValueError(f"{path / index} must have a weight_map, got none")
+            files = [path / name for name in dict.fromkeys(shards.values())]
             for file in files:
+                if file.parent != path:
+                    raise ValueError(f"{path / index}: a shard must lie beside it, got {file}")
                 if not file.is_file():
                     raise FileNotFoundError(2, f"{index} names a shard that is missing", str(file))
             return files
-    files = [path / name for name in ("model.safetensors", "pytorch_model.bin")]
-    return [file for file in files if file.is_file()][:1]
+    return [path / name for name in _WEIGHTS if (path / name).is_file()][:1]
 
 
 def _table_name(name: str) -> str:

@@ -1,0 +1,62 @@
+"""What every reader gives: a checkpoint that is opened, its numbers not read yet."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.sentence import SentenceSettings
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a checkpoint, not read yet.
+
+    Attributes:
+        name: its name in the file.
+        shape: its shape.
+        dtype: its dtype, as the file calls it.
+        read: gives the numbers.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose names are known and whose numbers are read one by one, when asked for.
+
+    Attributes:
+        source: the path that it was opened at, for messages.
+        format: which format it is of.
+        column: the column of `checkpoints.tables` that its tensors' names are in.
+        config: its configuration.
+        head: the head that it has, one of `kbert.graph.HEADS`.
+        tensors: its tensors by their names in the table; those beside the table by their own.
+        num_labels: outputs of its classifier; 2 where it has none.
+        architecture: the class of transformers, where it names one.
+        labels: what the classifier's outputs are called, where it says.
+        sentence: its way to a sentence vector, where it says.
+        vocabulary: the folder or file that its tokenizer is read from; None: it has none.
+        lowercase: whether that vocabulary is uncased, where only the format's own files say.
+        left_out: tensors of the file that are no weights of a model: Adam's, buffers, copies.
+    """
+
+    source: str
+    format: str
+    column: str
+    config: BertConfig
+    head: str
+    tensors: dict[str, Tensor]
+    num_labels: int = 2
+    architecture: str | None = None
+    labels: tuple[str, ...] | None = None
+    sentence: SentenceSettings | None = None
+    vocabulary: Path | None = None
+    lowercase: bool | None = None
+    left_out: tuple[str, ...] = ()

@@ -1,0 +1,170 @@
+"""Which format lies at a path, and its reader and writer."""
+
+import contextlib
+import dataclasses
+import importlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.config import BertConfig
+
+# Each reader has `is_one(path)` and `opened(path, config)`.
+READERS = {
+    "transformers": "kbert.checkpoints.transformers_folder",
+}
+# Each writer is a function of (bert, path).
+WRITERS = {
+    "transformers": "kbert.checkpoints.transformers_folder",
+    "google": "kbert.checkpoints.google_folder",
+    "keras_hub": "kbert.checkpoints.keras_hub_preset",
+    "keras": "kbert.checkpoints.keras_file",
+    "saved_model": "kbert.exports.saved_model",
+    "onnx": "kbert.exports.onnx",
+    "litert": "kbert.exports.litert",
+}
+_ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}
+# What lies in a folder, or ends a file's name, that kbert knows and does not read.
+_OTHERS = {
+    "tf_model.h5": "weights of transformers' TensorFlow classes",
+    "flax_model.msgpack": "weights of transformers' Flax classes",
+    "saved_model.pb": "a SavedModel, which is for serving",
+}
+_OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
+
+
+@contextlib.contextmanager
+def opened(source, config: BertConfig | None = None, form: str | None = None):
+    """The checkpoint at a path, or a KerasHub backbone; its numbers are read within the context.
+
+    Raises:
+        FileNotFoundError: nothing is there, or no checkpoint is.
+        ValueError: two formats in one folder, an archive with members outside it, a format that
+            is unknown or not read.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        with _reader("keras_hub").opened_backbone(source) as checkpoint:
+            yield checkpoint
+        return
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(
+            2, "no such checkpoint: give the path of a folder or a file, as nothing is downloaded;"
+            " got", str(source)
+        )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        if path.suffix == ".zip":
+            path = stack.enter_context(_extracted(path))
+        reader = _reader(form or recognized(path))
+        checkpoint = stack.enter_context(reader.opened(path, config))
+        yield dataclasses.replace(checkpoint, source=str(source))
+
+
+def recognized(path: Path) -> str:
+    """The format that lies at a path, one of `READERS`.
+
+    Raises:
+        FileNotFoundError: no format's files are there.
+        ValueError: two formats' files are, or those of one that kbert does not read.
+    """
+    found = [form for form in READERS if _reader(form).is_one(path)]
+    if len(found) > 1:
+        forms = " and of ".join(found)
+        raise ValueError(
+            f"{path} must hold one checkpoint, got files of {forms}: choose with format="
+        )
+    if found:
+        return found[0]
+    for name, what in _OTHERS.items():
+        if (path / name).is_file():
+            raise ValueError(f"{path} must hold weights that kbert reads, got {name} alone: {what}")
+    if what := _OTHER_FILES.get(path.suffix):
+        raise ValueError(f"{path} must be a checkpoint, got {what}, which is for inference")
+    if path.is_file():
+        raise ValueError(
+            f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, got another file"
+            + (": give its folder" if _looks_like_a_part(path) else "")
+        )
+    raise FileNotFoundError(2, _what_is_missing(path), str(path))
+
+
+def format_for(path: Path) -> str:
+    """The format that a path to write to means by its ending."""
+    return _ENDINGS.get(Path(path).suffix, "transformers")
+
+
+def writer(form: str):
+    """The function (bert, path) that writes a format.
+
+    Raises:
+        ValueError: no such format.
+    """
+    if form not in WRITERS:
+        raise ValueError(f"format must be one of {', '.join(WRITERS)}, got {form!r}")
+    return importlib.import_module(WRITERS[form]).write
+
+
+def refuse_other_formats(path: Path, form: str) -> None:
+    """Raises a ValueError where a folder to write to holds a checkpoint of another format."""
+    others = [name for name in READERS if name != form and _reader(name).is_one(path)]
+    if others:
+        raise ValueError(
+            f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "
+            "another place"
+        )
+
+
+def _reader(form: str):
+    if form not in READERS:
+        raise ValueError(f"format must be one of {', '.join(READERS)}, got {form!r}")
+    return importlib.import_module(READERS[form])
+
+
+def _looks_like_a_part(path: Path) -> bool:
+    return path.suffix in (".json", ".safetensors", ".bin", ".index", ".txt") or (
+        ".data-" in path.name
+    )
+
+
+def _what_is_missing(path: Path) -> str:
+    """What a folder that is not a whole checkpoint lacks."""
+    if (path / "config.json").is_file():
+        return "no model.safetensors, pytorch_model.bin or model.weights.h5 beside config.json in"
+    if (path / "bert_config.json").is_file():
+        return "no bert_model.ckpt.index beside bert_config.json in"
+    if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
+        return "no config.json beside the weights in"
+    if any(path.glob("*.ckpt*.index")):
+        return "no bert_config.json beside the checkpoint in"
+    inside = [entry for entry in path.iterdir() if entry.is_dir()]
+    hint = f" (is it {inside[0].name} in there?)" if len(inside) == 1 else ""
+    return f"no checkpoint of {', '.join(READERS)}{hint} in"
+
+
+@contextlib.contextmanager
+def _extracted(path: Path) -> Iterator[Path]:
+    """The folder that an archive holds, for as long as it is needed."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} must be a whole .zip archive, got: {error}") from None
+    with archive, tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+        for member in archive.infolist():
+            _check_member(path, member)
+        try:
+            archive.extractall(folder)
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            raise ValueError(f"{path} must be a whole .zip archive, got: {error}") from None
+        inside = [entry for entry in Path(folder).iterdir() if entry.name != "__MACOSX"]
+        yield inside[0] if len(inside) == 1 and inside[0].is_dir() else Path(folder)
+
+
+def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
+    parts = member.filename.replace("\\", "/").split("/")
+    is_link = member.external_attr >> 16 & 0o170000 == 0o120000
+    if ".." in parts or parts[0] == "" or ":" in parts[0] or is_link:
+        raise ValueError(
+            f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
+        )
