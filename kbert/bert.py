@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbert.checkpoints import formats, tables, transfer
+from kbert.checkpoints import deferred, fitting, formats, transfer
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.config import BertConfig
 from kbert.sentence import SentenceSettings
@@ -119,29 +119,17 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
     from kbert import builder, graph
 
     config, head = checkpoint.config, head or checkpoint.head
-    labels = checkpoint.num_labels if head == checkpoint.head else 2
     graph.check(config, head, seq_len, None)
-    tensors, others = dict(checkpoint.tensors), []
-    if head != checkpoint.head:  # a classifier of sequences is none of tokens, with equal names
-        classifiers = [*_names("classifier", checkpoint), *_names("tokens", checkpoint)]
-        others = [name for name in dict.fromkeys(classifiers) if tensors.pop(name, None)]
-    model = builder.build(config, head, num_labels=labels, seq_len=seq_len)
-    heads = [part for part in tables.PARTS if part not in ("embeddings", "encoder")]
-    names = {part: set(_names(part, checkpoint)) for part in heads}
-    absent = [names[part] for part in heads if not names[part] & set(tensors)]
-    entries = [
-        entry
-        for part in tables.PARTS_OF_HEAD[head]
-        for entry in tables.entries(part, config, checkpoint.column, labels)
-    ]
-    report = transfer.assign(
-        model,
-        entries,
-        tensors,
-        allow_missing={*allow_missing, *set().union(*absent)},
-        ignore={*ignore, *set().union(*names.values())},
-    )
-    report = _whole(report, head, checkpoint, others)
+    fit = fitting.fit(checkpoint, head, allow_missing, ignore)
+    if fit.problems:
+        count = f"{len(fit.problems)} problem{'s' if len(fit.problems) > 1 else ''}"
+        raise ValueError(
+            f"{checkpoint.source} does not fit the model of its configuration, {count}: "
+            + "; ".join(fit.problems)
+        )
+    with deferred.without_values():
+        model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
+    report = _whole(transfer.fill(model, fit.entries, fit.tensors), fit)
     _warn(checkpoint, report)
     own = head == checkpoint.head
     return Bert(
@@ -156,24 +144,14 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
     )
 
 
-def _names(part: str, checkpoint: Checkpoint) -> list[str]:
-    return [entry.name for entry in tables.entries(part, checkpoint.config, checkpoint.column)]
-
-
-def _whole(report, head: str, checkpoint: Checkpoint, others: list[str]) -> transfer.Report:
-    """The report with what the format has no names for: those parts keep their first weights."""
-    rows = [
-        row
-        for part in tables.PARTS_OF_HEAD[head]
-        for row in tables.rows_of(part, checkpoint.config)
-        if getattr(row, checkpoint.column) is None
-    ]
-    layers = dict.fromkeys([*report.initialized_layers, *(row.layer for row in rows)])
+def _whole(report: transfer.Report, fit: fitting.Fit) -> transfer.Report:
+    """The report with what the format has no names for: that keeps its first weights."""
+    layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless)]
     return dataclasses.replace(
         report,
-        initialized=(*report.initialized, *(row.kbert for row in rows)),
-        initialized_layers=tuple(layers),
-        ignored=(*report.ignored, *others),
+        initialized=(*report.initialized, *fit.nameless),
+        initialized_layers=tuple(dict.fromkeys(layers)),
+        ignored=(*report.ignored, *fit.others),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kbert import cli_checkpoints
 from kbert.console import progress, run, starting_keras
 
 CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
@@ -228,6 +229,10 @@ def demo(output):
     click.echo(f"Summary, account, check and picture in {time.perf_counter() - start:.0f} s.")
     if not report.ok:
         sys.exit(1)
+
+
+for command in cli_checkpoints.COMMANDS:
+    cli.add_command(command)
 
 
 def _build(config, head, num_labels, max_predictions, options):

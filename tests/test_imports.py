@@ -32,14 +32,23 @@ ALLOWED = {
     "graph": {"config", "formulas", "graph_layers", "names", "rows"},
     "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
     "bridge": {"accounting", "config", "presets"},
-    "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.formats"}
-    | {"checkpoints.tables", "checkpoints.transfer", "config", "graph", "sentence", "tokenizer"},
+    "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.deferred", "config"}
+    | {"checkpoints.fitting", "checkpoints.formats", "checkpoints.transfer", "graph", "sentence"}
+    | {"tokenizer"},
+    "inspection": {"checkpoints", "checkpoints.checkpoint", "checkpoints.fitting", "config"}
+    | {"checkpoints.formats", "checkpoints.tables", "sentence", "vocabulary"},
     "sentence": {"config", "files"},
     "checkpoints": set(),
     "checkpoints.checkpoint": {"config", "sentence"},
-    "checkpoints.transfer": {"checkpoints.checkpoint", "checkpoints.tables"},
+    "checkpoints.deferred": set(),
+    "checkpoints.fitting": {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables"}
+    | {"checkpoints.transfer"},
+    "checkpoints.transfer": {"checkpoints", "checkpoints.checkpoint", "checkpoints.deferred"}
+    | {"checkpoints.tables"},
     "checkpoints.formats": {"checkpoints.checkpoint", "config"},
     "checkpoints.transformers_folder": READER,
+    "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}
+    | {"tokenizer"},
     "encodings": set(),
     "vocabulary": {"config"},
     "wordpiece": {"config", "vocabulary"},
@@ -63,7 +72,9 @@ ALLOWED = {
     "console": set(),
     "cli": CLOSED
     | {"builder", "checkpoints.tables", "console", "diagrams", "heads", "reports", "summary"}
-    | {"tables", "verification"},
+    | {"cli_checkpoints", "tables", "verification"},
+    "cli_checkpoints": {"bert", "checkpoints", "checkpoints.formats", "console", "inspection"}
+    | {"presets", "tables"},
     "__main__": {"cli"},
     "__init__": {"registration"},
 }

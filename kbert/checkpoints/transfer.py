@@ -1,10 +1,12 @@
-"""Weights between a checkpoint's tensors and a built model: all is checked, then assigned."""
+"""Weights between a checkpoint's tensors and a built model: all is checked, then filled in."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from kbert.checkpoints import deferred
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.tables import Entry
 
@@ -28,56 +30,67 @@ class Report:
     initialized_layers: tuple[str, ...] = ()
 
 
-def assign(
-    model,
+def problems(
     entries: Sequence[Entry],
     tensors: Mapping[str, Tensor],
     *,
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
-) -> Report:
-    """Fills a model that kbert built from a checkpoint.
+) -> list[str]:
+    """What keeps a checkpoint from a model: every missing, unexpected and mis-shaped tensor.
 
     Args:
-        model: the model.
         entries: the model's parameters as the checkpoint's format has them.
         tensors: the checkpoint's, by their names there.
         allow_missing: names that the checkpoint may lack.
         ignore: names of the checkpoint that the model need not have.
-
-    Raises:
-        ValueError: before anything is assigned, one that lists every missing, unexpected and
-            mis-shaped tensor.
     """
     expected = {entry.name for entry in entries}
-    missing = [entry for entry in entries if entry.name not in tensors]
-    unexpected = [name for name in tensors if name not in expected]
-    problems = [f"missing: {entry.name}" for entry in missing if entry.name not in allow_missing]
-    problems += [f"unexpected: {name}" for name in unexpected if name not in ignore]
-    present = [entry for entry in entries if entry.name in tensors]
-    problems += [
-        f"shape of {entry.name}: expected {entry.shape}, found {tensors[entry.name].shape}"
-        for entry in present
-        if tensors[entry.name].shape != entry.shape
+    found = [
+        f"missing: {entry.name}"
+        for entry in entries
+        if entry.name not in tensors and entry.name not in allow_missing
     ]
-    if problems:
-        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise ValueError(f"the checkpoint does not fit the model, {count}: " + "; ".join(problems))
+    found += [
+        f"unexpected: {name}" for name in tensors if name not in expected and name not in ignore
+    ]
+    found += [
+        f"shape of {entry.name}: expected {entry.shape}, found {tuple(tensors[entry.name].shape)}"
+        for entry in entries
+        if entry.name in tensors and tuple(tensors[entry.name].shape) != entry.shape
+    ]
+    return found
+
+
+def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> Report:
+    """Fills a model that was built within `deferred.without_values` from a checked checkpoint."""
     layers = {layer.name: layer for layer in model.layers}
-    not_finite = []
+    present = [entry for entry in entries if entry.name in tensors]
+    missing = [entry for entry in entries if entry.name not in tensors]
+    not_finite: list[str] = []
+    values = {}
     for entry in present:
-        array = tensors[entry.name].read()
-        if not is_finite(array):
-            not_finite.append(entry.name)
         variable = variable_of(layers, entry)
-        variable.assign((array.T if entry.outputs_first else array).reshape(variable.shape))
+        read = partial(_read, tensors[entry.name], entry, variable.shape, not_finite)
+        values[variable.path] = read
+    deferred.fill(model, values)
+    expected = {entry.name for entry in entries}
     return Report(
         tuple(entry.name for entry in present),
         tuple(entry.name for entry in missing),
-        tuple(unexpected),
+        tuple(name for name in tensors if name not in expected),
         tuple(not_finite),
         tuple(dict.fromkeys(entry.layer for entry in missing)),
     )
+
+
+def _read(tensor: Tensor, entry: Entry, shape, not_finite: list[str]) -> np.ndarray:
+    """The numbers in the shape of the variable, float32, and their own: nothing else holds them."""
+    array = tensor.read()
+    if not is_finite(array):
+        not_finite.append(entry.name)
+    array = (array.T if entry.outputs_first else array).reshape(shape)
+    return np.require(array, "float32", ("C_CONTIGUOUS", "WRITEABLE"))
 
 
 def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -242,12 +243,20 @@ def _safetensors(file: Path) -> list[Tensor]:
                 name,
                 tuple(opened.get_slice(name).get_shape()),
                 opened.get_slice(name).get_dtype(),
-                lambda name=name: opened.get_tensor(name),
+                partial(_safetensor, file, name),
             )
             for name in opened.keys()  # noqa: SIM118
         ]
     except SafetensorError as error:
         raise ValueError(f"{file} must be a whole safetensors file, got: {error}") from None
+
+
+def _safetensor(file: Path, name: str) -> np.ndarray:
+    """One tensor; the file is opened for it alone, so that what is read is not kept mapped."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="numpy") as opened:
+        return opened.get_tensor(name)
 
 
 def _torch_tensors(file: Path) -> list[Tensor]:

@@ -1,0 +1,63 @@
+"""Models built before their variables have values, so that a checkpoint's are their first.
+
+Keras makes variables this way itself where it builds a model within a traced function: within a
+StatelessScope a variable keeps its initializer, and gets its value when all of them are asked for.
+Drawing 110 million random numbers, only to overwrite them, takes longer than reading the file.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def without_values():
+    """Models built within have no values until `fill` gives them theirs."""
+    import keras
+
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    except BaseException:
+        _forget_all()
+        raise
+
+
+def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
+    """Gives a model built within `without_values` its values, one at a time.
+
+    Args:
+        model: the model.
+        values: by the path of a variable, a function that reads its first value, in its shape;
+            other variables get what their initializers draw.
+    """
+    import keras
+    from keras.src.backend.common.variables import initialize_all_variables
+
+    for variable in model.variables:
+        if read := values.get(variable.path):
+            variable._initializer = _Given(read, keras.ops.convert_to_tensor)
+    try:
+        initialize_all_variables()
+    except BaseException:
+        _forget_all()
+        raise
+
+
+class _Given:
+    """An initializer that gives a value that is read when it is asked for."""
+
+    def __init__(self, read: Callable[[], np.ndarray], convert):
+        self._read = read
+        self._convert = convert
+
+    def __call__(self, shape, dtype):
+        return self._convert(self._read(), dtype=dtype)
+
+
+def _forget_all() -> None:
+    """What is not built to its end is no variable that Keras should fill later."""
+    from keras.src.backend.common import global_state
+
+    global_state.set_global_attribute("uninitialized_variables", [])

@@ -1,0 +1,94 @@
+"""The commands that look into a checkpoint and write it in another format."""
+
+from pathlib import Path
+
+import click
+
+from kbert.console import progress, starting_keras
+
+SOURCE = click.argument("source", metavar="SRC")
+FORMATS = ["transformers", "google", "keras_hub", "keras", "saved_model", "onnx", "litert"]
+HEADS = ["pretraining", "encoder", "classifier", "tokens", "qa"]
+
+
+def _check_config(context, parameter, value):
+    from kbert.presets import get_config
+
+    return None if value is None else get_config(value)
+
+
+CONFIG = click.option(
+    "--config",
+    metavar="CONFIG",
+    callback=_check_config,
+    help="A preset or JSON file, for weights without a configuration.",
+)
+READ_AS = click.option("--format", "form", help="What to read, where SRC holds two formats.")
+
+
+@click.command(short_help="What is in a checkpoint; reads no weights.")
+@SOURCE
+@CONFIG
+@READ_AS
+@click.option("--tensors", "every_tensor", is_flag=True, help="Every tensor, with its shape.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text")
+def inspect(source, config, form, every_tensor, output):
+    """Show a checkpoint's format, configuration, tensors, heads and totals.
+
+    SRC is a folder or file of Google, transformers, sentence-transformers, KerasHub, keras_bert or
+    kbert. No weights are read into a model. Exit status 1 if something does not fit.
+    """
+    from kbert.inspection import inspect as look
+    from kbert.inspection import inspection_text
+
+    with progress(f"looking into {source}"):
+        found = look(source, config=config, format=form)
+    if output == "json":
+        from kbert import tables
+
+        click.echo(tables.to_json(_record(found)), nl=False)
+    else:
+        click.echo(inspection_text(found, every_tensor), nl=False)
+    if found.problems:
+        click.get_current_context().exit(1)
+
+
+@click.command(short_help="Write a checkpoint in another format.")
+@SOURCE
+@click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    type=click.Choice(FORMATS),
+    help="The format; default: by DST's ending, else transformers.",
+)
+@click.option("--head", type=click.Choice(HEADS), help="Another head than the checkpoint's own.")
+@click.option("--architecture", metavar="CLASS", help="transformers' class to write.")
+@CONFIG
+@READ_AS
+def convert(source, destination, to, head, architecture, config, form):
+    """Read a checkpoint of any format and write it in another.
+
+    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite).
+    """
+    from kbert.checkpoints import formats
+
+    to = to or formats.format_for(destination)
+    formats.refuse_other_formats(destination, to)
+    with starting_keras():
+        from kbert.bert import load, save
+    with progress(f"reading {source}"):
+        bert = load(source, head=head, config=config, format=form)
+    with progress(f"writing {destination}"):
+        save(bert, destination, format=to, architecture=architecture)
+    click.echo(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
+
+
+def _record(found) -> dict:
+    import dataclasses
+
+    record = dataclasses.asdict(found)
+    record["config"] = found.config.to_dict()
+    return record | {"params": found.params, "bytes": found.bytes}
+
+
+COMMANDS = [inspect, convert]

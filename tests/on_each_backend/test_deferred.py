@@ -1,0 +1,65 @@
+"""A model whose variables get their first values from elsewhere is a model as any other."""
+
+import keras
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+from kbert.checkpoints import deferred
+
+
+def build(small):
+    with deferred.without_values():
+        return kbert.build_bert(small, seq_len=None)
+
+
+def test_given_values_are_there_and_the_others_are_drawn(small):
+    model = build(small)
+    given = np.random.default_rng(2).normal(size=(99, small.hidden_size)).astype("float32")
+    deferred.fill(model, {"Embedding-Token/embeddings": lambda: given})
+    usual = kbert.build_bert(small, seq_len=None)
+    assert [w.path for w in model.weights] == [w.path for w in usual.weights]
+    for found, wanted in zip(model.weights, usual.weights, strict=True):
+        found, wanted = (keras.ops.convert_to_numpy(w) for w in (found, wanted))
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        if found.size > 200 and found.shape[0] != 99:  # a truncated normal of 0.02, cut at 0.04
+            assert 0 < np.abs(found).max() <= 0.04
+            assert_allclose(found.std(), wanted.std(), rtol=0.3)
+    assert_array_equal(keras.ops.convert_to_numpy(model.weights[0]), given)
+
+
+def test_it_computes_trains_and_is_saved(small, tmp_path):
+    model, usual = build(small), kbert.build_bert(small, seq_len=None)
+    values = {w.path: keras.ops.convert_to_numpy(w) for w in usual.weights}
+    deferred.fill(model, {path: lambda v=value: v.copy() for path, value in values.items()})
+    ids = np.random.default_rng(3).integers(1, 99, (13, 7)).astype("int32")
+    for found, wanted in zip(
+        kbert.predict(model, ids).values(), kbert.predict(usual, ids).values(), strict=True
+    ):
+        assert_allclose(found, wanted, atol=1e-6)
+    model.save(tmp_path / "bert.keras")
+    again = keras.saving.load_model(tmp_path / "bert.keras")
+    for first, second in zip(again.get_weights(), usual.get_weights(), strict=True):
+        assert_array_equal(first, second)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", {"MLM": loss, "NSP": loss})
+    zeros = np.zeros_like(ids)
+    model.fit([ids, zeros, zeros + 1], {"MLM": ids, "NSP": ids[:, 0] % 2}, verbose=0)
+    assert not np.array_equal(model.get_weights()[0], values["Embedding-Token/embeddings"])
+
+
+def test_what_fails_leaves_keras_as_it_was(small):
+    model = build(small)
+
+    def fails():
+        raise ValueError("a damaged tensor")
+
+    with pytest.raises(ValueError, match="a damaged tensor"):
+        deferred.fill(model, {"Embedding-Token/embeddings": fails})
+    with pytest.raises(ZeroDivisionError), deferred.without_values():
+        kbert.build_encoder(small)
+        _ = 1 / 0
+    with keras.StatelessScope():  # at its end Keras fills what waits for a value
+        pass
+    assert kbert.build_encoder(small).count_params()
