@@ -53,7 +53,8 @@ class _Given:
         self._convert = convert
 
     def __call__(self, shape, dtype):
-        return self._convert(self._read(), dtype=dtype)
+        array = self._read()
+        return self._convert(array if array.flags.writeable else array.copy(), dtype=dtype)
 
 
 def _forget_all() -> None:

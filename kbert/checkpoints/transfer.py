@@ -85,12 +85,12 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> Repo
 
 
 def _read(tensor: Tensor, entry: Entry, shape, not_finite: list[str]) -> np.ndarray:
-    """The numbers in the shape of the variable, float32, and their own: nothing else holds them."""
+    """The numbers in the shape of the variable, float32, rows first."""
     array = tensor.read()
     if not is_finite(array):
         not_finite.append(entry.name)
     array = (array.T if entry.outputs_first else array).reshape(shape)
-    return np.require(array, "float32", ("C_CONTIGUOUS", "WRITEABLE"))
+    return np.require(array, "float32", ["C_CONTIGUOUS"])
 
 
 def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
