@@ -50,6 +50,7 @@ def load(
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
     tokenizer: bool = True,
+    lowercase: bool | None = None,
 ) -> Bert:
     """Opens the checkpoint at a path, whichever of the formats it is of.
 
@@ -66,6 +67,7 @@ def load(
         allow_missing: tensors, by their name in the file, that the checkpoint may lack.
         ignore: tensors that the model need not have a place for.
         tokenizer: False leaves the vocabulary unread.
+        lowercase: whether the vocabulary is uncased; None: as the checkpoint says.
 
     Returns:
         A `Bert`.
@@ -77,7 +79,7 @@ def load(
             tokens than the embedding has rows. A format that is not read.
     """
     with formats.opened(path, config, format) as checkpoint:
-        words = _tokenizer(checkpoint) if tokenizer else None
+        words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         return _built(checkpoint, head, seq_len, allow_missing, ignore, words)
 
 
@@ -126,6 +128,7 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
         raise ValueError(
             f"{checkpoint.source} does not fit the model of its configuration, {count}: "
             + "; ".join(fit.problems)
+            + _hint(fit.problems)
         )
     with deferred.without_values():
         model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
@@ -142,6 +145,11 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
         labels=checkpoint.labels if own else None,
         sentence=checkpoint.sentence,
     )
+
+
+def _hint(problems: list[str]) -> str:
+    unexpected = any(problem.startswith("unexpected") for problem in problems)
+    return " (ignore=[…] leaves out what is unexpected)" if unexpected else ""
 
 
 def _whole(report: transfer.Report, fit: fitting.Fit) -> transfer.Report:
@@ -164,13 +172,13 @@ def _warn(checkpoint: Checkpoint, report: transfer.Report) -> None:
         _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)
 
 
-def _tokenizer(checkpoint: Checkpoint):
+def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None):
     if checkpoint.vocabulary is None:
         return None
     from kbert.tokenizer import Tokenizer
 
-    rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
-    tokenizer = Tokenizer.load(checkpoint.vocabulary, **rules)
+    lowercase = checkpoint.lowercase if lowercase is None else lowercase
+    tokenizer = Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
     rows = checkpoint.config.vocab_size
     if tokenizer.vocab_size > rows:
         raise ValueError(

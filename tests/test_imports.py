@@ -47,6 +47,8 @@ ALLOWED = {
     | {"checkpoints.tables"},
     "checkpoints.formats": {"checkpoints.checkpoint", "config"},
     "checkpoints.transformers_folder": READER,
+    "checkpoints.google_folder": READER | {"vocabulary"},
+    "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"},
     "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}
     | {"tokenizer"},
     "encodings": set(),

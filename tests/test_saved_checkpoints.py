@@ -59,7 +59,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("form", ["transformers"])
+@pytest.mark.parametrize("form", ["transformers", "google"])
 def test_an_old_checkpoint_survives_a_disk_that_fills(small, tmp_path, form):
     pytest.importorskip("resource", reason="no file size limits on this system")
     path = tmp_path / "bert"

@@ -1,0 +1,267 @@
+"""Google's release: bert_config.json, bert_model.ckpt.* and vocab.txt; or a training run's folder.
+
+google-research/bert keeps its weights in TensorFlow's own checkpoint files: only TensorFlow reads
+and writes them, whichever backend Keras runs on.
+"""
+
+import contextlib
+import errno
+import logging
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints import tables, transfer
+from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.config import BertConfig
+from kbert.files import folder_beside
+from kbert.vocabulary import read_tokens
+
+_logger = logging.getLogger("kbert")
+
+CHECKPOINT = "bert_model.ckpt"
+_CONFIG = "bert_config.json"
+# What a training run keeps beside the weights: optimization.py's slots, tf.train's, counters.
+_OF_TRAINING = re.compile(
+    r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_\d+)?|AdamWeightDecayOptimizer(_\d+)?|Momentum"
+    r"|beta[12]_power(_\d+)?|global_step|ExponentialMovingAverage)$"
+)
+# tokenization.py, validate_case_matches_checkpoint: uncased models whose names do not say so.
+_UNCASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
+_ENOUGH_WORDS = 1000
+# modeling.py, get_activation; "gelu" is listed under the name that kbert reads it by.
+_GOOGLES_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+_GOOGLES_SETTINGS = {"layer_norm_eps": 1e-12, "pad_token_id": 0, "classifier_dropout": None}
+
+
+def is_one(path: Path) -> bool:
+    """Whether a folder has bert_config.json and a checkpoint, or a file is such a one's .index."""
+    folder = path.parent if path.is_file() and path.suffix == ".index" else path
+    return (folder / _CONFIG).is_file() and any(folder.glob("*.ckpt*.index"))
+
+
+@contextlib.contextmanager
+def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """The folder's checkpoint: bert_model.ckpt, else the one that `checkpoint` names, or the only.
+
+    Adam's slots and the step counter are left out. The head is read from the names: cls/squad,
+    run_classifier.py's output_weights, either of the pretraining heads. The release does not say
+    whether its vocabulary is cased: tokenizer_config.json does where there is one, else the
+    folder's name ("uncased", "cased", or one of those in tokenization.py's lists), else the
+    vocabulary: cased where a token has a capital letter, uncased where a thousand tokens have
+    letters and none has a capital; else `lowercase` stays None.
+
+    Args:
+        path: the folder, or the .index file of one of several checkpoints in it.
+        config: the configuration to go by; None: bert_config.json's.
+
+    Raises:
+        FileNotFoundError: no configuration, no checkpoint, or one whose data are missing.
+        ValueError: several checkpoints and nothing that says which; a damaged one; another
+            model's.
+        ImportError: TensorFlow is not installed.
+    """
+    folder, prefix = _chosen(path)
+    config = config or BertConfig.from_json(folder / _CONFIG)
+    found = _tensors(prefix)
+    left_out = tuple(name for name in found if _OF_TRAINING.search(name))
+    tensors = {name: tensor for name, tensor in found.items() if name not in left_out}
+    _check_is_bert(prefix, tensors)
+    weights = tensors.get("output_weights")
+    has_vocabulary = (folder / "vocab.txt").is_file()
+    yield Checkpoint(
+        str(path),
+        "google",
+        "google",
+        config,
+        _head_of(tensors),
+        tensors,
+        num_labels=weights.shape[0] if weights and weights.shape else 2,
+        vocabulary=folder if has_vocabulary else None,
+        lowercase=_lowercase(folder) if has_vocabulary else None,
+        left_out=left_out,
+    )
+
+
+def write(bert, path: Path) -> None:
+    """Writes bert_config.json, bert_model.ckpt.* and the tokenizer's files: all, or none.
+
+    vocab.txt is Google's; tokenizer_config.json beside it keeps the casing.
+
+    Args:
+        bert: a `kbert.Bert`.
+        path: the folder.
+
+    Raises:
+        ValueError: a classifier of tokens, for which Google has no names; the path of a .zip.
+        ImportError: TensorFlow is not installed.
+        OSError: it cannot be written.
+    """
+    if Path(path).suffix == ".zip":
+        raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
+    parts = tables.PARTS_OF_HEAD[bert.head]
+    labels = bert.model.outputs[0].shape[-1] if bert.head == "classifier" else 2
+    rows = [row for part in parts for row in tables.rows_of(part, bert.config)]
+    if nameless := [row.kbert for row in rows if row.google is None]:
+        raise ValueError(
+            f"format google must have names for the whole head {bert.head}, got none for "
+            f"{', '.join(nameless)}: save it with format='transformers'"
+        )
+    _warn_of_losses(bert, path)
+    entries = [e for part in parts for e in tables.entries(part, bert.config, "google", labels)]
+    with folder_beside(path) as folder:
+        _save(bert.model, entries, folder / CHECKPOINT)
+        bert.config.to_json(folder / _CONFIG)
+        if bert.tokenizer is not None:
+            bert.tokenizer.save(folder, max_length=bert.config.max_position_embeddings)
+
+
+def _chosen(path: Path) -> tuple[Path, Path]:
+    """The folder, and its checkpoint's path without the endings of its files."""
+    if path.suffix == ".index":
+        return path.parent, path.with_suffix("")
+    names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
+    if not names:
+        raise FileNotFoundError(2, f"no {CHECKPOINT}.index", str(path))
+    for name in (CHECKPOINT, _named_by_the_run(path)):
+        if name in names:
+            return path, path / name
+    if len(names) > 1:
+        raise ValueError(
+            f"{path} must hold one checkpoint, or a file `checkpoint` that names one, got "
+            f"{', '.join(names)}: give the path of one's .index file"
+        )
+    return path, path / names[0]
+
+
+def _named_by_the_run(folder: Path) -> str | None:
+    """The latest checkpoint of a training run: its file `checkpoint` is a protocol buffer's text.
+
+    Its path may be that of the machine that trained: only the name is taken.
+    """
+    file = folder / "checkpoint"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
+    return match and match[1]
+
+
+def _tensorflow(path: Path):
+    try:
+        import tensorflow
+    except ImportError:
+        raise ImportError(
+            f"{path} needs TensorFlow, whose files Google's checkpoints are: pip install tensorflow"
+        ) from None
+    return tensorflow
+
+
+def _tensors(prefix: Path) -> dict[str, Tensor]:
+    """Every tensor of the checkpoint by its name, in the order of names, unread."""
+    tf = _tensorflow(prefix)
+    with _damage_in_one_line(prefix, tf):
+        reader = tf.train.load_checkpoint(str(prefix))
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    if not list(prefix.parent.glob(f"{prefix.name}.data-*")):
+        raise FileNotFoundError(2, f"no {prefix.name}.data-00000-of-00001", str(prefix.parent))
+    return {
+        name: Tensor(
+            name, tuple(shapes[name]), dtypes[name].name, partial(_read, reader, prefix, name)
+        )
+        for name in sorted(shapes)
+    }
+
+
+def _read(reader, prefix: Path, name: str) -> np.ndarray:
+    with _damage_in_one_line(prefix, _tensorflow(prefix)):
+        return reader.get_tensor(name)
+
+
+@contextlib.contextmanager
+def _damage_in_one_line(prefix: Path, tf) -> Iterator[None]:
+    """The reader's errors, IndexError for data that end too early among them, as a ValueError."""
+    try:
+        yield
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{prefix} must be a whole TensorFlow checkpoint, got: {error}") from None
+
+
+def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:
+    if "bert/embeddings/word_embeddings" in tensors:
+        return
+    what = ", ".join(list(tensors)[:3]) + (" …" if len(tensors) > 3 else "")
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in tensors:
+        what = "those of an object-based checkpoint (TensorFlow 2's tf.train.Checkpoint)"
+    raise ValueError(
+        f"{prefix} must hold BERT under google-research/bert's names, "
+        f"bert/embeddings/word_embeddings …, got {what or 'none'}"
+    )
+
+
+def _head_of(tensors: dict[str, Tensor]) -> str:
+    if "cls/squad/output_weights" in tensors:
+        return "qa"
+    if "output_weights" in tensors:
+        return "classifier"
+    heads = ("cls/predictions/", "cls/seq_relationship/")
+    return "pretraining" if any(name.startswith(heads) for name in tensors) else "encoder"
+
+
+def _lowercase(folder: Path) -> bool | None:
+    """Whether the vocabulary is uncased; None where nothing says, or tokenizer files do."""
+    if any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
+        return None
+    name = folder.resolve().name
+    if name in _UNCASED or "uncased" in name:
+        return True
+    if "cased" in name:
+        return False
+    try:
+        tokens = read_tokens(folder / "vocab.txt")
+    except (OSError, ValueError):  # said when the tokenizer is made, if it is
+        return None
+    tokens = [token for token in tokens if not re.fullmatch(r"\[.*\]", token)]
+    if any(token != token.lower() for token in tokens):
+        return False
+    return True if sum(token != token.upper() for token in tokens) >= _ENOUGH_WORDS else None
+
+
+def _warn_of_losses(bert, path: Path) -> None:
+    """Says what the files do not hold, what they hold beyond the source, what Google ignores."""
+    lost = [name for name in ("labels", "sentence") if getattr(bert, name) is not None]
+    if lost:
+        _logger.warning("%s: format google has no place for: %s", path, ", ".join(lost))
+    if bert.report is not None and bert.report.initialized_layers:
+        layers = ", ".join(bert.report.initialized_layers)
+        _logger.warning("%s: holds also what was not in the checkpoint loaded: %s", path, layers)
+    config = bert.config
+    unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
+    if config.hidden_act not in _GOOGLES_ACTIVATIONS:
+        unknown.append("hidden_act")
+    if unknown:
+        settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
+        is_tanh = config.hidden_act in ("gelu_new", "gelu_pytorch_tanh")
+        hint = " (the form that they call gelu: write that for them)" if is_tanh else ""
+        _logger.warning("%s: Google's code and keras_bert do not know %s%s", path, settings, hint)
+
+
+def _save(model, entries: list[tables.Entry], prefix: Path) -> None:
+    """Writes the weights with one operation: no variables, no graph, one copy of them at a time."""
+    tf = _tensorflow(prefix)
+    names = [entry.name for entry in entries]
+    try:
+        with tf.device("CPU:0"):
+            tensors = [
+                tf.constant(transfer.arrays_of(model, [entry])[entry.name]) for entry in entries
+            ]
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=tensors,
+            )
+    except tf.errors.OpError as error:
+        what = error.message.split("}} ")[-1].removesuffix(" [Op:SaveV2]")
+        raise OSError(errno.EIO, f"the weights cannot be written: {what}", str(prefix)) from None

@@ -1,0 +1,223 @@
+"""keras_bert's .h5: a whole model (`model.save`) or its weights (`model.save_weights`).
+
+keras_bert 0.89 and its layers, as the .h5 files of Keras 2 and tf-keras hold them: one group a
+layer, one dataset a weight. kbert's layers have keras_bert's names.
+"""
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert import names
+from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.config import BertConfig
+
+_logger = logging.getLogger("kbert")
+
+_BLOCK = re.compile(rf"Encoder-(\d+)-{names.FEED_FORWARD}$")
+_ATTENTION = re.compile(rf"Encoder-\d+-{names.ATTENTION}$")
+# keras_bert calls the tanh form gelu (keras_transformer/gelu.py).
+_ACTIVATIONS = {"gelu": "gelu_new"}
+# What get_model can add, and kbert's graph has no place for.
+_OTHER_LAYERS = {
+    "Embedding-Task": "task embeddings (use_task_embed=True)",
+    "-Adapter": "adapters (use_adapter=True)",
+}
+
+
+def is_one(path: Path) -> bool:
+    """Whether it is a file that ends in .h5 or .hdf5; what else it may be is said when opened."""
+    return path.suffix in (".h5", ".hdf5") and path.is_file()
+
+
+@contextlib.contextmanager
+def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """The file's checkpoint.
+
+    A whole model says its sizes, heads, rates, epsilon (1e-14) and activation; keras_bert's "gelu"
+    is the tanh form, kbert's "gelu_new". There is no vocabulary in it. Layers that a user put on
+    top of keras_bert's are tensors beside the table, called layer/weight.
+
+    Args:
+        path: the file.
+        config: the configuration to go by; None: the model's own.
+
+    Raises:
+        ValueError: a damaged file, one of another model or of Keras 3, weights without a
+            configuration, layers or settings that kbert's graph does not have.
+    """
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ValueError(f"{path} must be a whole HDF5 file, got: {error}") from None
+    with file:
+        weights = file.get("model_weights", file)
+        tensors = _tensors(path, weights)
+        layers = _layers(path, file)
+        _check_is_keras_bert(path, file, weights, tensors, layers)
+        if config is None and layers is None:
+            raise ValueError(_what_config_is_for(path, tensors))
+        yield Checkpoint(
+            str(path),
+            "keras_bert",
+            "keras_bert",
+            config or _config(path, layers),
+            _head_of(tensors),
+            tensors,
+            left_out=tuple(
+                f"optimizer_weights/{name}" for name in file.get("optimizer_weights", ())
+            ),
+        )
+
+
+def _tensors(path: Path, weights) -> dict[str, Tensor]:
+    """Every dataset as layer/weight: Embedding-Norm/Embedding-Norm/gamma:0 is Embedding-Norm/gamma.
+
+    A model within a model keeps its layers one level down. TensorFlow 1 numbered the variables of
+    a second model of one session, Embedding-Norm_1/gamma: the group's name is the layer's.
+    """
+    import h5py
+
+    tensors = {}
+
+    def visit(name: str, found) -> None:  # soft and external links are not followed
+        if not isinstance(found, h5py.Dataset):
+            return
+        if found.external:
+            raise ValueError(f"{path} must hold its own numbers, got {name} in another file")
+        group, *inner, weight = name.split("/")
+        layer = group if _is_in_the_table(group) or not inner else inner[-1]
+        key = f"{layer}/{weight.removesuffix(':0')}"
+        tensors[key] = Tensor(key, found.shape, str(found.dtype), partial(_read, path, found))
+
+    weights.visititems(visit)
+    return tensors
+
+
+def _read(path: Path, dataset) -> np.ndarray:
+    try:
+        return dataset[()]
+    except OSError as error:
+        raise ValueError(f"{path} must be a whole HDF5 file, got: {error}") from None
+
+
+def _is_in_the_table(layer: str) -> bool:
+    return layer.startswith(("Embedding-", "Encoder-", "MLM", "NSP"))
+
+
+def _layers(path: Path, file) -> dict[str, dict] | None:
+    """The layers' configurations by name, those of models within among them; None: weights only."""
+    text = file.attrs.get("model_config")
+    if text is None:
+        return None
+    try:
+        return dict(_flat(json.loads(text)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: its model_config must be Keras's JSON, got: {error!r}") from None
+
+
+def _flat(model: dict) -> Iterator[tuple[str, dict]]:
+    config = model["config"]
+    for layer in config if isinstance(config, list) else config.get("layers", ()):
+        if "layers" in layer["config"]:
+            yield from _flat(layer)
+        else:
+            yield layer["config"]["name"], layer["config"]
+
+
+def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
+    attributes = weights.attrs
+    if "layer_names" not in attributes and "layer_names0" not in attributes:
+        what = "a .weights.h5 of Keras 3 or KerasHub" if "layers" in file else "another HDF5 file"
+        raise ValueError(f"{path} must be keras_bert's .h5, got {what}")
+    if f"{names.TOKEN_EMBEDDING}/embeddings" not in tensors:
+        found = ", ".join(list(weights)[:3]) + (" …" if len(weights) > 3 else "")
+        raise ValueError(
+            f"{path} must be keras_bert's .h5, with a layer {names.TOKEN_EMBEDDING}, got a Keras "
+            f"model with {found or 'no weights'}"
+        )
+    for part, what in _OTHER_LAYERS.items():
+        if any(name.split("/")[0].endswith(part) for name in tensors):
+            raise ValueError(f"{path} must be a BERT that kbert builds, got one with {what}")
+    if layers is not None:
+        _check_settings(path, layers)
+
+
+def _check_settings(path: Path, layers: dict[str, dict]) -> None:
+    """Refuses settings of keras_bert's layers that change what they compute."""
+    for name, layer in layers.items():
+        if not _ATTENTION.match(name):
+            continue
+        if "head_num" not in layer:
+            raise ValueError(f"{path}: {name} must be keras_bert's, got that of another package")
+        activation = layer.get("activation")
+        if activation not in (None, "linear") or layer.get("history_only"):
+            what = "history_only" if layer.get("history_only") else f"the activation {activation}"
+            raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
+    if "Encoder-Output" in layers:
+        _logger.warning(
+            "%s: its output joins several blocks; the model built gives the last: "
+            "build_hidden_states gives the others",
+            path,
+        )
+
+
+def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
+    """The configuration that keras_bert's get_model was called with."""
+    try:
+        blocks = [int(match[1]) for name in layers if (match := _BLOCK.match(name))]
+        tokens, segments = layers[names.TOKEN_EMBEDDING], layers[names.SEGMENT_EMBEDDING]
+        feed_forward = layers[names.encoder(1, names.FEED_FORWARD)]
+        activation = feed_forward["activation"]
+        if isinstance(activation, str):
+            activation = _ACTIVATIONS.get(activation, activation)
+        return BertConfig(
+            vocab_size=tokens["input_dim"],
+            hidden_size=tokens["output_dim"],
+            num_hidden_layers=max(blocks),
+            num_attention_heads=layers[names.encoder(1, names.ATTENTION)]["head_num"],
+            intermediate_size=feed_forward["units"],
+            hidden_act=activation,
+            hidden_dropout_prob=layers.get(names.EMBEDDING_DROPOUT, {}).get("rate", 0.0),
+            attention_probs_dropout_prob=0.0,  # keras_bert has none there
+            max_position_embeddings=layers[names.POSITION_EMBEDDING]["input_dim"],
+            type_vocab_size=segments["input_dim"],
+            layer_norm_eps=layers[names.EMBEDDING_NORM]["epsilon"],
+        )
+    except KeyError as error:
+        raise ValueError(f"{path}: its model_config must be keras_bert's, got no {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
+    """The error for weights alone, with the sizes that can be read from their shapes."""
+    first = names.encoder(1, names.FEED_FORWARD)
+    places = {
+        "vocab_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 0),
+        "hidden_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 1),
+        "intermediate_size": (f"{first}/{first}_W1", 1),
+        "max_position_embeddings": (f"{names.POSITION_EMBEDDING}/embeddings", 0),
+        "type_vocab_size": (f"{names.SEGMENT_EMBEDDING}/embeddings", 0),
+    }
+    sizes = {k: tensors[n].shape[axis] for k, (n, axis) in places.items() if n in tensors}
+    layers = {name.split("/")[0] for name in tensors}
+    sizes["num_hidden_layers"] = sum(bool(_BLOCK.match(layer)) for layer in layers)
+    found = ", ".join(f"{key}={size}" for key, size in sizes.items())
+    return (
+        f"{path} holds weights alone, without num_attention_heads and hidden_act (keras_bert's "
+        f"gelu is gelu_new): give config=BertConfig({found}, …)"
+    )
+
+
+def _head_of(tensors: dict[str, Tensor]) -> str:
+    has_a_head = any(name.startswith(("MLM-", f"{names.NSP}/")) for name in tensors)
+    return "pretraining" if has_a_head else "encoder"
