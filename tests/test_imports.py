@@ -47,6 +47,15 @@ ALLOWED = {
     | {"checkpoints.tables"},
     "checkpoints.formats": {"checkpoints.checkpoint", "config"},
     "checkpoints.transformers_folder": READER,
+    "checkpoints.keras_archive": set(),
+    "checkpoints.keras_graph": {"config", "graph", "names"},
+    "checkpoints.keras_file": {"checkpoints.checkpoint", "checkpoints.keras_archive", "config"}
+    | {"checkpoints.keras_graph", "checkpoints.tables", "files", "sentence"},
+    "exports": set(),
+    "exports.serving": {"builder", "names"},
+    "exports.saved_model": {"exports.serving"},
+    "exports.onnx": {"exports.serving", "files", "names"},
+    "exports.litert": {"exports.saved_model", "exports.serving", "files"},
     "checkpoints.google_folder": READER | {"vocabulary"},
     "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"},
     "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}

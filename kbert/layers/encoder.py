@@ -181,7 +181,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         return weights
 
     def _project(self, x, mask):
-        keep = None if mask is None else mask[:, None, None, :]  # (B, 1, 1, S)
+        keep = None if mask is None else ops.expand_dims(mask, (1, 2))  # (B, 1, 1, S)
         return self.query_dense(x), self.key_dense(x), self.value_dense(x), keep
 
     def compute_output_shape(self, input_shape):

@@ -1,0 +1,229 @@
+"""The .keras file as bytes: a zip with JSON and an HDF5 file of variables, read in place."""
+
+import functools
+import io
+import json
+import os
+import shutil
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_LARGEST_TEXT = 2**28  # bytes of a member that is text
+_MOST_EXPANSION = 100  # of a compressed member; weights hardly shrink
+_CHUNK = 2**22  # bytes
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of the file, not read yet.
+
+    Attributes:
+        path: where it is in the HDF5 file.
+        layer: the name of its layer; None: it is no layer's, but an optimizer's.
+        sublayer: the name of the layer within that layer; "": the layer itself.
+        number: its place among the variables of that layer, from "0".
+        shape: its shape.
+        dtype: its dtype.
+        read: gives the numbers.
+    """
+
+    path: str
+    layer: str | None
+    sublayer: str
+    number: str
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], np.ndarray]
+
+
+class KerasArchive:
+    """A .keras file, opened; use it in a `with`.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: here and in every method, a file that is damaged or no .keras.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._stack = ExitStack()
+        try:
+            self._zip = self._stack.enter_context(zipfile.ZipFile(path))
+        except zipfile.BadZipFile as error:
+            raise self._damaged(error) from None
+        for name in (_CONFIG, _WEIGHTS):
+            if name not in self:
+                members = ", ".join(self._zip.namelist()[:5]) or "none"
+                self._stack.close()
+                raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._zip.NameToInfo
+
+    def text(self, name: str) -> bytes:
+        """The bytes of a small member."""
+        size = self._zip.getinfo(name).file_size
+        if size > _LARGEST_TEXT:
+            raise ValueError(f"{self.path}: {name} must be smaller than 256 MiB, got {size} bytes")
+        try:
+            return self._zip.read(name)
+        except _DAMAGED as error:
+            raise self._damaged(error) from None
+
+    def json(self, name: str):
+        """The content of a member in JSON."""
+        try:
+            return json.loads(self.text(name))
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{self.path}: {name} must be JSON, got: {error}") from None
+
+    def variables(self) -> list[Variable]:
+        """Every variable, in the file's order."""
+        import h5py
+
+        found = []
+
+        def visit(path: str, item) -> None:  # not called for links to elsewhere
+            if isinstance(item, h5py.Dataset):
+                found.append(self._variable(path, item))
+
+        try:
+            self._weights.visititems(visit)
+        except (OSError, RuntimeError, KeyError) as error:
+            raise self._damaged(error) from None
+        return found
+
+    def _variable(self, path: str, dataset) -> Variable:
+        if dataset.external or dataset.is_virtual:
+            raise ValueError(f"{self.path}: {path} must be within the file, got a link")
+        dtype = str(dataset.attrs.get("dtype", dataset.dtype))  # bfloat16 stands beside it
+        layer, sublayer = self._layer_names(path)
+        return Variable(
+            path,
+            layer,
+            sublayer,
+            path.rsplit("/", 1)[1],
+            dataset.shape,
+            dtype,
+            lambda: self._numbers(dataset, dtype),
+        )
+
+    def _layer_names(self, path: str) -> tuple[str | None, str]:
+        """The names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
+        parts = path.split("/")
+        if parts[0] != "layers" or len(parts) < 4:
+            return None, ""
+        layer = self._weights["/".join([*parts[:2], "vars"])].attrs["name"]
+        sublayer = self._weights["/".join(parts[:-1])].attrs["name"] if len(parts) > 4 else ""
+        return str(layer), str(sublayer)
+
+    def _numbers(self, dataset, dtype: str) -> np.ndarray:
+        self._check_sum  # noqa: B018  (once, with the first numbers)
+        try:
+            array = dataset[()]
+        except OSError as error:
+            raise self._damaged(error) from None
+        if dtype == "bfloat16":
+            import ml_dtypes
+
+            return array.view(ml_dtypes.bfloat16)
+        return array
+
+    @functools.cached_property
+    def _weights(self):
+        """The HDF5 file, within the zip; compressed, it is unpacked into a temporary file."""
+        import h5py
+
+        info = self._zip.getinfo(_WEIGHTS)
+        if info.compress_type == zipfile.ZIP_STORED:
+            raw = self._stack.enter_context(self.path.open("rb"))
+            content = _Part(raw, self._start(raw, info), info.file_size)
+        else:
+            content = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
+            self._stack.callback(content.close)
+            self._unpack(info, content)
+        try:
+            return self._stack.enter_context(h5py.File(content, "r"))
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from None
+
+    @functools.cached_property
+    def _check_sum(self) -> None:
+        """Compares the weights with the zip's check sum, as reading in place passes it by."""
+        info = self._zip.getinfo(_WEIGHTS)
+        if info.compress_type != zipfile.ZIP_STORED:
+            return  # compared while it was unpacked
+        found, left = 0, info.file_size
+        with open(self.path, "rb") as raw:
+            raw.seek(self._start(raw, info))
+            while left and (chunk := raw.read(min(_CHUNK, left))):
+                found, left = zlib.crc32(chunk, found), left - len(chunk)
+        if found != info.CRC or left:
+            raise self._damaged(f"a wrong check sum of {_WEIGHTS}")
+
+    def _start(self, raw, info: zipfile.ZipInfo) -> int:
+        """Where a member's bytes begin: after its header, its name and what is extra."""
+        raw.seek(info.header_offset)
+        header = raw.read(30)
+        if len(header) < 30 or header[:4] != b"PK\3\4":
+            raise self._damaged(f"no header of {info.filename}")
+        return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
+
+    def _unpack(self, info: zipfile.ZipInfo, file) -> None:
+        if info.file_size > _LARGEST_TEXT and info.file_size > _MOST_EXPANSION * info.compress_size:
+            raise ValueError(
+                f"{self.path}: {info.filename} must be weights, got {info.file_size} bytes out of "
+                f"{info.compress_size}"
+            )
+        try:
+            with self._zip.open(info) as member:
+                shutil.copyfileobj(member, file, _CHUNK)
+        except _DAMAGED as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error) -> ValueError:
+        return ValueError(f"{self.path} must be a whole .keras file, got: {error}")
+
+
+class _Part(io.RawIOBase):
+    """A part of an open file as a file of its own, to be read."""
+
+    def __init__(self, file, start: int, size: int):
+        self._file, self._start, self._size, self._place = file, start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        self._place = base + offset
+        return self._place
+
+    def readinto(self, buffer) -> int:
+        view = memoryview(buffer).cast("B")[: max(0, self._size - self._place)]
+        self._file.seek(self._start + self._place)
+        count = self._file.readinto(view)
+        self._place += count
+        return count

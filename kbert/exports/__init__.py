@@ -1,0 +1,1 @@
+"""Models for inference elsewhere: SavedModel, ONNX, LiteRT; one file a format."""

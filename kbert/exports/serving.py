@@ -1,0 +1,126 @@
+"""The model that is exported: any batch and length, float32, inference alone; and its names."""
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterator
+
+from kbert import names
+
+# An ONNX file and a LiteRT file are one message each, of 2 GiB at most; the graph needs some room.
+_LARGEST = 2**31 - 2**26
+
+
+def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
+    """The model of `bert` for a format.
+
+    Args:
+        bert: a `kbert.Bert`.
+        form: what the format is called in errors.
+        backends: Keras's backends that it is written on.
+
+    Returns:
+        The model itself, or where it has a fixed length or computes in another dtype, a copy of
+        any length in float32: `kbert.builder.build` with its weights.
+
+    Raises:
+        ValueError: another backend, with the one to set; a model that kbert did not build.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    if backend not in backends:
+        raise ValueError(
+            f"{form} must be written on the backend {' or '.join(backends)}, got {backend}: set "
+            f"KERAS_BACKEND={next(iter(backends))} and load the checkpoint there"
+        )
+    inputs = [tensor.name for tensor in bert.model.inputs]
+    if inputs[:2] != [names.TOKEN_IDS, names.SEGMENT_IDS]:
+        raise ValueError(
+            f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
+            f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
+        )
+    if bert.model.inputs[0].shape[1] is None and _computes_in_float32(bert.model):
+        return bert.model
+    return _copy(bert)
+
+
+def parameter(name: str) -> str:
+    """The name of an input where a name must be an identifier: Input_Token for Input-Token."""
+    return name.replace("-", "_")
+
+
+def outputs_of(model, inputs: list) -> dict:
+    """The outputs at inference, by the names of their layers."""
+    import keras
+
+    outputs = keras.tree.flatten(model(inputs, training=False))
+    return dict(zip(model.output_names, outputs, strict=True))
+
+
+def refuse_too_large(model, form: str) -> None:
+    """Raises a ValueError where the weights do not fit into a single file of 2 GiB."""
+    size = 4 * model.count_params()
+    if size > _LARGEST:
+        raise ValueError(
+            f"{form} must be smaller than 2 GiB, got {size / 2**30:.1f} GiB of weights: write a "
+            "SavedModel (format='saved_model')"
+        )
+
+
+@contextlib.contextmanager
+def needed(form: str, extra: str) -> Iterator[None]:
+    """Makes a package that is not installed one line that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{form} needs the package {error.name}, which is not installed: "
+            f"pip install 'kbert[{extra}]'"
+        ) from None
+
+
+@contextlib.contextmanager
+def only_errors_of(logger: str) -> Iterator[None]:
+    """Keeps one library's remarks, which say nothing about the file, out of the user's log."""
+    logger = logging.getLogger(logger)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _computes_in_float32(model) -> bool:
+    return not any(
+        layer.compute_dtype in ("float16", "bfloat16", "float64") for layer in model.layers
+    )
+
+
+def _copy(bert):
+    import keras
+
+    from kbert import builder
+
+    options = {}
+    if bert.model.inputs[-1].name == names.MASKED_POSITIONS:
+        options["max_predictions"] = bert.model.inputs[-1].shape[1]
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
+    try:
+        labels = bert.model.outputs[0].shape[-1]
+        model = builder.build(
+            bert.config, bert.head, num_labels=labels or 2, seq_len=None, **options
+        )
+    finally:
+        keras.config.set_dtype_policy(policy)
+    expected = [tuple(weight.shape) for weight in model.weights]
+    found = [tuple(weight.shape) for weight in bert.model.weights]
+    if expected != found:
+        raise ValueError(
+            f"the model must have the weights of head {bert.head} of its configuration, "
+            f"{len(expected)} of them, got {len(found)} weights or other shapes"
+        )
+    for new, old in zip(model.weights, bert.model.weights, strict=True):
+        new.assign(keras.ops.convert_to_numpy(old))
+    return model

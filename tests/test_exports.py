@@ -1,0 +1,389 @@
+"""SavedModel, ONNX and LiteRT: one file each that gives the model's numbers at any size."""
+
+import importlib
+import importlib.util
+import os
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sizes import SIZES
+
+import kbert
+
+SHAPES = [(13, 7), (1, 11), (5, 17), (2, 1)]  # batch, length; 17 are all positions
+# Each head and each activation once; swish and gelu_pytorch_tanh are others' functions.
+CASES = [
+    ("pretraining", "gelu", {"blocks": 3}),  # a mask that gets lost shows from the second block on
+    ("pretraining", "linear", {"max_predictions": 5}),
+    ("encoder", "gelu_new", {}),
+    ("classifier", "relu", {}),
+    ("tokens", "silu", {}),
+    ("qa", "tanh", {}),
+]
+IDS = [f"{head}-{act}" for head, act, _ in CASES]
+ON_TORCH = """
+import sys
+sys.path.insert(0, "tests")
+import test_exports as t
+from kbert.exports import onnx
+onnx.write(t.bert_of(*t.CASES[0][:2], **t.CASES[0][2])[0], {path!r})
+try:
+    onnx.write(t.bert_of(*t.CASES[1][:2], **t.CASES[1][2])[0], {path!r} + ".gathered")
+except ValueError as error:
+    print(error)
+"""
+ON_JAX = """
+import sys
+sys.path.insert(0, "tests")
+import importlib
+import test_exports as t
+bert, _ = t.bert_of()
+for form in ("saved_model", "onnx", "litert"):
+    try:
+        importlib.import_module("kbert.exports." + form).write(bert, "nowhere")
+    except ValueError as error:
+        print(error)
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_tensorflow():
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("these are TensorFlow's; the others run in processes of their own")
+
+
+def bert_of(head="encoder", hidden_act="gelu", *, tokenizer=None, blocks=1, **options):
+    """A Bert of fixed length, and a model of any length with the same odd weights."""
+    from kbert import builder
+
+    config = kbert.BertConfig(**SIZES | {"hidden_act": hidden_act, "num_hidden_layers": blocks})
+    fixed = builder.build(config, head, num_labels=5, seq_len=11, **options)
+    free = builder.build(config, head, num_labels=5, seq_len=None, **options)
+    random = np.random.default_rng(5)
+    for one, other in zip(fixed.weights, free.weights, strict=True):
+        value = one.path.endswith("gamma") + 0.2 * random.standard_normal(one.shape)
+        one.assign(value)
+        other.assign(value)
+    return kbert.Bert(config, head, fixed, tokenizer), free
+
+
+def inputs_of(model, batch, length):
+    """Ids by input name, int32; every second sequence is padded."""
+    random = np.random.default_rng(batch)
+    token_ids = random.integers(1, 99, (batch, length))
+    token_ids[1::2, length // 2 + 1 :] = 0
+    inputs = [token_ids, random.integers(0, 3, token_ids.shape)]
+    if len(model.inputs) == 3:
+        width = model.inputs[2].shape[1]
+        inputs.append(random.integers(0, 2 if width is None else length, (batch, width or length)))
+    names = [tensor.name for tensor in model.inputs]
+    return {name: ids.astype("int32") for name, ids in zip(names, inputs, strict=True)}
+
+
+def expected(model, inputs):
+    outputs = model(list(inputs.values()), training=False)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    return {name: value.numpy() for name, value in zip(model.output_names, outputs, strict=True)}
+
+
+def with_identifiers(inputs):
+    return {name.replace("-", "_"): ids for name, ids in inputs.items()}
+
+
+def written(form, bert, path):
+    importlib.import_module(f"kbert.exports.{form}").write(bert, path)
+    return path
+
+
+def compare(model, run):
+    """One opened file against the model, at every shape."""
+    for shape in SHAPES:
+        inputs = inputs_of(model, *shape)
+        found, wanted = run(inputs), expected(model, inputs)
+        assert found.keys() == wanted.keys()
+        for name, value in wanted.items():
+            assert np.abs(value).max() > 0.1
+            assert_allclose(found[name], value, atol=1e-5, rtol=1e-5)
+
+
+def saved_model_runner(path):
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(path))
+    serve = loaded.signatures["serving_default"]
+
+    def run(inputs):
+        tensors = {name: tf.constant(ids) for name, ids in with_identifiers(inputs).items()}
+        return {name: value.numpy() for name, value in serve(**tensors).items()}
+
+    run.keep = loaded  # TensorFlow forgets the variables of what nobody holds
+    return run
+
+
+def onnx_runner(path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="runs ONNX: pip install kbert[test]")
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    shapes = {tuple(value.shape[:1]) for value in session.get_inputs() + session.get_outputs()}
+    assert shapes == {("batch",)}
+    assert {value.type for value in session.get_inputs()} == {"tensor(int32)"}
+    return lambda inputs: dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def litert_interpreter(path):
+    if importlib.util.find_spec("ai_edge_litert") is None:
+        pytest.skip("ai-edge-litert runs LiteRT: pip install kbert[test]")
+    from ai_edge_litert.interpreter import Interpreter
+
+    return Interpreter(model_path=str(path))
+
+
+def runner(form, path):
+    """A function from inputs to outputs, each by name."""
+    if form == "litert":
+        run = litert_interpreter(path).get_signature_runner("serving_default")
+        return lambda inputs: run(**with_identifiers(inputs))
+    return {"saved_model": saved_model_runner, "onnx": onnx_runner}[form](path)
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
+def test_a_saved_model_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
+    bert, model = bert_of(head, hidden_act, **options)
+    capfd.readouterr()
+    path = written("saved_model", bert, tmp_path / "saved")
+    assert capfd.readouterr() == ("", "")
+    compare(model, saved_model_runner(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["saved"]
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
+def test_an_onnx_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
+    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install kbert[onnx]")
+    bert, model = bert_of(head, hidden_act, **options)
+    capfd.readouterr()
+    path = written("onnx", bert, tmp_path / "bert.onnx")
+    assert capfd.readouterr() == ("", "")
+    compare(model, onnx_runner(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["bert.onnx"]
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
+def test_a_litert_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
+    bert, model = bert_of(head, hidden_act, **options)
+    capfd.readouterr()
+    path = written("litert", bert, tmp_path / "bert.tflite")
+    assert capfd.readouterr() == ("", "")
+    assert b"Flex" not in path.read_bytes()  # no operation that needs TensorFlow
+    compare(model, runner("litert", path))
+
+
+def test_a_litert_file_is_resized_without_its_signature(tmp_path):
+    bert, model = bert_of("classifier", "gelu")
+    interpreter = litert_interpreter(written("litert", bert, tmp_path / "bert.tflite"))
+
+    def run(inputs):
+        details = {detail["name"]: detail for detail in interpreter.get_input_details()}
+        places = {
+            name: next(d["index"] for key, d in details.items() if name in key)
+            for name in with_identifiers(inputs)
+        }
+        for name, ids in with_identifiers(inputs).items():
+            interpreter.resize_tensor_input(places[name], ids.shape)
+        interpreter.allocate_tensors()
+        for name, ids in with_identifiers(inputs).items():
+            interpreter.set_tensor(places[name], ids)
+        interpreter.invoke()
+        (output,) = interpreter.get_output_details()
+        return {model.output_names[0]: interpreter.get_tensor(output["index"])}
+
+    compare(model, run)
+
+
+@pytest.mark.slow
+def test_torch_writes_onnx_too(tmp_path, run_python):
+    for package in ("torch", "onnxscript"):
+        pytest.importorskip(package, reason="writes ONNX on torch: pip install kbert[onnx,torch]")
+    path = str(tmp_path / "bert.onnx")
+    done = run_python(ON_TORCH.format(path=path), backend="torch")
+    assert "gathered MLM head must be written on the backend tensorflow" in done.stdout
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+    _, model = bert_of(*CASES[0][:2], **CASES[0][2])
+    compare(model, onnx_runner(path))
+
+
+def test_jax_is_told_which_backend_to_set(run_python):
+    pytest.importorskip("jax")
+    lines = run_python(ON_JAX, backend="jax").stdout.splitlines()
+    assert len(lines) == 3
+    for line, what in zip(lines, ("a SavedModel", "an ONNX file", "a LiteRT file"), strict=True):
+        assert line.startswith(f"{what} must be written on the backend tensorflow")
+        assert "got jax: set KERAS_BACKEND=tensorflow" in line
+
+
+def test_half_precision_is_exported_in_float32(tmp_path):
+    import keras
+
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        bert, _ = bert_of()
+    finally:
+        keras.config.set_dtype_policy(policy)
+    _, model = bert_of()  # the same weights, computed in float32
+    compare(model, saved_model_runner(written("saved_model", bert, tmp_path / "saved")))
+
+
+@pytest.mark.parametrize("form", ["saved_model", "onnx", "litert"])
+def test_ids_and_lengths_that_the_model_lacks_are_never_computed(tmp_path, form):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install kbert[onnx]")
+    bert, model = bert_of("classifier")
+    path = written(form, bert, tmp_path / "bert")
+    cases = [("Input-Token", 99, 7), ("Input-Token", -1, 7), ("Input-Segment", 3, 7)]
+    for name, number, length in [*cases, ("Input-Segment", -1, 7), ("Input-Token", 1, 18)]:
+        inputs = inputs_of(model, 2, length)
+        inputs[name][0, 3] = number
+        try:
+            found = runner(form, path)(inputs)["Classifier"]
+        except Exception as error:  # each runtime has its own
+            assert not isinstance(error, (AssertionError, KeyError))
+        else:
+            assert length == 7 and np.isnan(found[0]).all() and np.isfinite(found[1]).all()
+
+
+def test_a_saved_model_can_be_trained_where_it_is_loaded(tmp_path):
+    import keras
+    import tensorflow as tf
+
+    bert, model = bert_of("classifier", "silu")
+    path = str(written("saved_model", bert, tmp_path / "saved"))
+    loaded = tf.saved_model.load(path)
+    inputs = with_identifiers(inputs_of(model, 13, 7))
+    layer = keras.layers.TFSMLayer(path, call_endpoint="serve")
+    assert len(layer.trainable_weights) == len(model.trainable_weights)
+    with tf.GradientTape() as tape:
+        outputs = loaded.serve({name: tf.constant(ids) for name, ids in inputs.items()})
+        loss = tf.reduce_sum(outputs["Classifier"] ** 2)
+    gradients = tape.gradient(loss, loaded.trainable_variables)
+    assert len(gradients) == len(model.trainable_weights)
+    assert all(gradient is not None for gradient in gradients)
+
+
+def test_a_saved_model_brings_its_tokenizer(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
+    tokenizer = kbert.Tokenizer.from_vocab(words, lowercase=True)
+    bert, _ = bert_of(tokenizer=tokenizer)
+    path = written("saved_model", bert, tmp_path / "saved")
+    again = kbert.Tokenizer.load(path / "tokenizer")
+    assert again.encode("w3 w70 x").ids == tokenizer.encode("w3 w70 x").ids
+    bert, _ = bert_of()
+    assert not (written("saved_model", bert, path) / "tokenizer").exists()  # nothing old stays
+
+
+def test_what_is_no_saved_model_is_not_replaced(tmp_path):
+    bert, _ = bert_of()
+    (tmp_path / "thesis.txt").write_text("mine")
+    for path in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(ValueError, match="must be new, or a SavedModel to replace"):
+            written("saved_model", bert, path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "broken"),
+    [
+        ("saved_model", "saved", "kbert.exports.saved_model.save"),
+        ("onnx", "bert.onnx", "kbert.exports.onnx._name_axes"),
+        ("litert", "bert.tflite", "kbert.exports.saved_model.save"),
+    ],
+)
+def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, name, broken):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install kbert[onnx]")
+    path = tmp_path / name
+    if form == "saved_model":
+        path.mkdir()
+        (path / "saved_model.pb").write_bytes(b"old")
+    else:
+        path.write_bytes(b"old")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device", "elsewhere")
+
+    monkeypatch.setattr(broken, fail)
+    bert, _ = bert_of()
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        written(form, bert, path)
+    assert raised.value.filename == str(path)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (path / "saved_model.pb" if path.is_dir() else path).read_bytes() == b"old"
+
+
+def test_an_old_saved_model_comes_back_where_the_new_one_cannot_be_put(tmp_path, monkeypatch):
+    path, rename = tmp_path / "saved", os.rename
+    path.mkdir()
+    (path / "saved_model.pb").write_bytes(b"old")
+
+    def refuse(source, target):
+        if os.path.basename(source) == "new":
+            raise PermissionError(13, "Permission denied", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        written("saved_model", bert_of()[0], path)
+    assert (path / "saved_model.pb").read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_one_line(tmp_path, run_python):
+    """TensorFlow's own error comes out as an OSError; the disk is full after 20,000 bytes."""
+    code = f"""
+import resource, signal, sys
+sys.path.insert(0, "tests")
+import test_exports as t
+bert, _ = t.bert_of()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    t.written("saved_model", bert, {str(tmp_path / "saved")!r})
+except OSError as error:
+    print(error.filename)
+"""
+    assert run_python(code, backend="tensorflow").stdout.splitlines() == [str(tmp_path / "saved")]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("package", ["onnx", "tf2onnx"])
+def test_a_missing_package_is_one_line(tmp_path, monkeypatch, package):
+    if package == "tf2onnx":
+        pytest.importorskip("onnx", reason="writes ONNX: pip install kbert[onnx]")
+    monkeypatch.setitem(sys.modules, package, None)
+    bert, _ = bert_of()
+    with pytest.raises(ImportError, match=rf"needs the package {package}.*pip install 'kbert\[onn"):
+        written("onnx", bert, tmp_path / "bert.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch, form):
+    from kbert.exports import serving
+
+    bert, _ = bert_of()
+    monkeypatch.setattr(serving, "_LARGEST", 4 * bert.model.count_params() - 1)
+    with pytest.raises(ValueError, match=r"must be smaller than 2 GiB.*SavedModel"):
+        written(form, bert, tmp_path / "bert")
+
+
+def test_a_model_of_ones_own_is_refused(tmp_path):
+    import keras
+
+    tokens = keras.Input((None, 3), name="tokens")
+    model = keras.Model(tokens, keras.layers.Dense(2)(tokens))
+    bert = kbert.Bert(kbert.BertConfig(**SIZES), "encoder", model, None)
+    with pytest.raises(ValueError, match=r"a model that kbert built.*got tokens"):
+        written("litert", bert, tmp_path / "bert.tflite")
