@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kbert import cli_checkpoints
+from kbert import cli_checkpoints, cli_tasks
 from kbert.console import progress, run, starting_keras
 
 CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
@@ -231,7 +231,7 @@ def demo(output):
         sys.exit(1)
 
 
-for command in cli_checkpoints.COMMANDS:
+for command in (*cli_checkpoints.COMMANDS, *cli_tasks.COMMANDS):
     cli.add_command(command)
 
 

@@ -1,0 +1,109 @@
+"""What every task checks before it computes: the texts, the head, the lengths."""
+
+from collections.abc import Iterable, Sequence
+
+from kbert import names
+from kbert.bert import Bert
+from kbert.config import require_positive
+
+MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
+
+
+def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
+    """The texts as a list, and whether there was only one, not in a list.
+
+    Raises:
+        ValueError: something else than text, or none at all; the message names the place.
+    """
+    if isinstance(texts, str):
+        _check_text(texts, name)
+        return [texts], True
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise ValueError(f"{name} must be a str or a list of str, got {type(texts).__name__}")
+    found = list(texts)
+    if not found:
+        raise ValueError(f"{name} must hold at least one text, got an empty list")
+    for place, text in enumerate(found):
+        _check_text(text, f"{name}[{place}]")
+    return found, False
+
+
+def listed_pairs(
+    first, second, first_name: str, second_name: str
+) -> tuple[list[str], list[str], bool]:
+    """Two texts, or two lists that are as long, as lists, and whether there was only one pair."""
+    firsts, one = listed(first, first_name)
+    seconds, also_one = listed(second, second_name)
+    if one != also_one:
+        kinds = ["a str" if single else "a list" for single in (one, also_one)]
+        raise ValueError(
+            f"{first_name} and {second_name} must both be a str or both a list, got {kinds[0]} "
+            f"and {kinds[1]}"
+        )
+    if len(firsts) != len(seconds):
+        raise ValueError(
+            f"{second_name} must be as many as {first_name}, {len(firsts)}, got {len(seconds)}"
+        )
+    return firsts, seconds, one
+
+
+def require_tokenizer(bert: Bert, task: str):
+    """The model's tokenizer; a ValueError for what is no `Bert`, or has none."""
+    if not isinstance(bert, Bert):
+        raise ValueError(f"bert must be what kbert.load gives, got {type(bert).__name__}")
+    if bert.tokenizer is None:
+        raise ValueError(
+            f"{task} needs a tokenizer, and the checkpoint has no vocabulary: give it one, "
+            "dataclasses.replace(bert, tokenizer=kbert.Tokenizer.from_vocab('vocab.txt', "
+            "lowercase=True))"
+        )
+    return bert.tokenizer
+
+
+def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> None:
+    """A ValueError unless the model has the head, with weights of the checkpoint in its layers."""
+    if bert.head != head:
+        raise ValueError(
+            f"{task} needs a model with the head {head!r}, got {bert.head!r}: take a checkpoint "
+            f"that has it, kbert.load(path, head={head!r})"
+        )
+    require_trained(bert, task, layers)
+
+
+def require_trained(bert: Bert, task: str, layers: Sequence[str]) -> None:
+    """A ValueError where the checkpoint lacked the weights of one of the layers."""
+    random = [] if bert.report is None else bert.report.initialized_layers
+    lacking = [layer for layer in layers if layer in random]
+    if lacking:
+        raise ValueError(
+            f"{task} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
+            "in the model are random; take a checkpoint that has them"
+        )
+
+
+def require_two_segments(bert: Bert, task: str) -> None:
+    """A ValueError where the model cannot tell a second text from the first."""
+    if bert.config.type_vocab_size < 2:
+        raise ValueError(
+            f"{task} of two texts needs a model with two segments, got type_vocab_size = "
+            f"{bert.config.type_vocab_size}"
+        )
+
+
+def longest(bert: Bert, max_length: int | None = None) -> int:
+    """The tokens that a sequence can have: positions, a fixed seq_len, `max_length`."""
+    limits = [bert.config.max_position_embeddings, bert.model.inputs[0].shape[1], max_length]
+    if max_length is not None:
+        require_positive("max_length", max_length)
+    return min(limit for limit in limits if limit is not None)
+
+
+def _check_text(text, name: str) -> None:
+    if not isinstance(text, str):
+        raise ValueError(f"{name} must be a str, got {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} must be Unicode text, got a lone surrogate at character {error.start}"
+        ) from None

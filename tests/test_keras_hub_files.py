@@ -1,0 +1,232 @@
+"""Presets that are damaged, of another model or cannot be written: one line each; no KerasHub."""
+
+import json
+import logging
+
+import h5py
+import numpy as np
+import pytest
+
+import kbert
+from kbert.vocabulary import SPECIAL_TOKENS
+
+CONFIG, TOKENIZER, TASK = "config.json", "tokenizer.json", "task.json"
+WEIGHTS = "model.weights.h5"
+BUILD = {
+    "encoder": kbert.build_encoder,
+    "pretraining": kbert.build_bert,
+    "classifier": kbert.build_classifier,
+    "tokens": kbert.build_token_classifier,
+    "qa": kbert.build_question_answering,
+}
+
+
+def small_bert(small, head="encoder", names=SPECIAL_TOKENS, **changes):
+    config = small.replace(**{"hidden_act": "gelu_new"} | changes)
+    tokens = [*names.values(), *(f"token{n}" for n in range(94))]
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True, special_tokens=names)
+    labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
+    return kbert.Bert(config, head, BUILD[head](config, seq_len=None, **labels), tokenizer)
+
+
+@pytest.fixture
+def preset(small, tmp_path):
+    """A preset, its files as text to be edited, and a shorthand for the error of loading it."""
+    folder = tmp_path / "preset"
+    kbert.save(small_bert(small, "classifier"), folder, format="keras_hub")
+    return folder
+
+
+def edit(file, change) -> None:
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(json.dumps(values))
+
+
+def error_of(folder) -> str:
+    with pytest.raises((ValueError, OSError)) as raised:
+        kbert.load(folder)
+    text = str(raised.value)
+    assert folder.name in text and "\n" not in text
+    return text
+
+
+def test_another_model_is_named(preset):
+    edit(preset / CONFIG, lambda values: values.update(class_name="RobertaBackbone"))
+    assert "BertBackbone, got RobertaBackbone" in error_of(preset)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{}", '{"class_name": "BertBackbone"}'])
+def test_a_configuration_that_is_none(preset, text):
+    (preset / CONFIG).write_text(text)
+    assert "class_name and config" in error_of(preset)
+
+
+def test_sizes_that_are_missing_or_impossible(preset):
+    edit(preset / CONFIG, lambda values: values["config"].pop("num_layers"))
+    assert "must say num_layers" in error_of(preset)
+    edit(preset / CONFIG, lambda values: values["config"].update(num_layers=3, num_heads=5))
+    assert "hidden_size must be a multiple of num_attention_heads" in error_of(preset)
+
+
+def test_quantized_weights_are_refused(preset):
+    policy = {"class_name": "DTypePolicyMap", "config": {}}
+    edit(preset / CONFIG, lambda values: values["config"].update(dtype=policy))
+    assert "DTypePolicyMap: quantized" in error_of(preset)
+
+
+def test_a_configuration_that_contradicts_the_weights(preset):
+    edit(preset / CONFIG, lambda values: values["config"].update(num_layers=4, num_segments=2))
+    text = error_of(preset)
+    assert "missing: transformer_layer_3/self_attention_layer/query/kernel" in text
+    assert "shape of segment_embedding/embeddings: expected (2, 24), found (3, 24)" in text
+
+
+def test_truncated_and_foreign_weights(preset):
+    content = (preset / WEIGHTS).read_bytes()
+    for part in (content[: len(content) // 2], b"", b"no HDF5"):
+        (preset / WEIGHTS).write_bytes(part)
+        assert "must be a whole HDF5 file" in error_of(preset)
+
+
+def test_numbers_that_are_cut_off(preset):
+    """Chunked data whose check sum is wrong: noticed only when they are read."""
+    with h5py.File(preset / WEIGHTS, "a") as file:
+        array = file["layers/dense/vars/0"][()]
+        del file["layers/dense/vars/0"]
+        file.create_dataset("layers/dense/vars/0", data=array, chunks=(6, 24), fletcher32=True)
+        place = file["layers/dense/vars/0"].id.get_chunk_info(2).byte_offset
+    content = bytearray((preset / WEIGHTS).read_bytes())
+    content[place] ^= 255
+    (preset / WEIGHTS).write_bytes(content)
+    assert "must be a whole HDF5 file" in error_of(preset)
+
+
+def test_tensors_that_are_missing_or_too_many(preset):
+    with h5py.File(preset / WEIGHTS, "a") as file:
+        del file["layers/dense/vars/1"]
+        file["layers/extra/vars/0"] = np.zeros(3)
+    text = error_of(preset)
+    assert "2 problems" in text
+    assert "missing: pooled_dense/bias" in text and "unexpected: layers/extra/vars/0" in text
+
+
+def test_links_out_of_the_file_are_not_followed(preset):
+    with h5py.File(preset / WEIGHTS, "a") as file:
+        del file["layers/dense/vars/0"]
+        file["layers/dense/vars/0"] = h5py.ExternalLink("elsewhere.h5", "secret")
+    assert "missing: pooled_dense/kernel" in error_of(preset)
+    with h5py.File(preset / WEIGHTS, "a") as file:
+        del file["layers/dense/vars/0"]
+        external = [("/etc/passwd", 0, 24 * 24 * 4)]
+        file.create_dataset("layers/dense/vars/0", (24, 24), "float32", external=external)
+    assert "must be within the file" in error_of(preset)
+
+
+def test_shards_that_are_missing_or_elsewhere(preset):
+    (preset / WEIGHTS).rename(preset / "model_00000.weights.h5")
+    index = preset / "model.weights.json"
+    index.write_text('{"weight_map": {"/layers/dense/vars": ["model_00001.weights.h5"]}}')
+    assert "names a shard that is missing" in error_of(preset)
+    for name in ("../model.weights.h5", "", "..", "/etc/passwd", 3):
+        index.write_text(json.dumps({"weight_map": {"/layers/dense/vars": name}}))
+        assert "shard" in error_of(preset)
+    index.write_text('{"metadata": {}}')
+    assert "must have a weight_map" in error_of(preset)
+
+
+def test_a_task_that_kbert_does_not_know_is_named(preset, caplog):
+    edit(preset / TASK, lambda values: values.update(class_name="BertNerTagger"))
+    assert kbert.load(preset).head == "encoder"
+    assert "BertNerTagger" in caplog.text and "the encoder is read" in caplog.text
+
+
+def test_an_activation_of_the_classifier_is_said(preset, caplog):
+    edit(preset / TASK, lambda values: values["config"].update(activation="softmax"))
+    assert kbert.load(preset).model.output_shape == (None, 5)
+    assert "kbert's outputs are logits" in caplog.text
+
+
+def test_a_tokenizer_that_is_not_berts_is_left_out(preset, caplog):
+    edit(preset / TOKENIZER, lambda values: values["config"].update(split=False))
+    assert kbert.load(preset).tokenizer is None
+    assert "split=False" in caplog.text
+
+
+def test_the_casing_is_the_tokenizers(preset):
+    assert kbert.load(preset).tokenizer.lowercase is True
+    edit(preset / TOKENIZER, lambda values: values["config"].update(lowercase=False))
+    assert kbert.load(preset).tokenizer.lowercase is False
+    (preset / TOKENIZER).unlink()
+    with pytest.raises(ValueError, match="lowercase"):
+        kbert.load(preset)
+    assert kbert.load(preset, tokenizer=False).tokenizer is None
+
+
+def test_a_configuration_of_ones_own_goes_before(preset):
+    config = kbert.load(preset).config
+    erf = kbert.load(preset, config=config.replace(hidden_act="gelu"))
+    assert (config.hidden_act, erf.config.hidden_act) == ("gelu_new", "gelu")
+
+
+@pytest.mark.parametrize("head", ["tokens", "qa"])
+def test_heads_that_keras_hub_lacks_are_refused(small, tmp_path, head):
+    with pytest.raises(ValueError, match=f"classifier, got {head}: save it with"):
+        kbert.save(small_bert(small, head), tmp_path / "new", format="keras_hub")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_keras_hub_cannot_be_is_refused(small, tmp_path):
+    names = SPECIAL_TOKENS | {"pad": "<pad>"}
+    cases = {
+        "hidden_act gelu_new.*got relu": small_bert(small, hidden_act="relu"),
+        "special tokens .*got <pad>": small_bert(small, names=names),
+    }
+    for words, bert in cases.items():
+        with pytest.raises(ValueError, match=words):
+            kbert.save(bert, tmp_path / "new", format="keras_hub")
+    with pytest.raises(ValueError, match="written as a folder"):
+        kbert.save(small_bert(small), tmp_path / "new.zip", format="keras_hub")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_differs_and_what_is_lost_is_said_once_each(small, tmp_path, caplog):
+    changes = {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "attention_probs_dropout_prob": 0.2}
+    bert = small_bert(small, "pretraining", **changes)
+    with caplog.at_level(logging.WARNING, logger="kbert"):
+        kbert.save(bert, tmp_path, format="keras_hub")
+    differs, lost = (record.getMessage() for record in caplog.records)
+    for part in ("tanh GELU, not hidden_act=gelu", "1e-12, not 1e-05", "in the MLM head"):
+        assert part in differs
+    assert lost.endswith("no place for: NSP, attention_probs_dropout_prob=0.2")
+
+
+def test_nothing_is_said_where_nothing_is_lost(small, tmp_path, caplog):
+    kbert.save(small_bert(small, "classifier"), tmp_path, format="keras_hub")
+    assert caplog.records == []
+
+
+def test_files_of_another_preset_are_not_left_beside(small, preset):
+    before = (preset / CONFIG).read_bytes()
+    with pytest.raises(ValueError, match=r"got preprocessor.json, task.json, task.weights.h5"):
+        kbert.save(small_bert(small), preset, format="keras_hub")
+    assert (preset / CONFIG).read_bytes() == before
+    kbert.save(small_bert(small, "classifier"), preset, format="keras_hub")  # the same files
+
+
+def test_a_full_disk_leaves_the_old_preset(small, preset, run_python):
+    before = {file: file.read_bytes() for file in preset.rglob("*") if file.is_file()}
+    code = f"""
+import resource, signal, kbert
+bert = kbert.load({str(preset)!r})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    kbert.save(bert, {str(preset)!r}, format="keras_hub")
+except OSError as error:
+    print(error)
+"""
+    printed = run_python(code).stdout.splitlines()
+    assert len(printed) == 1 and "the weights cannot be written" in printed[0]
+    assert {file: file.read_bytes() for file in preset.rglob("*") if file.is_file()} == before
+    assert [entry.name for entry in preset.parent.iterdir()] == ["preset"]
