@@ -39,6 +39,14 @@ class Bert:
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
 
+    def __repr__(self) -> str:
+        params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
+        config = self.config
+        return (
+            f"Bert({self.head}, {config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
+            f"{params}{self.tokenizer or 'no tokenizer'})"
+        )
+
 
 def load(
     path: str | os.PathLike,
@@ -78,6 +86,8 @@ def load(
             unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
             tokens than the embedding has rows. A format that is not read.
     """
+    if config is not None and not isinstance(config, BertConfig):
+        raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     with formats.opened(path, config, format) as checkpoint:
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         return _built(checkpoint, head, seq_len, allow_missing, ignore, words)
@@ -123,17 +133,18 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
     config, head = checkpoint.config, head or checkpoint.head
     graph.check(config, head, seq_len, None)
     fit = fitting.fit(checkpoint, head, allow_missing, ignore)
-    if fit.problems:
-        count = f"{len(fit.problems)} problem{'s' if len(fit.problems) > 1 else ''}"
+    tokens = words.vocab_size if words else None
+    if problems := fit.problems + fitting.vocabulary_problems(tokens, config):
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         raise ValueError(
             f"{checkpoint.source} does not fit the model of its configuration, {count}: "
-            + "; ".join(fit.problems)
-            + _hint(fit.problems)
+            + fitting.summarized(problems)
+            + _hint(problems)
         )
     with deferred.without_values():
         model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
     report = _whole(transfer.fill(model, fit.entries, fit.tensors), fit)
-    _warn(checkpoint, report)
+    _warn(checkpoint, report, words)
     own = head == checkpoint.head
     return Bert(
         config,
@@ -163,13 +174,21 @@ def _whole(report: transfer.Report, fit: fitting.Fit) -> transfer.Report:
     )
 
 
-def _warn(checkpoint: Checkpoint, report: transfer.Report) -> None:
+def _warn(checkpoint: Checkpoint, report: transfer.Report, words) -> None:
     if report.initialized:
         names = ", ".join(report.initialized)
         _logger.warning("%s lacks, and first weights stay in: %s", checkpoint.source, names)
     if report.not_finite:
         names = ", ".join(report.not_finite)
         _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)
+    rows = checkpoint.config.vocab_size
+    if words is not None and words.vocab_size < rows:
+        _logger.warning(
+            "%s: the vocabulary has %d tokens, the embedding %d rows: the last ones have no token",
+            checkpoint.source,
+            words.vocab_size,
+            rows,
+        )
 
 
 def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None):
@@ -178,18 +197,4 @@ def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None):
     from kbert.tokenizer import Tokenizer
 
     lowercase = checkpoint.lowercase if lowercase is None else lowercase
-    tokenizer = Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)
-    rows = checkpoint.config.vocab_size
-    if tokenizer.vocab_size > rows:
-        raise ValueError(
-            f"{checkpoint.source}: the vocabulary must have at most as many tokens as the "
-            f"embedding has rows, {rows}, got {tokenizer.vocab_size}: tokenizer=False leaves it out"
-        )
-    if tokenizer.vocab_size < rows:
-        _logger.warning(
-            "%s: the vocabulary has %d tokens, the embedding %d rows: the last ones have no token",
-            checkpoint.source,
-            tokenizer.vocab_size,
-            rows,
-        )
-    return tokenizer
+    return Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)

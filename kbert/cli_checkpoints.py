@@ -1,5 +1,6 @@
 """The commands that look into a checkpoint and write it in another format."""
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -41,6 +42,9 @@ def inspect(source, config, form, every_tensor, output):
     from kbert.inspection import inspect as look
     from kbert.inspection import inspection_text
 
+    if _is_googles(Path(source)):
+        with starting_keras(), contextlib.suppress(ImportError):
+            import tensorflow  # noqa: F401  (it talks while it starts)
     with progress(f"looking into {source}"):
         found = look(source, config=config, format=form)
     if output == "json":
@@ -81,6 +85,12 @@ def convert(source, destination, to, head, architecture, config, form):
     with progress(f"writing {destination}"):
         save(bert, destination, format=to, architecture=architecture)
     click.echo(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
+
+
+def _is_googles(path: Path) -> bool:
+    from kbert.checkpoints import google_folder
+
+    return path.suffix == ".zip" or google_folder.is_one(path)
 
 
 def _record(found) -> dict:

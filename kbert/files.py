@@ -60,7 +60,9 @@ def folder_beside(path: str | os.PathLike) -> Iterator[Path]:
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
         yield part
-        os.chmod(part, 0o777 & ~_umask())  # mkdtemp's are the owner's alone
+        mask = _umask()  # mkdtemp's folder is the owner's alone, and so are safetensors' files
+        for entry in (part, *part.rglob("*")):
+            os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)
         if not path.exists():
             os.rename(part, path)
             return
@@ -90,6 +92,14 @@ def read_json(path: str | os.PathLike, what: str = "JSON"):
         raise ValueError(f"{path} must be UTF-8 text in JSON, got other bytes") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} must be {what}, got: {error}") from None
+
+
+def read_object(path: str | os.PathLike) -> dict:
+    """A JSON file that must hold an object; raises as `read_json`."""
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must be a JSON object, got {type(values).__name__}")
+    return values
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:

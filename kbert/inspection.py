@@ -81,6 +81,8 @@ def inspect(
         FileNotFoundError, ValueError: as `kbert.load`, but for weights that do not fit, which
             are the result's `problems`.
     """
+    if config is not None and not isinstance(config, BertConfig):
+        raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     with formats.opened(path, config, format) as checkpoint:
         vocab_size, lowercase = _vocabulary(checkpoint)
         return Inspection(
@@ -118,7 +120,8 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
         ]
     lines.append("")
     if found.problems:
-        lines.append(f"  {len(found.problems)} problems:")
+        count = len(found.problems)
+        lines.append(f"  {count} problem{'s' if count > 1 else ''}:")
         lines += [f"    {problem}" for problem in found.problems]
     else:
         lines.append("  Every tensor is there, in the shape that the configuration says.")
@@ -146,7 +149,9 @@ def _facts(found: Inspection) -> list[str]:
     }
     if found.vocab_size is not None:
         casing = "uncased" if found.lowercase else "cased"
-        facts["vocabulary"] = f"{found.vocab_size:,} tokens, {casing}"
+        left = config.vocab_size - found.vocab_size
+        without = f"; {left:,} rows of the embedding have no token" if left > 0 else ""
+        facts["vocabulary"] = f"{found.vocab_size:,} tokens, {casing}{without}"
     if found.sentence:
         length = f", cut to {found.sentence.max_length} tokens" if found.sentence.max_length else ""
         normalized = ", normalized" if found.sentence.normalize else ""
@@ -183,10 +188,7 @@ def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
 
 def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
     problems = fitting.fit(checkpoint, checkpoint.head).problems
-    rows = checkpoint.config.vocab_size
-    if vocab_size is not None and vocab_size != rows:
-        problems.append(f"vocabulary: {vocab_size:,} tokens for {rows:,} rows of the embedding")
-    return problems
+    return problems + fitting.vocabulary_problems(vocab_size, checkpoint.config)
 
 
 def _vocabulary(checkpoint: Checkpoint) -> tuple[int | None, bool | None]:

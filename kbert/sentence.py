@@ -1,11 +1,14 @@
 """How a sentence-transformers checkpoint makes one vector of a text: what its modules.json says."""
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbert.config import BertConfig
-from kbert.files import read_json
+from kbert.config import BertConfig, require_positive
+from kbert.files import read_json, read_object
+
+_logger = logging.getLogger("kbert")
 
 POOLINGS = ("mean", "cls", "max", "pooler", "last")
 
@@ -25,47 +28,86 @@ class SentenceSettings:
     max_length: int | None = None
 
 
+# sentence-transformers' keys: each its own until version 5, then one `pooling_mode`
 _MODES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
 }
+_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def read_sentence_settings(path: Path) -> SentenceSettings | None:
     """What the folder's modules.json says; None where there is none.
 
     Raises:
-        ValueError: a module or a pooling that kbert does not know: named.
+        FileNotFoundError: modules.json names a folder that is not there.
+        ValueError: a module or a pooling that kbert does not know: named; a damaged file.
     """
     file = path / "modules.json"
     if not file.is_file():
         return None
-    modules = {entry["type"].rsplit(".", 1)[-1]: entry["path"] for entry in read_json(file)}
-    if unknown := set(modules) - {"Transformer", "Pooling", "Normalize"}:
-        raise ValueError(
-            f"{file}: modules must be Transformer, Pooling and Normalize, got "
-            f"{', '.join(sorted(unknown))} as well"
-        )
+    modules = _modules(file)
     pooling = "mean"
     if "Pooling" in modules:
         pooling = _pooling(path / modules["Pooling"] / "config.json")
+    _warn_of_a_prompt(path)
     return SentenceSettings(pooling, "Normalize" in modules, _max_length(path))
 
 
-def _pooling(file: Path) -> str:
-    values = read_json(file)
-    modes = [key for key, value in values.items() if key.startswith("pooling_mode_") and value]
-    if len(modes) != 1 or modes[0] not in _MODES:
+def _modules(file: Path) -> dict[str, str]:
+    """The modules' folders by their classes."""
+    entries = read_json(file)
+    try:
+        found = [(entry["type"].rsplit(".", 1)[-1], entry["path"]) for entry in entries]
+        outside = [place for _, place in found if Path(place).name != place]
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError(f"{file} must be a list of modules with type and path") from None
+    names = [name for name, _ in found]
+    if names != list(_MODULES[: len(names)]) or not names:
         raise ValueError(
-            f"{file}: the pooling must be one of {', '.join(_MODES)}, got {', '.join(modes)}"
+            f"{file}: modules must be {', '.join(_MODULES)} or the first of them, got "
+            f"{', '.join(names) or 'none'}"
         )
-    return _MODES[modes[0]]
+    if outside:
+        raise ValueError(f"{file}: a module must lie beside it, got {outside[0]!r}")
+    return dict(found)
+
+
+def _pooling(file: Path) -> str:
+    values = read_object(file)
+    modes = [key for key, value in values.items() if key.startswith("pooling_mode_") and value]
+    if "pooling_mode" in values:
+        modes = values["pooling_mode"]
+        modes = modes if isinstance(modes, list) else [modes]
+    pooling = [_MODES.get(str(mode), mode) for mode in modes]
+    if len(pooling) != 1 or pooling[0] not in list(_MODES.values()):
+        raise ValueError(
+            f"{file}: the pooling must be one of {', '.join(_MODES.values())}, got "
+            f"{', '.join(map(str, modes)) or 'none'}"
+        )
+    return pooling[0]
 
 
 def _max_length(path: Path) -> int | None:
-    file = path / "sentence_bert_config.json"
-    return read_json(file).get("max_seq_length") if file.is_file() else None
+    """max_seq_length; since sentence-transformers 5 the tokenizer's own, where it has one."""
+    for name, key in (
+        ("sentence_bert_config.json", "max_seq_length"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
+        file = path / name
+        length = read_object(file).get(key) if file.is_file() else None
+        if length is None or (key == "model_max_length" and length > 1e9):  # "none" is 1e30
+            continue
+        return require_positive(f"{file}: {key}", length)
+    return None
+
+
+def _warn_of_a_prompt(path: Path) -> None:
+    file = path / "config_sentence_transformers.json"
+    name = read_object(file).get("default_prompt_name") if file.is_file() else None
+    if name is not None:
+        _logger.warning("%s puts the prompt %r before each text: kbert puts none", file, name)
 
 
 def write_sentence_settings(settings: SentenceSettings, config: BertConfig, folder: Path) -> None:

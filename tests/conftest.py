@@ -1,5 +1,6 @@
 """What several test modules share."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -9,6 +10,22 @@ import pytest
 from sizes import ROOT, SHARED, SIZES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+PEERS = ("transformers", "torch", "keras_hub", "sentence_transformers")
+
+
+def pytest_collection_modifyitems(items):
+    """A test carries the marker of each peer that its module asks for: -m "not transformers"."""
+    for item in items:
+        text = source(item.path)
+        for peer in PEERS:
+            if f'"{peer}"' in text or (peer == "transformers" and "peer" in item.fixturenames):
+                item.add_marker(peer)
+
+
+@functools.cache
+def source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

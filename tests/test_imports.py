@@ -17,6 +17,7 @@ CLOSED = STDLIB | {"presets", "reference", "graph", "graph_layers", "accounting"
 LAYERS = {"layers", "model", "summary"}
 READER = {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables", "checkpoints.transfer"}
 READER |= {"config", "files", "names", "sentence"}
+TASK = {"bert", "names", "tasks.checks", "tasks.running"}
 ALLOWED = {
     "files": set(),
     "config": {"files"},
@@ -35,6 +36,19 @@ ALLOWED = {
     "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.deferred", "config"}
     | {"checkpoints.fitting", "checkpoints.formats", "checkpoints.transfer", "graph", "sentence"}
     | {"tokenizer"},
+    "tasks": set(),
+    "tasks.numbers": set(),
+    "tasks.windows": set(),
+    "tasks.heat_map": {"files"},
+    "tasks.checks": {"bert", "config", "names"},
+    "tasks.running": {"bert", "config", "encodings", "model", "names", "tasks.checks"},
+    "tasks.pooling": {"layers", "model", "names", "probes"},
+    "tasks.embedding": TASK | {"config", "sentence", "tasks.pooling", "tasks.windows"},
+    "tasks.masked": TASK | {"config", "probes", "tasks.numbers"},
+    "tasks.sentences": TASK | {"tasks.numbers"},
+    "tasks.words": TASK | {"tasks.numbers", "tasks.sentences"},
+    "tasks.answers": TASK | {"config", "tasks.numbers", "tasks.windows"},
+    "tasks.maps": {"bert", "probes", "tasks.checks", "tasks.heat_map", "tasks.running"},
     "inspection": {"checkpoints", "checkpoints.checkpoint", "checkpoints.fitting", "config"}
     | {"checkpoints.formats", "checkpoints.tables", "sentence", "vocabulary"},
     "sentence": {"config", "files"},
@@ -42,15 +56,23 @@ ALLOWED = {
     "checkpoints.checkpoint": {"config", "sentence"},
     "checkpoints.deferred": set(),
     "checkpoints.fitting": {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables"}
-    | {"checkpoints.transfer"},
+    | {"checkpoints.transfer", "config"},
+    "checkpoints.weight_files": {"checkpoints.checkpoint", "files"},
     "checkpoints.transfer": {"checkpoints", "checkpoints.checkpoint", "checkpoints.deferred"}
     | {"checkpoints.tables"},
     "checkpoints.formats": {"checkpoints.checkpoint", "config"},
-    "checkpoints.transformers_folder": READER,
+    "checkpoints.transformers_folder": READER | {"checkpoints.weight_files"},
     "checkpoints.keras_archive": set(),
     "checkpoints.keras_graph": {"config", "graph", "names"},
     "checkpoints.keras_file": {"checkpoints.checkpoint", "checkpoints.keras_archive", "config"}
     | {"checkpoints.keras_graph", "checkpoints.tables", "files", "sentence"},
+    "checkpoints.keras_hub_objects": {"config", "sentence", "vocabulary"},
+    "checkpoints.keras_hub_weights": {"checkpoints.checkpoint", "checkpoints.tables", "config"}
+    | {"files"},
+    "checkpoints.keras_hub_preset": {"checkpoints.checkpoint", "checkpoints.keras_hub_objects"}
+    | {"checkpoints.keras_hub_weights", "config", "files", "sentence", "vocabulary"},
+    "checkpoints.keras_hub_writer": {"checkpoints.keras_hub_objects", "checkpoints.tables"}
+    | {"checkpoints.keras_hub_weights", "checkpoints.transfer", "files", "graph", "vocabulary"},
     "exports": set(),
     "exports.serving": {"builder", "names"},
     "exports.saved_model": {"exports.serving"},
@@ -83,9 +105,11 @@ ALLOWED = {
     "console": set(),
     "cli": CLOSED
     | {"builder", "checkpoints.tables", "console", "diagrams", "heads", "reports", "summary"}
-    | {"cli_checkpoints", "tables", "verification"},
+    | {"cli_checkpoints", "cli_tasks", "tables", "verification"},
     "cli_checkpoints": {"bert", "checkpoints", "checkpoints.formats", "console", "inspection"}
-    | {"presets", "tables"},
+    | {"checkpoints.google_folder", "presets", "tables"},
+    "cli_tasks": {"bert", "builder", "console", "files", "tables", "tasks.answers", "tasks.maps"}
+    | {"tasks.embedding", "tasks.heat_map", "tasks.masked", "tasks.sentences", "tasks.words"},
     "__main__": {"cli"},
     "__init__": {"registration"},
 }

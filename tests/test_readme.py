@@ -58,8 +58,9 @@ def test_the_checkpoint_example_runs(tmp_path, monkeypatch):
     _, code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {"kbert": kbert}
     exec(code, names)
-    assert [value.shape[-1] for value in names["outputs"].values()] == [384, 384]
-    assert {path.name for path in Path("other").iterdir()} >= {"config.json", "vocab.txt"}
+    assert names["vectors"].shape == (2, 384)
+    assert Path("map.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in Path("other").iterdir()} >= {"config.json", "modules.json"}
 
 
 def test_the_bridge_is_the_one_that_the_command_prints():

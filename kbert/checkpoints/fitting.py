@@ -1,13 +1,26 @@
 """A checkpoint held against the graph of a head: what goes where, and what does not fit."""
 
-from collections.abc import Collection
+import difflib
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kbert.checkpoints import tables, transfer
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.tables import Entry
+from kbert.config import BertConfig
 
 _CLASSIFIERS = ("classifier", "tokens")
+# Where the tensors say a size of the configuration: a dimension, the same in every format.
+_SIZES = {
+    "vocab_size": ("Embedding-Token", "embeddings", 0),
+    "hidden_size": ("Embedding-Token", "embeddings", 1),
+    "intermediate_size": ("Encoder-1-FeedForward", "intermediate/bias", 0),
+    "max_position_embeddings": ("Embedding-Position", "embeddings", 0),
+    "type_vocab_size": ("Embedding-Segment", "embeddings", 0),
+}
+_MOST_BLOCKS = 100  # more than any BERT has
+_BLOCK = re.compile(r"((?:layer[._]|Encoder-)\D*?)(\d+)")
 
 
 @dataclass(frozen=True)
@@ -20,7 +33,8 @@ class Fit:
         tensors: the checkpoint's tensors that may go into the graph.
         others: those that have the name of a parameter, and are of another head.
         num_labels: outputs of the classifier to build.
-        problems: every missing, unexpected and mis-shaped tensor, one line each.
+        problems: what does not fit, one line each: first the configuration's keys that say other
+            sizes than the tensors have, then every tensor.
     """
 
     entries: list[Entry]
@@ -41,8 +55,14 @@ def fit(
 
     A part of which the checkpoint has nothing may be missing, and so may a part of another head
     be there; a part of which it has something must be whole.
+
+    Raises:
+        ValueError: `allow_missing` or `ignore` is no list of names, or names what neither the
+            checkpoint nor any graph has.
     """
     config, column = checkpoint.config, checkpoint.column
+    allow_missing = _known("allow_missing", allow_missing, checkpoint)
+    ignore = _known("ignore", ignore, checkpoint)
     own = head == checkpoint.head
     num_labels = checkpoint.num_labels if own else 2
     tensors = dict(checkpoint.tensors)
@@ -67,5 +87,91 @@ def fit(
         allow_missing={*allow_missing, *set().union(*absent)},
         ignore={*ignore, *set().union(*names.values())},
     )
+    if problems:
+        problems = _contradictions(config, column, tensors) + problems
     nameless = [row.kbert for row in rows if getattr(row, column) is None]
     return Fit(entries, nameless, tensors, others, num_labels, problems)
+
+
+def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
+    """What keeps a vocabulary of so many tokens from the embedding; None: there is none."""
+    if tokens is None or tokens <= config.vocab_size:
+        return []
+    return [
+        "the vocabulary must have at most as many tokens as the embedding has rows, "
+        f"{config.vocab_size}, got {tokens}: tokenizer=False leaves it out"
+    ]
+
+
+def summarized(problems: Collection[str], most: int = 20) -> str:
+    """Problems as one line: those alike but for their encoder block as one, the first `most`."""
+    blocks: dict[str, list[int]] = {}
+    for problem in problems:
+        block = _BLOCK.search(problem)
+        place = int(block[2]) if block else 0
+        blocks.setdefault(_BLOCK.sub(r"\1{}", problem, count=1), []).append(place)
+    texts = [text.replace("{}", _ranges(places), 1) for text, places in blocks.items()]
+    left = sum(len(places) for places in list(blocks.values())[most:])
+    more = [f"and {left} more, which `kbert inspect` lists"] if left else []
+    return "; ".join(texts[:most] + more)
+
+
+def _ranges(places: Collection[int]) -> str:
+    """3, {0…11} or {0, 2}."""
+    places = sorted(set(places))
+    if len(places) == 1:
+        return str(places[0])
+    whole = places == list(range(places[0], places[-1] + 1))
+    return f"{{{places[0]}…{places[-1]}}}" if whole else f"{{{', '.join(map(str, places))}}}"
+
+
+def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> list[str]:
+    """The configuration's keys that say other sizes than the tensors have."""
+    one = config.replace(num_hidden_layers=1)
+    rows = [row for part in ("embeddings", "encoder") for row in tables.rows_of(part, one)]
+    names = {(row.layer, row.variable): getattr(row, column) for row in rows}
+    found = {}
+    for key, (layer, variable, dimension) in _SIZES.items():
+        shape = tensors[name].shape if (name := names[layer, variable]) in tensors else ()
+        if len(shape) > dimension:
+            found[key] = shape[dimension]
+    if blocks := _count_blocks(config, column, tensors):
+        found["num_hidden_layers"] = blocks
+    return [
+        f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
+        for key, size in found.items()
+        if getattr(config, key) != size
+    ]
+
+
+def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> int:
+    """The encoder blocks that the tensors are of, from the first on without a gap."""
+    rows = len(tables.rows_of("encoder", config.replace(num_hidden_layers=1)))
+    names = tables.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
+    for block in range(_MOST_BLOCKS):
+        of_block = names[block * rows : (block + 1) * rows]
+        if not any(getattr(row, column) in tensors for row in of_block):
+            return block
+    return _MOST_BLOCKS
+
+
+def _known(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
+    """The names as the table has them; a name that stands nowhere is a mistake in writing."""
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
+    in_table = {
+        entry.name
+        for part in tables.PARTS
+        for entry in tables.entries(part, checkpoint.config, checkpoint.column)
+    } | set(checkpoint.tensors)
+    by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
+    by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}
+    by_name |= {name: name for name in (*in_table, *checkpoint.left_out)}
+    if unknown := [name for name in names if name not in by_name]:
+        near = difflib.get_close_matches(str(unknown[0]), by_name, n=1)
+        hint = f": did you mean {near[0]}?" if near else ""
+        raise ValueError(
+            f"{argument} must name tensors of the checkpoint or the model, got "
+            f"{', '.join(map(repr, unknown))}{hint}"
+        )
+    return {by_name[name] for name in names}

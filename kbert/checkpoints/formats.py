@@ -6,6 +6,7 @@ import importlib
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,16 @@ from kbert.config import BertConfig
 # Each reader has `is_one(path)` and `opened(path, config)`.
 READERS = {
     "transformers": "kbert.checkpoints.transformers_folder",
+    "google": "kbert.checkpoints.google_folder",
+    "keras_bert": "kbert.checkpoints.keras_bert_file",
+    "keras": "kbert.checkpoints.keras_file",
+    "keras_hub": "kbert.checkpoints.keras_hub_preset",
 }
 # Each writer is a function of (bert, path).
 WRITERS = {
     "transformers": "kbert.checkpoints.transformers_folder",
     "google": "kbert.checkpoints.google_folder",
-    "keras_hub": "kbert.checkpoints.keras_hub_preset",
+    "keras_hub": "kbert.checkpoints.keras_hub_writer",
     "keras": "kbert.checkpoints.keras_file",
     "saved_model": "kbert.exports.saved_model",
     "onnx": "kbert.exports.onnx",
@@ -49,11 +54,10 @@ def opened(source, config: BertConfig | None = None, form: str | None = None):
             yield checkpoint
         return
     path = Path(source)
+    if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
+        path = index  # bert_model.ckpt, as Google's own code is given it
     if not path.exists():
-        raise FileNotFoundError(
-            2, "no such checkpoint: give the path of a folder or a file, as nothing is downloaded;"
-            " got", str(source)
-        )  # fmt: skip
+        raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
             path = stack.enter_context(_extracted(path))
@@ -101,13 +105,15 @@ def writer(form: str):
     Raises:
         ValueError: no such format.
     """
-    if form not in WRITERS:
+    if form not in list(WRITERS):
         raise ValueError(f"format must be one of {', '.join(WRITERS)}, got {form!r}")
     return importlib.import_module(WRITERS[form]).write
 
 
 def refuse_other_formats(path: Path, form: str) -> None:
     """Raises a ValueError where a folder to write to holds a checkpoint of another format."""
+    if not path.is_dir():
+        return
     others = [name for name in READERS if name != form and _reader(name).is_one(path)]
     if others:
         raise ValueError(
@@ -117,7 +123,7 @@ def refuse_other_formats(path: Path, form: str) -> None:
 
 
 def _reader(form: str):
-    if form not in READERS:
+    if form not in list(READERS):
         raise ValueError(f"format must be one of {', '.join(READERS)}, got {form!r}")
     return importlib.import_module(READERS[form])
 
@@ -131,16 +137,16 @@ def _looks_like_a_part(path: Path) -> bool:
 def _what_is_missing(path: Path) -> str:
     """What a folder that is not a whole checkpoint lacks."""
     if (path / "config.json").is_file():
-        return "no model.safetensors, pytorch_model.bin or model.weights.h5 beside config.json in"
+        return "no model.safetensors, pytorch_model.bin or model.weights.h5 beside config.json"
     if (path / "bert_config.json").is_file():
-        return "no bert_model.ckpt.index beside bert_config.json in"
+        return "no bert_model.ckpt.index beside bert_config.json"
     if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
-        return "no config.json beside the weights in"
+        return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):
-        return "no bert_config.json beside the checkpoint in"
+        return "no bert_config.json beside the checkpoint"
     inside = [entry for entry in path.iterdir() if entry.is_dir()]
-    hint = f" (is it {inside[0].name} in there?)" if len(inside) == 1 else ""
-    return f"no checkpoint of {', '.join(READERS)}{hint} in"
+    hint = f": is it {inside[0].name} in there?" if len(inside) == 1 else ""
+    return f"no checkpoint of {', '.join(READERS)}{hint}"
 
 
 @contextlib.contextmanager
@@ -150,15 +156,23 @@ def _extracted(path: Path) -> Iterator[Path]:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} must be a whole .zip archive, got: {error}") from None
-    with archive, tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+    with archive, tempfile.TemporaryDirectory(prefix="kbert-") as parent:
+        folder = Path(parent) / (path.stem.strip(".") or "zip")  # Google's names say the casing
+        folder.mkdir()
         for member in archive.infolist():
             _check_member(path, member)
         try:
             archive.extractall(folder)
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
             raise ValueError(f"{path} must be a whole .zip archive, got: {error}") from None
-        inside = [entry for entry in Path(folder).iterdir() if entry.name != "__MACOSX"]
-        yield inside[0] if len(inside) == 1 and inside[0].is_dir() else Path(folder)
+        inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
+        yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _check_member(path: Path, member: zipfile.ZipInfo) -> None:

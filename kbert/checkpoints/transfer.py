@@ -1,7 +1,8 @@
 """Weights between a checkpoint's tensors and a built model: all is checked, then filled in."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from kbert.checkpoints import deferred
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.tables import Entry
+
+# NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
+_FLOATING = re.compile(r"b?float(16|32|64)|B?F(16|32|64)")
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,10 @@ class Report:
     not_finite: tuple[str, ...]
     initialized_layers: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        counts = (f"{field.name}: {len(getattr(self, field.name))}" for field in fields(self))
+        return f"Report({', '.join(counts)})"
+
 
 def problems(
     entries: Sequence[Entry],
@@ -37,7 +45,7 @@ def problems(
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> list[str]:
-    """What keeps a checkpoint from a model: every missing, unexpected and mis-shaped tensor.
+    """What keeps a checkpoint from a model: every tensor missing, unexpected or of another kind.
 
     Args:
         entries: the model's parameters as the checkpoint's format has them.
@@ -54,10 +62,16 @@ def problems(
     found += [
         f"unexpected: {name}" for name in tensors if name not in expected and name not in ignore
     ]
+    here = [(entry, tensors[entry.name]) for entry in entries if entry.name in tensors]
     found += [
-        f"shape of {entry.name}: expected {entry.shape}, found {tuple(tensors[entry.name].shape)}"
-        for entry in entries
-        if entry.name in tensors and tuple(tensors[entry.name].shape) != entry.shape
+        f"shape of {entry.name}: expected {entry.shape}, found {tuple(tensor.shape)}"
+        for entry, tensor in here
+        if tuple(tensor.shape) != entry.shape
+    ]
+    found += [
+        f"dtype of {entry.name}: expected floating point, found {tensor.dtype}"
+        for entry, tensor in here
+        if not _FLOATING.fullmatch(str(tensor.dtype))
     ]
     return found
 
@@ -87,10 +101,12 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> Repo
 def _read(tensor: Tensor, entry: Entry, shape, not_finite: list[str]) -> np.ndarray:
     """The numbers in the shape of the variable, float32, rows first."""
     array = tensor.read()
+    array = (array.T if entry.outputs_first else array).reshape(shape)
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite: said by name
+        array = np.require(array, "float32", ["C_CONTIGUOUS"])
     if not is_finite(array):
         not_finite.append(entry.name)
-    array = (array.T if entry.outputs_first else array).reshape(shape)
-    return np.require(array, "float32", ["C_CONTIGUOUS"])
+    return array
 
 
 def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:

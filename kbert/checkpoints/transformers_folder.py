@@ -5,15 +5,15 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from kbert.checkpoints import tables, transfer
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.weight_files import INDEXES, WEIGHTS, read_tensors
 from kbert.config import BertConfig
-from kbert.files import folder_beside, read_json
+from kbert.files import folder_beside, read_object
 from kbert.sentence import read_sentence_settings, write_sentence_settings
 
 _logger = logging.getLogger("kbert")
@@ -29,8 +29,6 @@ CLASSES = {
     "BertForTokenClassification": ("tokens", (*_BODY, "tokens")),
     "BertForQuestionAnswering": ("qa", (*_BODY, "qa")),
 }
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 _TIED = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
@@ -40,11 +38,11 @@ _TIED = {
 
 def is_one(path: Path) -> bool:
     """Whether a folder has transformers' files: a config.json that is not Keras's, and weights."""
-    if not any((path / name).is_file() for name in (*_INDEXES, *_WEIGHTS)):
+    if not any((path / name).is_file() for name in (*INDEXES, *WEIGHTS)):
         return False
     file = path / "config.json"
     with contextlib.suppress(ValueError):
-        return file.is_file() and "class_name" not in read_json(file)
+        return file.is_file() and "class_name" not in read_object(file)
     return True  # what is wrong with it is said when it is opened
 
 
@@ -65,12 +63,12 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         ImportError: a pytorch_model.bin where torch is not installed.
     """
     config = config or BertConfig.from_json(path / "config.json")
-    values = read_json(path / "config.json")
-    tensors, left_out = _read_tensors(path)
-    architecture = next((n for n in values.get("architectures") or () if n in CLASSES), None)
+    values = read_object(path / "config.json")
+    architecture = _architecture(values, path)
+    tensors, left_out = _named_tensors(path)
     head = CLASSES[architecture][0] if architecture else _head_of(tensors)
     weight = tensors.get("classifier.weight")
-    num_labels = weight.shape[0] if weight and weight.shape else 2
+    num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
     has_tokens = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     yield Checkpoint(
         str(path),
@@ -81,7 +79,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         tensors,
         num_labels=num_labels,
         architecture=architecture,
-        labels=_labels(values, num_labels) if head in ("classifier", "tokens") else None,
+        labels=_labels(values, num_labels, path) if head in ("classifier", "tokens") else None,
         sentence=read_sentence_settings(path),
         vocabulary=path if has_tokens else None,
         left_out=tuple(left_out),
@@ -98,11 +96,12 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
             else the one that has the whole head.
 
     Raises:
-        ValueError: a class that is unknown or has another head; a folder with other weights.
+        ValueError: a class that is unknown or has another head; a folder with other weights, or
+            with a vocabulary or modules.json where this model has none.
         OSError: it cannot be written.
     """
     name = _class_to_write(bert, architecture)
-    _refuse_other_weights(path)
+    _refuse_leftovers(bert, path)
     labels = bert.labels or [f"LABEL_{label}" for label in range(_num_labels(bert))]
     parts = CLASSES[name][1]
     left_out = [part for part in tables.PARTS_OF_HEAD[bert.head] if part not in parts]
@@ -144,12 +143,17 @@ def _num_labels(bert) -> int:
     return bert.model.outputs[0].shape[-1] if bert.head in ("classifier", "tokens") else 2
 
 
-def _refuse_other_weights(path: Path) -> None:
-    others = [name for name in (*_INDEXES, "pytorch_model.bin") if (path / name).is_file()]
-    if others:
+def _refuse_leftovers(bert, path: Path) -> None:
+    """Raises where the folder holds what would be read with, or before, what is written."""
+    names = [*INDEXES, "pytorch_model.bin"]
+    if bert.tokenizer is None:
+        names += ["tokenizer.json", "vocab.txt"]
+    if bert.sentence is None:
+        names.append("modules.json")
+    if others := [name for name in names if (path / name).is_file()]:
         raise ValueError(
-            f"{path} must have no other weights, which would be read before the new ones or beside "
-            f"them, got {', '.join(others)}: choose another folder"
+            f"{path} must hold nothing that would be read as a part of this checkpoint, got "
+            f"{', '.join(others)}: choose another folder"
         )
 
 
@@ -176,24 +180,50 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
     return "pretraining" if any(name.startswith("cls.") for name in tensors) else "encoder"
 
 
-def _labels(values: dict, count: int) -> tuple[str, ...] | None:
+def _architecture(values: dict, path: Path) -> str | None:
+    """The class that config.json names; None where it names none, or another of BERT's."""
+    names = values.get("architectures") or ()
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"{path / 'config.json'}: architectures must be class names, got {names!r}"
+        )
+    if names and not any(name.startswith("Bert") for name in names):
+        raise ValueError(
+            f"{path / 'config.json'}: architectures must name a class of BERT, one of "
+            f"{', '.join(CLASSES)}, got {', '.join(names)}"
+        )
+    return next((name for name in names if name in CLASSES), None)
+
+
+def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:
+    """What the outputs are called, where id2label says it of each."""
     names = values.get("id2label") or {}
-    labels = tuple(names.get(str(place)) for place in range(count))
-    return labels if all(isinstance(label, str) for label in labels) else None
+    places = {str(place) for place in range(count)}
+    texts = names.values() if isinstance(names, dict) else [None]
+    if names and (set(names) != places or not all(isinstance(text, str) for text in texts)):
+        _logger.warning(
+            "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is left out",
+            path / "config.json",
+            count,
+            count - 1,
+            ", ".join(map(str, names)) if isinstance(names, dict) else names,
+        )
+        return None
+    return tuple(names[str(place)] for place in range(count)) if names else None
 
 
-def _read_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
+def _named_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     """Every tensor by its name in the table, unread; and what is no weight of its own."""
     tensors: dict[str, Tensor] = {}
     left_out = []
-    for file in _weight_files(path):
-        found = _torch_tensors(file) if file.suffix == ".bin" else _safetensors(file)
-        for tensor in found:
-            name = _table_name(tensor.name)
-            if _BUFFERS.search(name):
-                left_out.append(tensor.name)
-            else:
-                tensors[name] = tensor
+    for tensor in read_tensors(path):
+        name = _table_name(tensor.name)
+        if _BUFFERS.search(name):
+            left_out.append(tensor.name)
+        elif name in tensors:  # with `bert.` and without: a name that no model has is reported
+            tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
+        else:
+            tensors[name] = tensor
     for copy, original in _TIED.items():
         tensor = tensors.pop(copy, None)
         if tensor and original in tensors:
@@ -207,22 +237,6 @@ def _read_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     return tensors, left_out
 
 
-def _weight_files(path: Path) -> list[Path]:
-    for index in _INDEXES:
-        if (path / index).is_file():
-            shards = read_json(path / index).get("weight_map")
-            if not isinstance(shards, dict):
-                raise ValueError(f"{path / index} must have a weight_map, got none")
-            files = [path / name for name in dict.fromkeys(shards.values())]
-            for file in files:
-                if file.parent != path:
-                    raise ValueError(f"{path / index}: a shard must lie beside it, got {file}")
-                if not file.is_file():
-                    raise FileNotFoundError(2, f"{index} names a shard that is missing", str(file))
-            return files
-    return [path / name for name in _WEIGHTS if (path / name).is_file()][:1]
-
-
 def _table_name(name: str) -> str:
     name = name.removeprefix("bert.")
     return re.sub(r"LayerNorm\.(gamma|beta)$", _layer_norm, name)
@@ -230,50 +244,3 @@ def _table_name(name: str) -> str:
 
 def _layer_norm(match: re.Match) -> str:
     return f"LayerNorm.{'weight' if match[1] == 'gamma' else 'bias'}"
-
-
-def _safetensors(file: Path) -> list[Tensor]:
-    import ml_dtypes  # noqa: F401  (bfloat16 in NumPy)
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        opened = safe_open(file, framework="numpy")
-        return [
-            Tensor(
-                name,
-                tuple(opened.get_slice(name).get_shape()),
-                opened.get_slice(name).get_dtype(),
-                partial(_safetensor, file, name),
-            )
-            for name in opened.keys()  # noqa: SIM118
-        ]
-    except SafetensorError as error:
-        raise ValueError(f"{file} must be a whole safetensors file, got: {error}") from None
-
-
-def _safetensor(file: Path, name: str) -> np.ndarray:
-    """One tensor; the file is opened for it alone, so that what is read is not kept mapped."""
-    from safetensors import safe_open
-
-    with safe_open(file, framework="numpy") as opened:
-        return opened.get_tensor(name)
-
-
-def _torch_tensors(file: Path) -> list[Tensor]:
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(
-            f"{file} needs torch to be read safely: pip install torch, or save it as "
-            "model.safetensors"
-        ) from None
-    state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    return [
-        Tensor(
-            name,
-            tuple(value.shape),
-            str(value.dtype).removeprefix("torch."),
-            lambda value=value: value.detach().float().numpy(),
-        )
-        for name, value in state.items()
-    ]

@@ -1,0 +1,146 @@
+"""The files that transformers keeps weights in: safetensors, pytorch_model.bin, and their shards.
+
+What a file holds is known from its header; the numbers are read one tensor at a time.
+"""
+
+import warnings
+import zipfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints.checkpoint import Tensor
+from kbert.files import read_object
+
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+def read_tensors(folder: Path) -> list[Tensor]:
+    """Every tensor of a folder's weights, unread, by its name in the file.
+
+    Raises:
+        FileNotFoundError: no weights, or shards that the index names and the folder lacks.
+        ValueError: a file that is damaged or holds more than tensors; an index that is none, that
+            leaves the folder, or that names tensors which its shards lack.
+        ImportError: a pytorch_model.bin where torch is not installed.
+    """
+    for name in INDEXES:
+        if (folder / name).is_file():
+            return _read_shards(folder / name)
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return _read_file(folder / name)
+    raise FileNotFoundError(2, f"no {' or '.join(WEIGHTS)}", str(folder))
+
+
+def _read_shards(index: Path) -> list[Tensor]:
+    places = read_object(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(p, str) for p in places.values()):
+        raise ValueError(f"{index} must have a weight_map of file names by tensor, got none")
+    names = list(dict.fromkeys(places.values()))
+    if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
+        raise ValueError(
+            f"{index}: a shard must lie beside it, got {', '.join(map(repr, outside))}"
+        )
+    if missing := [name for name in names if not (index.parent / name).is_file()]:
+        what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
+        raise FileNotFoundError(2, f"{what}: {', '.join(missing)}", str(index.parent))
+    found = {name: _read_file(index.parent / name) for name in names}
+    held = {(tensor.name, name) for name in names for tensor in found[name]}
+    if lost := [name for name, place in places.items() if (name, place) not in held]:
+        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+        raise ValueError(
+            f"{index} must name what its shards hold, got {len(lost)} tensors that the shard named "
+            f"does not: {', '.join(lost[:5])}{more}"
+        )
+    return [tensor for tensors in found.values() for tensor in tensors]
+
+
+def _read_file(file: Path) -> list[Tensor]:
+    with open(file, "rb") as opened:  # a file that may not be read is said to be one
+        start = opened.read(40)
+    if start.startswith(b"version https://git-lfs"):
+        raise ValueError(f"{file} must be weights, got a Git LFS pointer: `git lfs pull` gets them")
+    return _torch_tensors(file) if file.suffix == ".bin" else _safetensors(file)
+
+
+def _safetensors(file: Path) -> list[Tensor]:
+    import ml_dtypes  # noqa: F401  (bfloat16 in NumPy)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        opened = safe_open(file, framework="numpy")
+        return [
+            Tensor(
+                name,
+                tuple(opened.get_slice(name).get_shape()),
+                opened.get_slice(name).get_dtype(),
+                partial(_safetensor, file, name),
+            )
+            for name in opened.keys()  # noqa: SIM118
+        ]
+    except SafetensorError as error:
+        size = f"{file.stat().st_size:,} bytes"
+        raise ValueError(
+            f"{file} must be a whole safetensors file, got: {error} ({size})"
+        ) from None
+
+
+def _safetensor(file: Path, name: str) -> np.ndarray:
+    """One tensor; the file is opened for it alone, so that what is read is not kept mapped."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="numpy") as opened:
+        return opened.get_tensor(name)
+
+
+def _torch_tensors(file: Path) -> list[Tensor]:
+    """The tensors of a pickle, by torch's loader that runs no code of the file."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"{file} needs torch to be read safely: pip install torch, or save it as "
+            "model.safetensors"
+        ) from None
+    try:  # files of before torch 1.6 are no archives and cannot be mapped
+        mmap = zipfile.is_zipfile(file)
+        with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
+            state = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # whatever a damaged file makes of an unpickler
+        why = _why(error)
+        raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
+    others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
+    if others:
+        few = ", ".join(f"{name!r} ({type(state[name]).__name__})" for name in others[:5])
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        raise ValueError(f"{file} must hold plain tensors by name alone, got {few}{more}")
+    return [
+        Tensor(
+            name,
+            tuple(value.shape),
+            str(value.dtype).removeprefix("torch."),
+            lambda value=value: value.detach().float().numpy(),
+        )
+        for name, value in state.items()
+    ]
+
+
+def _why(error: Exception) -> str:
+    """What torch's loader says, without its advice to load the file unsafely."""
+    text = " ".join(str(error).split())
+    for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
+        if mark in text:
+            name = text.split(mark, 1)[1].replace("GLOBAL", "").split()[0]
+            return f"{name}, which is no tensor; nothing else is unpickled"
+    return "another file, or a part of one"
+
+
+def _is_plain(torch, name, value) -> bool:
+    if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+        return False
+    return value.layout == torch.strided and not value.is_quantized

@@ -1,0 +1,44 @@
+"""The page for those who come from elsewhere: its code runs, its names are there."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kbert
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
+
+
+@pytest.fixture
+def folder(small, tmp_path):
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
+    bert = kbert.Bert(small, "pretraining", kbert.build_bert(small), tokenizer)
+    kbert.save(bert, tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+def test_the_new_code_runs(folder, code):
+    names = {"kbert": kbert, "folder": folder, "texts": ["w1 w2 w3", "w4"]}
+    exec(code, names)
+    results = [names[n] for n in ("logits", "sequence_output", "last_hidden_state") if n in names]
+    assert [np.asarray(result).shape[:2] for result in results] == [(2, 5)]
+
+
+def test_every_kbert_name_on_the_page_is_there():
+    used = set(re.findall(r"kbert\.([a-zA-Z_]+)", PAGE))
+    assert len(used) > 10
+    assert [name for name in used if not hasattr(kbert, name)] == []
+
+
+def test_links_on_the_page_lead_somewhere():
+    headings = {
+        "#" + re.sub(r"[^a-z ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", PAGE):
+        assert target in headings or (ROOT / "docs" / target).exists(), target
