@@ -104,7 +104,8 @@ def test_lines_become_vectors_in_a_file(ok, saved, tmp_path, monkeypatch):
 def test_long_lines_are_cut_with_one_warning_or_read_in_windows(ok, saved, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_text("cat " * 30 + "\ndog\n")
-    cut = "kbert: embed: 1 of 2 texts cut to 17 tokens; long='window' reads them whole\n"
+    way_out = "long='window' (--long window) reads them whole"
+    cut = f"kbert: embed: 1 of 2 texts cut to 17 tokens; {way_out}\n"
     ok("embed", "encoder", lines, "-o", out, says=cut)
     ok("embed", "encoder", lines, "-o", out, "--long", "window")
     wanted = embed(saved[1]["encoder"], "cat " * 30, long="window")

@@ -54,6 +54,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     """
     import h5py
 
+    if path.is_dir():
+        raise ValueError(f"{path} must be keras_bert's .h5 file, got a folder")
     try:
         file = h5py.File(path, "r")
     except OSError as error:

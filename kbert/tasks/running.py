@@ -135,7 +135,7 @@ def progress_bar(total: int, shown: bool = True):
 def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
     """The one warning of a call about texts that were too long."""
     if cut:
-        way_out = "; long='window' reads them whole" if task == "embed" else ""
+        way_out = "; long='window' (--long window) reads them whole" if task == "embed" else ""
         _logger.warning("%s: %d of %d texts cut to %d tokens%s", task, cut, total, limit, way_out)
 
 

@@ -210,3 +210,8 @@ def test_a_file_that_may_not_be_read(folder, nobody, name):
     with pytest.raises(PermissionError) as raised:
         kbert.load(folder)
     assert str(folder / name) in str(raised.value)
+
+
+def test_a_folder_is_no_keras_bert_file(tmp_path):
+    with pytest.raises(ValueError, match=r"must be keras_bert's \.h5 file, got a folder"):
+        kbert.load(tmp_path, format="keras_bert")
