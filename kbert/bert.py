@@ -141,9 +141,10 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
             + fitting.summarized(problems)
             + _hint(problems)
         )
-    with deferred.without_values():
-        model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
-    report = _whole(transfer.fill(model, fit.entries, fit.tensors), fit)
+    with transfer.Reading(fit.entries, fit.tensors) as reading:
+        with deferred.without_values():
+            model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
+        report = _whole(transfer.fill(model, reading), fit)
     _warn(checkpoint, report, words)
     own = head == checkpoint.head
     return Bert(

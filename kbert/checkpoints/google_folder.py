@@ -8,6 +8,7 @@ import contextlib
 import errno
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ _OF_TRAINING = re.compile(
 # tokenization.py, validate_case_matches_checkpoint: uncased models whose names do not say so.
 _UNCASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
 _ENOUGH_WORDS = 1000
+_one_at_a_time = threading.Lock()  # TensorFlow's reader keeps its place in the file
 # modeling.py, get_activation; "gelu" is listed under the name that kbert reads it by.
 _GOOGLES_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 _GOOGLES_SETTINGS = {"layer_norm_eps": 1e-12, "pad_token_id": 0, "classifier_dropout": None}
@@ -175,7 +177,7 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
 
 
 def _read(reader, prefix: Path, name: str) -> np.ndarray:
-    with _damage_in_one_line(prefix, _tensorflow(prefix)):
+    with _one_at_a_time, _damage_in_one_line(prefix, _tensorflow(prefix)):
         return reader.get_tensor(name)
 
 

@@ -3,6 +3,7 @@
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
 
+import json
 import warnings
 import zipfile
 from functools import partial
@@ -67,33 +68,44 @@ def _read_file(file: Path) -> list[Tensor]:
 
 
 def _safetensors(file: Path) -> list[Tensor]:
-    import ml_dtypes  # noqa: F401  (bfloat16 in NumPy)
     from safetensors import SafetensorError, safe_open
 
     try:
-        opened = safe_open(file, framework="numpy")
-        return [
-            Tensor(
-                name,
-                tuple(opened.get_slice(name).get_shape()),
-                opened.get_slice(name).get_dtype(),
-                partial(_safetensor, file, name),
-            )
-            for name in opened.keys()  # noqa: SIM118
-        ]
+        with safe_open(file, framework="numpy") as opened:
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            kinds = {
+                name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
+            }
     except SafetensorError as error:
         size = f"{file.stat().st_size:,} bytes"
         raise ValueError(
             f"{file} must be a whole safetensors file, got: {error} ({size})"
         ) from None
+    starts = _starts(file)
+    return [
+        Tensor(name, shape, dtype, partial(_mapped, file, dtype, shape, starts[name]))
+        for name, (dtype, shape) in kinds.items()
+    ]
 
 
-def _safetensor(file: Path, name: str) -> np.ndarray:
-    """One tensor; the file is opened for it alone, so that what is read is not kept mapped."""
-    from safetensors import safe_open
+def _starts(file: Path) -> dict[str, int]:
+    """Where each tensor's bytes begin in a safetensors file that the library found whole."""
+    with open(file, "rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(size))
+    header.pop("__metadata__", None)
+    return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items()}
 
-    with safe_open(file, framework="numpy") as opened:
-        return opened.get_tensor(name)
+
+def _mapped(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
+    """One tensor, not copied; the file is mapped for it alone: what was read is let go."""
+    import ml_dtypes
+
+    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+    kind = kinds.get(dtype, "u1")  # others are refused: only compared, as bytes
+    if 0 in shape:  # nothing to map
+        return np.empty(shape, kind)
+    return np.memmap(file, kind, "r", start, shape)
 
 
 def _torch_tensors(file: Path) -> list[Tensor]:
