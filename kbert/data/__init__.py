@@ -1,0 +1,1 @@
+"""Text to examples to batches."""

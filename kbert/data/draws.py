@@ -1,0 +1,49 @@
+"""Random numbers that depend on their name alone: a hash of (seed, epoch, example, purpose, place).
+
+No generator is carried along, so any example of any epoch can be made by itself, on any host and
+after any restart, and a whole batch of them at once. The hash is splitmix64 (Steele, Lea, Flood
+2014, "Fast splittable pseudorandom number generators"): number c of the stream that a key starts.
+"""
+
+import numpy as np
+
+_STEP = 0x9E3779B97F4A7C15
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def key_of(*numbers: int) -> np.ndarray:
+    """One key, uint64 (1,), for some whole numbers such as (seed, epoch)."""
+    key = np.zeros(1, np.uint64)
+    for number in numbers:
+        key = fork(key, np.array([number % 2**64], np.uint64))
+    return key
+
+
+def fork(keys: np.ndarray, counters) -> np.ndarray:
+    """A key for each key and counter, uint64, broadcast."""
+    counters = np.atleast_1d(counters).astype(np.uint64)  # a scalar's overflow would warn
+    mixed = keys + (counters + np.uint64(1)) * np.uint64(_STEP)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def uniform(keys: np.ndarray, purpose: int) -> np.ndarray:
+    """A float64 of [0, 1) for each key."""
+    return (fork(keys, purpose) >> np.uint64(11)) * 2.0**-53
+
+
+def below(keys: np.ndarray, purpose: int, bound) -> np.ndarray:
+    """A whole number of 0 … bound − 1 for each key, int64; off uniform by less than bound/2⁵³."""
+    return (uniform(keys, purpose) * bound).astype(np.int64)
+
+
+def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
+    """How many of that many fair coins fall heads, for each key, int64."""
+    words = -(-coins // 64)
+    row = np.repeat(np.arange(len(coins)), words)
+    word = np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)
+    bits = fork(fork(keys, purpose)[row], word)
+    bits >>= (64 - np.minimum(coins[row] - 64 * word, 64)).astype(np.uint64)
+    ones = np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1).sum(1)
+    return np.bincount(row, weights=ones, minlength=len(coins)).astype(np.int64)

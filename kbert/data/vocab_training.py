@@ -1,0 +1,135 @@
+"""A WordPiece vocabulary from raw text, by the trainer of the Rust `tokenizers`."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from kbert.config import require_positive
+from kbert.data.sentences import parse_corpus
+from kbert.files import folder_beside
+from kbert.tokenizer import Tokenizer
+from kbert.vocabulary import SPECIAL_TOKENS
+
+# tokenizers' BertWordPieceTokenizer.train has these defaults
+MIN_FREQUENCY = 2
+ALPHABET = 1000
+
+_logger = logging.getLogger("kbert")
+
+
+def train_vocab(
+    corpus: str | os.PathLike | Iterable[str | os.PathLike],
+    size: int,
+    output: str | os.PathLike,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    min_frequency: int = MIN_FREQUENCY,
+    alphabet: int = ALPHABET,
+    unused: int = 0,
+    format: str | None = None,
+    text_field: str = "text",
+    language: str = "en",
+) -> Tokenizer:
+    """Trains a vocabulary, and writes it as `vocab.txt` with transformers' settings.
+
+    [PAD], [UNK], [CLS], [SEP], [MASK] have the ids 0 … 4, [unused0] … follow, then the characters,
+    then the pieces, the commonest first. The same corpus gives the same file: the trainer alone
+    does not, it numbers characters in the order of a random hash, and breaks ties by it.
+
+    Args:
+        corpus: files, folders or globs, see `corpus.find_files`; read three times.
+        size: tokens in all, special tokens included.
+        output: the folder; `Tokenizer.load` reads it.
+        lowercase: whether texts are lowercased first (an uncased vocabulary).
+        strip_accents: whether accents are taken off; None: where `lowercase` is.
+        min_frequency: how often two pieces must stand together to be joined.
+        alphabet: how many characters get a token, the commonest; others are [UNK].
+        unused: how many [unused…] tokens there are, for tokens of one's own later.
+        format, text_field, language: as for `prepare`.
+
+    Raises:
+        OSError: a file that cannot be read or written.
+        ValueError: no text, a size that does not hold the special tokens and the characters.
+    """
+    for name, value in (("size", size), ("min_frequency", min_frequency), ("alphabet", alphabet)):
+        require_positive(name, value)
+    special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
+    rules = {"lowercase": lowercase, "strip_accents": strip_accents}
+    rust = _untrained(Tokenizer.from_vocab(special, **rules))
+
+    def texts() -> Iterator[list[str]]:
+        parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
+        for _, block in parsed:  # [UNK]: words of WikiText that nobody knows
+            yield [text.replace(SPECIAL_TOKENS["unk"], " ") for text in block.sentences]
+
+    characters = _common_characters(rust, texts(), alphabet)
+    if not characters:
+        raise ValueError("the corpus must hold text, got no sentence")
+    first = special + characters
+    first += _continuing(rust, texts(), first, characters)
+    if len(first) > size:
+        raise ValueError(
+            f"size must be at least {len(first)}, for {len(special)} special tokens and "
+            f"{len(first) - len(special)} single characters, got {size}; or lower alphabet"
+        )
+    tokens = _train(rust, texts(), size, first, characters, min_frequency)
+    if len(tokens) < size:
+        _logger.warning(
+            "the corpus gives a vocabulary of %d tokens, not %d: no two pieces stand together "
+            "%d times any more",
+            len(tokens),
+            size,
+            min_frequency,
+        )
+    tokenizer = Tokenizer.from_vocab(tokens, **rules)
+    with folder_beside(output) as part:
+        tokenizer.save(part)
+    return tokenizer
+
+
+def _untrained(tokenizer: Tokenizer):
+    """A Rust tokenizer with the rules of BERT's and no special tokens of its own."""
+    import tokenizers
+
+    from kbert.wordpiece import WordPiece
+
+    whole = tokenizers.Tokenizer.from_str(WordPiece(tokenizer.vocabulary).to_json())
+    rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    rust.normalizer, rust.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
+    return rust
+
+
+def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]:
+    """The commonest characters, by code point; of two that are as common, the lower one."""
+    counts = Counter()
+    for portion in texts:
+        counts.update(rust.normalizer.normalize_str(" ".join(portion)))
+    common = sorted(counts, key=lambda character: (-counts[character], character))
+    return sorted([character for character in common if not character.isspace()][:most])
+
+
+def _continuing(rust, texts, first: list[str], characters: list[str]) -> list[str]:
+    """The ##x that occur; a training that joins nothing finds them, in any order."""
+    tokens = _train(rust, texts, len(first), first, characters, 1 << 60)
+    return sorted(set(tokens) - set(first))
+
+
+def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
+    """The tokens by id: `first`, then what the trainer adds."""
+    import tokenizers
+
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_frequency,
+        special_tokens=first,  # they keep their order
+        initial_alphabet=characters,
+        limit_alphabet=len(characters),
+        show_progress=False,
+    )
+    fresh = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    fresh.normalizer, fresh.pre_tokenizer = rust.normalizer, rust.pre_tokenizer
+    fresh.train_from_iterator(texts, trainer)
+    ids = fresh.get_vocab()
+    return sorted(ids, key=ids.get)
