@@ -1,0 +1,228 @@
+"""What the engines share: the numbers of a training state, and one update in tensors.
+
+Loss and gradients of an update are sums over micro-batches, replicas and hosts of what each of
+their examples contributes (`kbert.data.batch.Batch`), so every way to split a batch gives the same
+update. An update whose gradients are not finite changes no number but the loss scale.
+"""
+
+import numpy as np
+from keras import ops
+
+from kbert.config import require_positive
+from kbert.data.batch import Batch
+from kbert.data.draws import fork, key_of
+from kbert.training import objectives, optimizers, precision
+from kbert.training.optimizers import Optimizer
+
+
+class Engine:
+    """One device; the engines of each backend derive from it.
+
+    Attributes:
+        replicas: devices that share a batch, over all hosts.
+        process, processes: which host this is, and of how many.
+        model: the model that is trained.
+    """
+
+    replicas = 1
+    process = 0
+    processes = 1
+
+    def prepare(
+        self,
+        model,
+        optimizer: Optimizer,
+        *,
+        clip_norm: float | None = 1.0,
+        accumulation: int = 1,
+        jit: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Makes the optimizer's variables; within `scope`, or after it.
+
+        Args:
+            model: a functional model, built within `scope`.
+            optimizer: its settings.
+            clip_norm: largest global norm of the gradients of an update; None: any.
+            accumulation: micro-batches of an update.
+            jit: whether XLA compiles the step; None: as is best on the device.
+            seed: of the dropout.
+        """
+        self.model = model
+        self.settings = optimizer
+        self.clip_norm = clip_norm
+        self.accumulation = require_positive("accumulation", accumulation)
+        self.jit = self.default_jit() if jit is None else jit
+        self.seed = seed
+        self.scaled = precision.needs_scale(model)
+        self.decayed = [optimizers.is_decayed(v.path) for v in model.trainable_variables]
+        with self.scope():
+            self._make_variables()
+        self._compile()
+
+    def scope(self):
+        """The context in which a model is built."""
+        raise NotImplementedError
+
+    def default_jit(self) -> bool:
+        """Whether XLA is the better choice on this device."""
+        return True
+
+    def _make_variables(self) -> None:
+        import keras
+
+        def zeros(variable, name):
+            return keras.Variable(
+                "zeros", variable.shape, "float32", trainable=False, name=name, autocast=False
+            )
+
+        weights = self.model.trainable_variables
+        self.first = [zeros(weight, "first_moment") for weight in weights]
+        self.second = [zeros(weight, "second_moment") for weight in weights]
+        first_scale = precision.FIRST_SCALE if self.scaled else 1.0
+        # updates done, loss scale, good updates since it changed: float32 is exact to 2²⁴
+        self.counts = [
+            keras.Variable(
+                np.float32(value), dtype="float32", trainable=False, name=name, autocast=False
+            )
+            for name, value in (("iteration", 0), ("loss_scale", first_scale), ("good_updates", 0))
+        ]
+
+    def _variables(self) -> dict:
+        """Every variable of the training state by its name."""
+        seeds = _seed_variables(self.model)  # their paths count what the process made before
+        found = {f"model/seed/{place}": variable for place, variable in enumerate(seeds)}
+        found |= {f"model/{weight.path}": weight for weight in self.model.weights}
+        if len(found) != len(seeds) + len(self.model.weights):
+            raise ValueError("two weights of the model have one path: give its layers other names")
+        for kind, variables in (("first", self.first), ("second", self.second)):
+            for weight, variable in zip(self.model.trainable_variables, variables, strict=True):
+                found[f"optimizer/{kind}/{weight.path}"] = variable
+        return found | {f"optimizer/{variable.name}": variable for variable in self.counts}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every number that the next update depends on, by name."""
+        return {
+            name: np.array(ops.convert_to_numpy(variable.value))
+            for name, variable in self._variables().items()
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Sets all of it, bit for bit; nothing, where names or shapes are others.
+
+        Raises:
+            ValueError: what is missing, unexpected or of another shape.
+        """
+        variables = self._variables()
+        problems = [f"missing: {name}" for name in variables if name not in state]
+        problems += [f"unexpected: {name}" for name in state if name not in variables]
+        problems += [
+            f"shape of {name}: expected {tuple(variable.shape)}, found {state[name].shape}"
+            for name, variable in variables.items()
+            if name in state and tuple(variable.shape) != state[name].shape
+        ]
+        if problems:
+            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+            raise ValueError(
+                f"the state is not this model's and optimizer's: {'; '.join(problems[:5])}{more}"
+            )
+        for name, variable in variables.items():
+            self._set(variable, state[name])
+
+    def _set(self, variable, array: np.ndarray) -> None:
+        variable.assign(array)
+
+    def rows(self, batch_size: int) -> slice:
+        """This process's rows of a batch.
+
+        Raises:
+            ValueError: a batch that replicas and micro-batches do not divide.
+        """
+        parts = self.replicas * self.accumulation
+        if batch_size % parts:
+            of = f"{self.replicas} replicas × {self.accumulation} micro-batches"
+            near = max(batch_size // parts, 1) * parts
+            raise ValueError(
+                f"batch_size must be a multiple of {parts} ({of}), got {batch_size}: take {near}"
+            )
+        share = batch_size // self.processes
+        return slice(self.process * share, (self.process + 1) * share)
+
+    def barrier(self) -> None:
+        """Returns once every process is here."""
+
+    # What an update is, in tensors of one replica.
+
+    def _seeds(self, step: int, replicas: range) -> np.ndarray:
+        """The dropouts' seeds, int32 (replicas, micro-batches, layers, 2): one hash for each."""
+        key = key_of(self.seed, step)
+        shape = (len(replicas), self.accumulation, len(_seed_variables(self.model)), 2)
+        if 0 in shape:
+            return np.zeros(shape, np.int32)
+        keys = fork(key, np.array(replicas))[:, None]
+        places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
+        return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)
+
+    def _arrays(self, batch: Batch, replicas: int) -> list[tuple]:
+        """A batch of this process's examples for each of its replicas: (micro-batches, B, …)."""
+        share = len(batch) // replicas
+        parts = [batch.rows(slice(r * share, (r + 1) * share)) for r in range(replicas)]
+
+        def split(group):
+            return {
+                name: array.reshape(self.accumulation, -1, *array.shape[1:])
+                for name, array in group.items()
+            }
+
+        return [(split(part.inputs), split(part.labels), split(part.weights)) for part in parts]
+
+    def _outputs(self, weights, seeds, inputs, training: bool):
+        """The model's outputs by name, from weights and seeds that are given."""
+        places = {id(variable): n for n, variable in enumerate(_seed_variables(self.model))}
+        state = [
+            ops.cast(seeds[places[id(v)]], v.dtype) if id(v) in places else v.value
+            for v in self.model.non_trainable_variables
+        ]
+        ordered = [inputs[name] for name in self.model.input_names]
+        outputs, _ = self.model.stateless_call(weights, state, ordered, training=training)
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        return dict(zip(self.model.output_names, outputs, strict=True))
+
+    def _loss(self, weights, seeds, micro_batch, scale):
+        """The loss, scaled, and `objectives.measured`'s sums, of one micro-batch of a replica."""
+        inputs, labels, rated = micro_batch
+        outputs = self._outputs(weights, seeds, inputs, training=True)
+        loss, sums = objectives.objective(outputs, labels, rated)
+        return loss * scale, sums
+
+    def _step(self, names, weights, moments, counts, gradients, sums):
+        """New weights, moments, counts, and the figures, once gradients and sums are complete."""
+        iteration, scale, good = counts
+        gradients = [gradient / scale for gradient in gradients] if self.scaled else gradients
+        norm = optimizers.global_norm(gradients)
+        loss = ops.sum(sums[:, 0])
+        finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(loss))
+        factor = optimizers.clip_factor(norm, self.clip_norm)
+        rate = optimizers.learning_rate(self.settings, iteration)
+        new_weights, new_first, new_second = [], [], []
+        for decayed, weight, first, second, gradient in zip(
+            self.decayed, weights, *moments, gradients, strict=True
+        ):
+            value, (one, two) = optimizers.updated(
+                self.settings, decayed, weight, gradient * factor, (first, second), rate, iteration
+            )
+            new_weights.append(ops.where(finite, value, weight))
+            new_first.append(ops.where(finite, one, first))
+            new_second.append(ops.where(finite, two, second))
+        logs = objectives.figures(names, sums)
+        logs |= {"gradient_norm": norm, "learning_rate": rate, "finite": finite}
+        done = iteration + ops.cast(finite, "float32")
+        if self.scaled:
+            logs["loss_scale"] = scale
+            scale, good = precision.next_scale(scale, good, finite)
+        return new_weights, (new_first, new_second), (done, scale, good), logs
+
+
+def _seed_variables(model) -> list:
+    """The states of the model's seed generators, in the order of its layers."""
+    return [v for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]

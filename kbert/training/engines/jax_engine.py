@@ -1,0 +1,144 @@
+"""JAX: one compiled update over all devices and hosts, split by `keras.distribution`.
+
+The program is that of one device with the whole batch; XLA splits it (GSPMD), so the clip, the
+sums and the dropout masks are those of one device.
+"""
+
+import contextlib
+import os
+
+import jax
+import numpy as np
+
+from kbert.data.batch import Batch
+from kbert.training import objectives
+from kbert.training.engines.engine import Engine
+
+_ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
+
+
+class JaxEngine(Engine):
+    """See `Engine`. Hosts come from the variables that `keras.distribution.initialize` reads."""
+
+    def __init__(self, devices: int | None = None):
+        import keras
+
+        if os.environ.get(_ADDRESSES) and not jax.distributed.is_initialized():
+            keras.distribution.initialize()
+        self.process, self.processes = jax.process_index(), jax.process_count()
+        used = _devices(devices)
+        self.replicas = len(used)
+        self.distribution = None
+        if self.replicas > 1:
+            names = [f"{device.platform}:{device.id}" for device in used]
+            self.distribution = keras.distribution.DataParallel(
+                devices=names, auto_shard_dataset=False
+            )
+
+    def scope(self):
+        return self.distribution.scope() if self.distribution else contextlib.nullcontext()
+
+    def _compile(self) -> None:
+        compiled = jax.jit if self.jit else lambda function, **_: function
+        self._update = compiled(self._whole_update, donate_argnums=0)
+        self._measure = compiled(self._measured)
+        self._forward = compiled(self._logits)
+
+    def _changing(self) -> list:
+        return [*self.model.trainable_variables, *self.first, *self.second, *self.counts]
+
+    def update(self, batch: Batch, step: int) -> dict:
+        """One update from this process's rows of a batch; figures as scalars of the device."""
+        variables = self._changing()
+        (arrays,) = self._arrays(batch, 1)
+        values = [variable.value for variable in variables]
+        new, logs = self._update(values, self._placed(arrays, 1), self._seeds(step, range(1))[0])
+        for variable, value in zip(variables, new, strict=True):
+            variable.assign(value)
+        return logs
+
+    def _placed(self, arrays, axis: int):
+        """This process's arrays as parts of the whole batch's, split along an axis."""
+        if not self.distribution:
+            return arrays
+        mesh = self.distribution.device_mesh.backend_mesh
+        spec = jax.sharding.PartitionSpec(*[None] * axis, self.distribution.batch_dim_name)
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        return jax.tree.map(
+            lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
+        )
+
+    def _whole_update(self, values, batch, seeds):
+        count = len(self.first)
+        weights, counts = values[:count], values[3 * count :]
+        moments = values[count : 2 * count], values[2 * count : 3 * count]
+        gradients, sums = None, None
+        for micro in range(self.accumulation):
+            part = jax.tree.map(lambda array, n=micro: array[n], batch)
+            (_, found), slopes = jax.value_and_grad(self._loss, has_aux=True)(
+                weights, seeds[micro], part, counts[1]
+            )
+            gradients = (
+                slopes if gradients is None else jax.tree.map(jax.numpy.add, gradients, slopes)
+            )
+            sums = found if sums is None else sums + found
+        weights, moments, counts, logs = self._step(
+            list(batch[1]), weights, moments, counts, gradients, sums
+        )
+        return [*weights, *moments[0], *moments[1], *counts], logs
+
+    def _weights(self) -> list:
+        return [variable.value for variable in self.model.trainable_variables]
+
+    def _logits(self, weights, inputs):
+        return list(self._outputs(weights, self._no_seeds(), inputs, training=False).values())
+
+    def _no_seeds(self):
+        return self._seeds(0, range(1))[0][0]
+
+    def _measured(self, weights, batch):
+        inputs, labels, rated = batch
+        outputs = self._outputs(weights, self._no_seeds(), inputs, training=False)
+        return objectives.objective(outputs, labels, rated)[1]
+
+    def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
+        """`objectives.totals` of a batch, without dropout; this process's rows are given."""
+        arrays = self._placed((batch.inputs, batch.labels, batch.weights), 0)
+        sums = self._measure(self._weights(), arrays)
+        return objectives.totals(list(batch.labels), np.asarray(sums))
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The model's outputs for some examples, logits, without dropout."""
+        weights = self._weights()
+        if self.distribution:  # each process its own examples, on its own
+            weights = [weight.addressable_data(0) for weight in weights]
+        return [np.asarray(value) for value in self._forward(weights, inputs)]
+
+    def _set(self, variable, array: np.ndarray) -> None:
+        variable.assign(np.array(array))
+
+    def barrier(self) -> None:
+        if self.processes > 1:
+            from jax.experimental import multihost_utils
+
+            multihost_utils.sync_global_devices("kbert")
+
+
+def _devices(count: int | None) -> list:
+    """The devices to use: on each host the same number."""
+    local = jax.local_devices()
+    if count is None:
+        count = len(local) if local[0].platform != "cpu" else 1
+    if not 1 <= count <= len(local):
+        raise ValueError(
+            f"devices must be 1 … {len(local)}, as many as there are, got {count}; one CPU is made "
+            "several by XLA_FLAGS=--xla_force_host_platform_device_count=2"
+        )
+    if jax.process_count() == 1:
+        return local[:count]
+    if count != len(local):
+        raise ValueError(
+            f"devices must be all {len(local)} of each host where there are several, got {count}: "
+            "hide the others from JAX"
+        )
+    return jax.devices()

@@ -1,0 +1,202 @@
+"""TensorFlow: one `strategy.run` loop for one device, several, several hosts and TPU.
+
+TPU is untested: shapes are static, and nothing of the host is in the step.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.data.batch import Batch
+from kbert.training import objectives
+from kbert.training.engines import hosts
+from kbert.training.engines.engine import Engine
+
+_WORTH_COMPILING = 5_000_000  # parameters
+
+
+class TensorFlowEngine(Engine):
+    """See `Engine`. Hosts come from TF_CONFIG; each has the same number of devices."""
+
+    def __init__(self, devices: int | None = None):
+        self.strategy = _strategy(devices)
+        self.replicas = self.strategy.num_replicas_in_sync
+        resolver = self.strategy.cluster_resolver
+        if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            self.process = resolver.task_id
+            self.processes = len(resolver.cluster_spec().as_dict()["worker"])
+        self.local = self.replicas // self.processes
+
+    def scope(self):
+        return self.strategy.scope()
+
+    def default_jit(self) -> bool:
+        # XLA on a CPU is as fast in float32, slower in bfloat16, and takes long to compile
+        return bool(tf.config.list_physical_devices("GPU"))
+
+    def prepare(self, model, optimizer, *, jit: bool | None = None, **options) -> None:
+        # On a CPU XLA compiles what it is faster at, the optimizer's part, and not the gradients:
+        # there it gains nothing, and compiles each length anew. Small models are not worth it.
+        self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
+        super().prepare(model, optimizer, jit=jit, **options)
+
+    def _compile(self) -> None:
+        whole = self.jit and self.replicas == 1  # the sum over replicas cannot be within
+        self._gradients_of, self._step_of = self._gradients, self._step
+        if self.jit and not whole:
+            self._gradients_of = tf.function(self._gradients, jit_compile=True)
+        if self._jit_step and not whole:
+            self._step_of = tf.function(self._step, jit_compile=True)
+        self._update = self._on_replicas(self._replica_update, jit=whole)
+        self._measure = self._on_replicas(self._replica_sums, jit=whole)
+        self._forward = _for_any_length(self._logits, jit=self.jit)
+
+    def _on_replicas(self, function, jit: bool):
+        if self.replicas == 1:
+            return _for_any_length(function, jit)
+
+        @tf.function(reduce_retracing=True)
+        def run(*arguments):
+            results = self.strategy.run(function, args=arguments)  # the same on every replica
+            return tf.nest.map_structure(self._first, results)
+
+        return run
+
+    def _first(self, values):
+        return self.strategy.experimental_local_results(values)[0]
+
+    def _no_seeds(self):
+        return self._seeds(0, range(1))[0][0]
+
+    def update(self, batch: Batch, step: int) -> dict:
+        """One update from this process's rows of a batch; figures as scalars of the device."""
+        mine = range(self.process * self.local, (self.process + 1) * self.local)
+        seeds = self._seeds(step, mine)
+        values = [(*arrays,) for arrays in self._arrays(batch, self.local)]
+        if self.replicas == 1:
+            return self._update(values[0], seeds[0])
+        return self._update(self._spread(values), self._spread(list(seeds)))
+
+    def _spread(self, values: list):
+        """A value for each of this host's replicas."""
+        start = self.process * self.local
+
+        def value(context):
+            place = context.replica_id_in_sync_group - start
+            return tf.nest.map_structure(tf.convert_to_tensor, values[place])
+
+        return self.strategy.experimental_distribute_values_from_function(value)
+
+    def _replica_update(self, batch, seeds):
+        seeds = tf.ensure_shape(seeds, self._seeds(0, range(1)).shape[1:])
+        gradients, sums = self._gradients_of(batch, seeds)
+        context = tf.distribute.get_replica_context()
+        if self.replicas > 1:
+            gradients, sums = context.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, sums))
+        variables = [*self.model.trainable_variables, *self.first, *self.second, *self.counts]
+        count = len(self.first)
+        values = [tf.convert_to_tensor(variable.value) for variable in variables]
+        moments = values[count : 2 * count], values[2 * count : 3 * count]
+        weights, moments, counts, logs = self._step_of(
+            list(batch[1]), values[:count], moments, values[3 * count :], gradients, sums
+        )
+        new = [*weights, *moments[0], *moments[1], *counts]
+        if self.replicas == 1:
+            for variable, value in zip(variables, new, strict=True):
+                variable.value.assign(value)
+        else:
+            context.merge_call(_assign, args=([v.value for v in variables], new))
+        return logs
+
+    def _gradients(self, batch, seeds):
+        """Sums over the micro-batches of one replica."""
+        total = None
+        for micro in range(self.accumulation):
+            part = tf.nest.map_structure(lambda array, n=micro: array[n], batch)
+            found = self._micro_gradients(part, seeds[micro])
+            if total is not None:
+                found = tf.nest.map_structure(tf.add, total, found)
+            total = found
+        return total
+
+    def _micro_gradients(self, part, seeds):
+        weights = [
+            tf.convert_to_tensor(variable.value) for variable in self.model.trainable_variables
+        ]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss, sums = self._loss(
+                weights, seeds, part, tf.convert_to_tensor(self.counts[1].value)
+            )
+        gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+    def _logits(self, inputs):
+        weights = [variable.value for variable in self.model.trainable_variables]
+        return self._outputs(weights, self._no_seeds(), inputs, training=False)
+
+    def _replica_sums(self, batch):
+        inputs, labels, rated = batch
+        sums = objectives.objective(self._logits(inputs), labels, rated)[1]
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce("SUM", sums) if self.replicas > 1 else sums
+
+    def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
+        """`objectives.totals` of a batch, without dropout; this process's rows are given."""
+        share = len(batch) // self.local
+        parts = [batch.rows(slice(n * share, (n + 1) * share)) for n in range(self.local)]
+        values = [(part.inputs, part.labels, part.weights) for part in parts]
+        sums = self._measure(values[0] if self.replicas == 1 else self._spread(values))
+        return objectives.totals(list(batch.labels), np.asarray(sums))
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The model's outputs for some examples, logits, without dropout."""
+        return [np.asarray(value) for value in self._forward(inputs).values()]
+
+    def barrier(self) -> None:
+        if self.processes > 1:
+            one = self.strategy.run(lambda: tf.constant(1.0))
+            float(self.strategy.reduce("SUM", one, axis=None))
+
+
+def _for_any_length(function, jit: bool):
+    """The function, traced once for arrays of any sizes; XLA has to compile for each."""
+    if jit:
+        return tf.function(function, jit_compile=True)
+    made = []
+
+    def call(*arguments):
+        if not made:
+            signature = tf.nest.map_structure(
+                lambda array: tf.TensorSpec([None] * np.ndim(array), array.dtype), arguments
+            )
+            made.append(tf.function(function, input_signature=signature))
+        return made[0](*arguments)
+
+    return call
+
+
+def _assign(strategy, variables, values) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
+
+
+def _strategy(devices: int | None):
+    config = hosts.tf_config()
+    if config:
+        workers = config["cluster"]["worker"]
+        hosts.wait_for(workers, config["task"]["index"])
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if tf.config.list_logical_devices("TPU"):  # untested
+        return tf.distribute.TPUStrategy()
+    gpus = tf.config.list_logical_devices("GPU")
+    found = gpus or tf.config.list_logical_devices("CPU")
+    count = (len(gpus) or 1) if devices is None else devices
+    if not 1 <= count <= len(found):
+        raise ValueError(
+            f"devices must be 1 … {len(found)}, as many as there are, got {count}; one CPU is made "
+            "several by tf.config.set_logical_device_configuration"
+        )
+    if count == 1:
+        return tf.distribute.get_strategy()
+    names = [device.name.removeprefix("/device:") for device in found[:count]]
+    return tf.distribute.MirroredStrategy(names)

@@ -1,0 +1,95 @@
+"""torch: one device. Keras distributes on TensorFlow and JAX only."""
+
+import contextlib
+import os
+
+import numpy as np
+import torch
+
+from kbert.data.batch import Batch
+from kbert.training import objectives
+from kbert.training.engines.engine import Engine
+
+
+class TorchEngine(Engine):
+    """See `Engine`; nothing is compiled."""
+
+    def __init__(self, devices: int | None = None):
+        if devices not in (None, 1) or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ValueError(
+                "with torch one device of one host is used; for several set KERAS_BACKEND=jax or "
+                "tensorflow"
+            )
+
+    def scope(self):
+        return contextlib.nullcontext()
+
+    def default_jit(self) -> bool:
+        return False
+
+    def _compile(self) -> None:
+        if self.jit:
+            raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
+
+    def update(self, batch: Batch, step: int) -> dict:
+        """One update from a batch; figures as scalars of the device."""
+        variables = [*self.model.trainable_variables, *self.first, *self.second, *self.counts]
+        values = [variable.value for variable in variables]
+        count = len(self.first)
+        (arrays,) = self._arrays(batch, 1)
+        seeds = self._seeds(step, range(1))[0]
+        gradients, sums = self._gradients(values[:count], self._placed(arrays), seeds)
+        moments = values[count : 2 * count], values[2 * count : 3 * count]
+        with torch.no_grad():
+            weights, moments, counts, logs = self._step(
+                list(batch.labels), values[:count], moments, values[3 * count :], gradients, sums
+            )
+            new = [*weights, *moments[0], *moments[1], *counts]
+            for variable, value in zip(variables, new, strict=True):
+                variable.assign(value)
+        return logs
+
+    def _gradients(self, weights, arrays, seeds):
+        total, sums = None, None
+        for micro in range(self.accumulation):
+            part = tuple({k: v[micro] for k, v in group.items()} for group in arrays)
+            with torch.random.fork_rng():
+                # Keras's dropout draws from torch's own generator where its layer has no seed
+                torch.manual_seed(int(seeds[micro].sum(dtype="int64")))
+                loss, found = self._loss(weights, seeds[micro], part, self.counts[1].value)
+            slopes = torch.autograd.grad(loss, weights, allow_unused=True)
+            slopes = [
+                torch.zeros_like(weight) if slope is None else slope
+                for slope, weight in zip(slopes, weights, strict=True)
+            ]
+            total = slopes if total is None else [a + b for a, b in zip(total, slopes, strict=True)]
+            sums = found.detach() if sums is None else sums + found.detach()
+        return total, sums
+
+    def _placed(self, arrays):
+        from keras import ops
+
+        return tuple(
+            {name: ops.convert_to_tensor(array) for name, array in group.items()}
+            for group in arrays
+        )
+
+    def _no_seeds(self):
+        return self._seeds(0, range(1))[0][0]
+
+    def _forward(self, inputs) -> dict:
+        weights = [variable.value for variable in self.model.trainable_variables]
+        return self._outputs(weights, self._no_seeds(), inputs, training=False)
+
+    def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
+        """`objectives.totals` of a batch, without dropout."""
+        inputs, labels, rated = self._placed((batch.inputs, batch.labels, batch.weights))
+        with torch.no_grad():
+            sums = objectives.objective(self._forward(inputs), labels, rated)[1]
+        return objectives.totals(list(labels), sums.cpu().numpy())
+
+    def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The model's outputs for some examples, logits, without dropout."""
+        (placed,) = self._placed((inputs,))
+        with torch.no_grad():
+            return [value.float().cpu().numpy() for value in self._forward(placed).values()]

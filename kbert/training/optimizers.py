@@ -1,0 +1,138 @@
+"""AdamW as BERT's, and the paper's LAMB: the settings, the schedule, and one variable's update.
+
+Pure functions of tensors, in float32: the engines say when, and where the numbers are kept.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from keras import ops
+
+from kbert.config import require_positive
+
+NAMES = ("adamw", "lamb")
+SCHEDULES = ("linear", "constant")
+_NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How weights are updated.
+
+    Attributes:
+        name: "adamw" (Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW's numbers) or
+            "lamb" (You et al., arXiv 1904.00962, algorithm 2).
+        learning_rate: its largest value.
+        total_steps: updates of the whole run.
+        warmup_steps: updates over which the rate grows from 0.
+        schedule: after the warm-up "linear" (to 0 at total_steps) or "constant".
+        weight_decay: of all but biases and the scales and offsets of LayerNorm.
+        beta_1, beta_2: decay of the moments.
+        epsilon: added to the root of the second moment.
+        bias_correction: whether the moments are corrected for their start at 0. Differs from
+            Google: optimization.py does not; the paper's Adam and transformers do.
+    """
+
+    name: str = "adamw"
+    learning_rate: float = 1e-4
+    total_steps: int = 1
+    warmup_steps: int = 0
+    schedule: str = "linear"
+    weight_decay: float = 0.01
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    bias_correction: bool = True
+
+    def __post_init__(self):
+        for key, choices in (("name", NAMES), ("schedule", SCHEDULES)):
+            if getattr(self, key) not in choices:
+                raise ValueError(
+                    f"optimizer {key} must be {' or '.join(choices)}, got {getattr(self, key)!r}"
+                )
+        require_positive("total_steps", self.total_steps)
+        if not 0 <= self.warmup_steps <= self.total_steps:
+            raise ValueError(
+                f"warmup_steps must be 0 … total_steps, {self.total_steps:,}, got "
+                f"{self.warmup_steps}"
+            )
+        for key in ("learning_rate", "epsilon"):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"{key} must be above 0, got {getattr(self, key)!r}")
+        for key in ("beta_1", "beta_2"):
+            if not 0 <= getattr(self, key) < 1:
+                raise ValueError(f"{key} must be 0 or more and below 1, got {getattr(self, key)!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay!r}")
+
+    def to_dict(self) -> dict:
+        """The settings as JSON has them."""
+        return dataclasses.asdict(self)
+
+
+def is_decayed(path: str) -> bool:
+    """Whether the variable at a path is decayed: all but biases and LayerNorm's."""
+    return path.rsplit("/", 1)[-1] not in _NOT_DECAYED
+
+
+def learning_rate(settings: Optimizer, iteration):
+    """The rate of the update after `iteration` updates, float32.
+
+    transformers' get_linear_schedule_with_warmup and get_constant_schedule_with_warmup: with a
+    warm-up the first update has a rate of 0.
+    """
+    done = ops.cast(iteration, "float32")
+    warmup, total = float(settings.warmup_steps), float(settings.total_steps)
+    left = ops.maximum(total - done, 0.0) / max(total - warmup, 1.0)
+    after = left if settings.schedule == "linear" else ops.ones_like(done)
+    share = ops.where(done < warmup, done / max(warmup, 1.0), after)
+    return settings.learning_rate * share
+
+
+def updated(settings: Optimizer, decayed: bool, weight, gradient, moments, rate, iteration):
+    """One variable's new value and moments; all float32.
+
+    Args:
+        settings: the optimizer's.
+        decayed: see `is_decayed`.
+        weight, gradient: the variable's, as they are.
+        moments: (first, second).
+        rate: the learning rate.
+        iteration: updates done before, float32.
+    """
+    beta_1, beta_2 = settings.beta_1, settings.beta_2
+    first = moments[0] + (gradient - moments[0]) * (1 - beta_1)
+    second = beta_2 * moments[1] + (1 - beta_2) * ops.square(gradient)
+    one, two = 1.0, 1.0
+    if settings.bias_correction:
+        one, two = 1 - beta_1 ** (iteration + 1.0), 1 - beta_2 ** (iteration + 1.0)
+    direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
+    decay = settings.weight_decay if decayed else 0.0
+    if settings.name == "lamb":
+        direction = direction + decay * weight
+        step = rate * (_trust(weight, direction) if decayed else 1.0)
+        return weight - step * direction, (first, second)
+    return weight * (1 - rate * decay) - rate * direction, (first, second)
+
+
+def _trust(weight, direction):
+    """LAMB's ratio ‖w‖ / ‖direction‖; 1 where either is 0."""
+    over, under = _norm(weight), _norm(direction)
+    one = ops.ones_like(over)
+    return ops.where(over > 0, ops.where(under > 0, over / ops.maximum(under, 1e-30), one), one)
+
+
+def _norm(tensor):
+    return ops.sqrt(ops.sum(ops.square(tensor)))
+
+
+def global_norm(gradients):
+    """√Σ‖g‖² over all of them, float32."""
+    return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+
+
+def clip_factor(norm, clip_norm: float | None):
+    """What gradients of that global norm are multiplied with, as torch's clip_grad_norm_ does."""
+    if clip_norm is None:
+        return ops.ones_like(norm)
+    return ops.minimum(clip_norm / (norm + 1e-6), 1.0)
