@@ -1,0 +1,28 @@
+"""Sums in one order: else threads and atomics round differently from one start to the next."""
+
+import os
+
+
+def make_deterministic() -> None:
+    """Asks the backend for operations whose results are the same bits every time.
+
+    TensorFlow: for the whole process, from here on. JAX on GPU: only where it has not begun to use
+    the device. torch warns of an operation that has no such form.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    elif backend == "torch":
+        import torch
+
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # PyTorch, "Reproducibility"
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    else:
+        flag = "--xla_gpu_deterministic_ops=true"
+        flags = os.environ.get("XLA_FLAGS", "")
+        if "xla_gpu_deterministic_ops" not in flags:
+            os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()

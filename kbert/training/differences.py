@@ -1,0 +1,27 @@
+"""How two values of JSON differ, in words."""
+
+import json
+
+
+def differences(old, new, name: str = "") -> list[str]:
+    """Each place where a run's value and the one of now differ; `name` is what both are of."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in [*old, *(key for key in new if key not in old)]:
+            inner = f"{name}.{key}" if name else key
+            found += differences(old.get(key), new.get(key), inner)
+        return found
+    if old == new or (old != old and new != new):
+        return []
+    return [f"{name}: the run has {_short(old)}, now {_short(new)}"]
+
+
+def _short(value) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def listed(different: list[str], most: int = 3) -> str:
+    """The first of them, as one text."""
+    more = f" and {len(different) - most} more" if len(different) > most else ""
+    return "; ".join(different[:most]) + more

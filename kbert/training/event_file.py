@@ -1,0 +1,86 @@
+"""Scalars for TensorBoard, written without TensorFlow.
+
+`tf.summary` needs the package tensorboard beside TensorFlow and is not there on JAX and torch. The
+file is simple: records framed as TFRecord frames them, each an `Event` of TensorFlow's event.proto
+with a `Summary` of summary.proto, of which the four fields used here are written by hand.
+"""
+
+import os
+import struct
+import time
+from pathlib import Path
+
+# CRC-32C (Castagnoli), reflected; TFRecord rotates it and adds a constant.
+_TABLE = []
+for _byte in range(256):
+    for _ in range(8):
+        _byte = (_byte >> 1) ^ (0x82F63B78 if _byte & 1 else 0)
+    _TABLE.append(_byte)
+_MASK_DELTA = 0xA282EAD8
+_START = b"\x08\x01"  # SessionLog.status = START
+
+
+class EventFile:
+    """An event file of one start of a run.
+
+    Args:
+        folder: TensorBoard's log folder; made where it is not there.
+        step: updates done so far. What older files of the folder say of later ones is void:
+            TensorBoard drops it, so that a resumed run has no step twice.
+    """
+
+    def __init__(self, folder: str | os.PathLike, step: int = 0):
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        count = sum(1 for _ in folder.glob("events.out.tfevents.*"))
+        now = int(time.time())
+        name = f"events.out.tfevents.{now:010d}.kbert.{count:04d}"  # read in the order of names
+        self._file = (folder / name).open("xb", buffering=0)
+        self._write(_string(3, "brain.Event:2"))
+        self._write(_integer(2, step + 1) + _bytes(7, _START))
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """Adds the values of one step, by their tags."""
+        summary = b"".join(
+            _bytes(1, _string(1, tag) + b"\x15" + struct.pack("<f", value))
+            for tag, value in values.items()
+        )
+        self._write(_integer(2, step) + _bytes(5, summary))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _write(self, event: bytes) -> None:
+        event = b"\x09" + struct.pack("<d", time.time()) + event
+        length = struct.pack("<Q", len(event))
+        self._file.write(length + _masked(length) + event + _masked(event))
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(parts) + bytes([number])
+
+
+def _integer(field: int, number: int) -> bytes:
+    return _varint(field << 3) + _varint(number)
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _string(field: int, text: str) -> bytes:
+    return _bytes(field, text.encode())
+
+
+def _masked(data: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    rotated = (crc >> 15 | crc << 17) & 0xFFFFFFFF
+    return struct.pack("<I", (rotated + _MASK_DELTA) & 0xFFFFFFFF)

@@ -1,0 +1,169 @@
+"""The parts of one start of a fine-tuning run: data, model, step, best weights, result."""
+
+import logging
+from dataclasses import dataclass
+
+from kbert.bert import Bert
+from kbert.data.buckets import BucketedBatches, lengths_up_to
+from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
+from kbert.training.evaluation import Evaluation, known_labels
+from kbert.training.tasks import Task
+
+_logger = logging.getLogger("kbert")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is trained on and evaluated with.
+
+    Attributes:
+        task: the task.
+        labels: the head's, None where it has none.
+        train: the batches.
+        dev: an `Evaluation`, or None.
+        fingerprint: of both, as JSON.
+    """
+
+    task: Task
+    labels: tuple[str, ...] | None
+    train: BucketedBatches
+    dev: Evaluation | None
+    fingerprint: dict
+
+
+def encoded(task: Task, bert: Bert, read: dict, labels, settings: dict) -> Data:
+    """The records as the model reads them.
+
+    Args:
+        task: whose records.
+        bert: with the tokenizer.
+        read: "train" and "dev": records; dev may be None.
+        labels: the training data's.
+        settings: the run's.
+
+    Raises:
+        ValueError: records that do not fit the model or each other.
+    """
+    tokenizer = require_tokenizer(bert, "finetune")
+    limit, size = longest(bert, settings["max_length"]), settings["batch_size"]
+    train, dev = (
+        None
+        if read[name] is None
+        else task.encode(read[name], tokenizer, labels, max_length=limit, training=name == "train")
+        for name in ("train", "dev")
+    )
+    if any(max(row, default=0) > 0 for row in train.segment_ids):
+        require_two_segments(bert, "finetune")
+    shapes = {"pad_id": tokenizer.pad_id, "lengths": settings["lengths"]}
+    batches = BucketedBatches(train, batch_size=size, seed=settings["seed"], **shapes)
+    fingerprint = {"train": batches.fingerprint, "dev": dev and dev.digest()}
+    measured = dev and Evaluation(task, read["dev"], dev, labels, size, **shapes)
+    return Data(task, labels, batches, measured, fingerprint)
+
+
+def with_lengths(settings: dict, bert: Bert, compiled: bool) -> dict:
+    """The settings with the lengths that batches may have: a resumed run goes on with them."""
+    if settings["lengths"] is not None:
+        return settings
+    limit = longest(bert, settings["max_length"])
+    return settings | {"lengths": list(lengths_up_to(limit, compiled))}
+
+
+def prepare(engine, bert: Bert, data: Data, settings: dict) -> None:
+    """Builds the model, with the source's weights wherever it has them, and the step."""
+    import keras
+
+    from kbert.training import precision
+    from kbert.training.optimizers import Optimizer
+
+    keras.utils.set_random_seed(settings["seed"])  # the head's first weights
+    with engine.scope(), precision.built_in(settings["precision"]):
+        model = _built(bert, data)
+    _begin(bert, model, data)
+    steps = settings["epochs"] * data.train.steps_per_epoch
+    optimizer = Optimizer(
+        name=settings["optimizer"],
+        total_steps=steps,
+        warmup_steps=round(settings["warmup_share"] * steps),
+        **{name: settings[name] for name in ("learning_rate", "schedule", "weight_decay")},
+    )
+    names = ("clip_norm", "accumulation", "jit", "seed")
+    engine.prepare(model, optimizer, **{name: settings[name] for name in names})
+
+
+def _built(bert: Bert, data: Data):
+    from kbert.builder import build
+
+    return build(bert.config, data.task.head, num_labels=len(data.labels or "no"), seq_len=None)
+
+
+def _begin(bert: Bert, model, data: Data) -> None:
+    """Copies the source's weights; a head of other labels, or of another kind, begins anew."""
+    goes_on = bert.head == data.task.head and (
+        data.labels is None or known_labels(bert) == data.labels
+    )
+    source = {layer.name: layer for layer in bert.model.layers}
+    new, outputs = [], set(model.output_names)
+    for layer in model.layers:
+        if not layer.weights:
+            continue
+        if layer.name not in source or (layer.name in outputs and not goes_on):
+            new.append(layer.name)
+        else:
+            layer.set_weights(source[layer.name].get_weights())
+    if lost := [name for name in new if name not in outputs and name != "Span"]:
+        _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
+
+
+def keep(engine, data: Data, settings: dict, run) -> "Best":
+    """What evaluates, and gives the engine the weights that are kept."""
+    return Best(engine, data, settings["keep_best"], run)
+
+
+class Best:
+    """Evaluates the weights as they are, and remembers the best ones where no run folder does."""
+
+    def __init__(self, engine, data: Data, wanted: bool, run):
+        self._engine, self._data, self._run = engine, data, run
+        self._wanted = wanted and data.dev is not None
+        self._score, self._state = float("-inf"), None
+
+    def evaluate(self) -> dict[str, float]:
+        """The figures of the dev data."""
+        model = self._engine.model
+        figures = self._data.dev(self._engine.predict, list(model.output_names))
+        score = figures[self._data.task.score]
+        if self._wanted and self._run is None and score > self._score:
+            self._score, self._state = score, self._engine.state()
+        return figures
+
+    def restore(self, history) -> dict[str, float]:
+        """Gives the engine the weights to keep; returns their figures."""
+        lines = history.evaluations
+        if not lines:
+            return {}
+        line = lines[-1]
+        if self._wanted:
+            line = max(lines, key=lambda one: one[f"val_{self._data.task.score}"])
+            state = self._state
+            if self._run is not None:
+                state = self._run.best_state().arrays
+            self._engine.restore(state)
+        return {name[4:]: value for name, value in line.items() if name.startswith("val_")}
+
+
+def trained_bert(engine, bert: Bert, data: Data) -> Bert:
+    """The engine's weights in a float32 model of any length."""
+    from kbert.training.pretraining_run import copy_weights
+
+    model = _built(bert, data)
+    copy_weights(engine.model, model)
+    return Bert(bert.config, data.task.head, model, bert.tokenizer, labels=data.labels)
+
+
+def result(history, metrics: dict, data: Data, settings: dict) -> dict:
+    """What the run came to, for result.json and the report."""
+    last = history.updates[-1]
+    asked = settings["epochs"] * data.train.steps_per_epoch
+    done = {"steps": last["step"], "asked": asked, "stopped": history.stopped}
+    return done | {"loss": last["loss"], "metrics": metrics}

@@ -1,0 +1,90 @@
+"""What a fine-tuning run is asked for: everything that its result depends on, beside the data."""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+
+from kbert.config import require_positive
+from kbert.training.precision import POLICIES
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuningSettings:
+    """Settings of `finetune`; they are kept in the run's settings.json.
+
+    Args:
+        epochs: passes over the training data.
+        batch_size: examples of an update, over all devices and hosts.
+        max_length: tokens of an example at most; the rest is cut off, or read in windows.
+        lengths: that batches may have, ascending; None: few where XLA compiles for each, else
+            every fourth.
+        learning_rate: the highest, reached at the end of the warm-up.
+        warmup_share: of the updates, over which the rate grows from 0.
+        optimizer: "adamw" or "lamb".
+        schedule: "linear" decay to 0 after the warm-up, or "constant".
+        weight_decay: of the optimizer; biases and LayerNorm have none.
+        clip_norm: what the global norm of the gradients is cut to.
+        accumulation: micro-batches that an update is made of, one after the other.
+        precision: "float32", "mixed_bfloat16" or "mixed_float16".
+        jit: whether XLA compiles the step; None: as is faster on the device.
+        seed: of the head's first weights, the order of the data, and the dropout.
+        keep_best: whether the result has the weights that did best on the dev data, or the last.
+        evaluate_every: updates between two evaluations; None: an epoch.
+        save_every: updates between two states; None: at evaluations that are the best so far and
+            at the end.
+        log_every: updates between two lines of metrics.jsonl.
+
+    Raises:
+        ValueError: a value out of its range.
+    """
+
+    epochs: int = 3
+    batch_size: int = 32
+    max_length: int = 128
+    lengths: tuple[int, ...] | None = None
+    learning_rate: float = 5e-5
+    warmup_share: float = 0.1
+    optimizer: str = "adamw"
+    schedule: str = "linear"
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    accumulation: int = 1
+    precision: str = "float32"
+    jit: bool | None = None
+    seed: int = 0
+    keep_best: bool = True
+    evaluate_every: int | None = None
+    save_every: int | None = None
+    log_every: int = 1
+
+    def __post_init__(self):
+        for name in ("epochs", "batch_size", "max_length", "accumulation", "log_every"):
+            require_positive(name, getattr(self, name))
+        for name in ("evaluate_every", "save_every"):
+            if getattr(self, name) is not None:
+                require_positive(name, getattr(self, name))
+        for name in ("learning_rate", "clip_norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if not 0 <= self.warmup_share <= 1:
+            raise ValueError(f"warmup_share must be a share, 0 … 1, got {self.warmup_share!r}")
+        if self.lengths is not None:
+            given = tuple(require_positive("lengths", length) for length in self.lengths)
+            if not given or list(given) != sorted(set(given)):
+                raise ValueError(f"lengths must ascend, got {self.lengths!r}")
+        if self.precision not in POLICIES:
+            known = ", ".join(POLICIES)
+            raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+
+    @classmethod
+    def of(cls, options: dict) -> "FinetuningSettings":
+        """From keyword arguments; a ValueError names one that there is not."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+                raise ValueError(f"finetune has no option {name!r}: {hint}")
+        return cls(**options)

@@ -1,0 +1,117 @@
+"""How good predictions are: of classes, of entities as in seqeval, of answers as in SQuAD.
+
+All figures are shares, from 0 to 1 (Matthews's from −1); SQuAD itself prints them times 100.
+"""
+
+import itertools
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+_ENTITY_LABEL = re.compile(r"O|[BIES]-.+", re.DOTALL)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """The share of predictions that are right; both int (N,)."""
+    return float(np.mean(np.equal(gold, predicted))) if len(gold) else 0.0
+
+
+def f1(gold: np.ndarray, predicted: np.ndarray, positive: int = 1) -> float:
+    """F1 of one class, 2·TP / (2·TP + FP + FN); 0 where it is neither there nor predicted."""
+    gold, predicted = np.equal(gold, positive), np.equal(predicted, positive)
+    there = gold.sum() + predicted.sum()
+    return float(2 * (gold & predicted).sum() / there) if there else 0.0
+
+
+def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """The mean F1 of the classes that are there or predicted, as scikit-learn's."""
+    classes = np.union1d(gold, predicted)
+    return float(np.mean([f1(gold, predicted, one) for one in classes])) if len(classes) else 0.0
+
+
+def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """The correlation of Matthews for any number of classes (Gorodkin 2004); 0 without variance."""
+    gold, predicted = np.asarray(gold), np.asarray(predicted)
+    classes = np.union1d(gold, predicted)
+    of_gold = (gold[:, None] == classes).astype(np.float64)
+    of_predicted = (predicted[:, None] == classes).astype(np.float64)
+    cross, own_gold, own_predicted = (
+        float(np.sum((a - a.mean(0)) * (b - b.mean(0))))
+        for a, b in ((of_gold, of_predicted), (of_gold, of_gold), (of_predicted, of_predicted))
+    )
+    scale = np.sqrt(own_gold * own_predicted)
+    return cross / float(scale) if scale > 0 else 0.0
+
+
+def are_entity_labels(labels: Sequence[str]) -> bool:
+    """Whether all are O or B-, I-, E-, S- and a type (IOB1, IOB2, IOBES), and not all O."""
+    return all(map(_ENTITY_LABEL.fullmatch, labels)) and set(labels) != {"O"}
+
+
+def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(type, first word, last word) of each entity of one sentence, as seqeval's default mode.
+
+    That is conlleval's rule, lenient to the prefix: an I- or E- goes on with the entity before it
+    where that is of its type and has not ended with E- or S-; else it begins one of its own.
+    """
+    found, begin = set(), 0
+    tags = [("O", ""), *((label[0], label[2:]) for label in labels), ("O", "")]
+    for place, (before, tag) in enumerate(itertools.pairwise(tags)):
+        if _goes_on(before, tag):
+            continue
+        if before[0] != "O":
+            found.add((before[1], begin, place - 1))
+        begin = place
+    return found
+
+
+def _goes_on(before: tuple[str, str], tag: tuple[str, str]) -> bool:
+    return before[0] in "BI" and tag[0] in "IE" and before[1] == tag[1]
+
+
+def entity_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """precision, recall and f1 of whole entities over all sentences, seqeval's micro average."""
+    right = expected = found = 0
+    for sentence, answer in zip(gold, predicted, strict=True):
+        if len(sentence) != len(answer):
+            raise ValueError(f"{len(sentence)} labels expected for a sentence, got {len(answer)}")
+        a, b = entities(sentence), entities(answer)
+        right, expected, found = right + len(a & b), expected + len(a), found + len(b)
+    return {
+        "precision": right / found if found else 0.0,
+        "recall": right / expected if expected else 0.0,
+        "f1": _f1(right, expected, found),
+    }
+
+
+def normalized_answer(text: str) -> str:
+    """As SQuAD compares answers: lowercase, no ASCII punctuation, no articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def answer_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]:
+    """(exact match, F1 of words) of a predicted answer: the best over the answers that are right.
+
+    As SQuAD 2.0's evaluation. "" stands for no answer, as do no answers at all.
+    """
+    known = [answer for answer in answers if normalized_answer(answer)] or [""]
+    exact = max(normalized_answer(answer) == normalized_answer(predicted) for answer in known)
+    return float(exact), max(_word_f1(answer, predicted) for answer in known)
+
+
+def _word_f1(answer: str, predicted: str) -> float:
+    a, b = normalized_answer(answer).split(), normalized_answer(predicted).split()
+    if not a or not b:
+        return float(a == b)
+    return _f1((Counter(a) & Counter(b)).total(), len(a), len(b))
+
+
+def _f1(right: int, expected: int, found: int) -> float:
+    return 2 * right / (expected + found) if expected + found else 0.0

@@ -1,0 +1,41 @@
+"""Classification of texts, or of pairs of them."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.data.buckets import Examples
+from kbert.data.classification import Labelled, encode_labelled, labels_of, read_labelled
+from kbert.names import CLASSIFIER
+
+
+class Classification:
+    """See `kbert.training.tasks.Task`."""
+
+    name, head, score = "classify", "classifier", "accuracy"
+
+    def read(self, path: str | os.PathLike) -> list[Labelled]:
+        return read_labelled(path)
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        return labels_of(records)
+
+    def encode(self, records, tokenizer, labels, *, max_length: int, training: bool) -> Examples:
+        return encode_labelled(records, tokenizer, labels, max_length)
+
+    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+        """accuracy, matthews, and f1: of label 1 where there are two, else the classes' mean."""
+        from kbert.training import metrics
+
+        gold = np.array(examples.labels[CLASSIFIER])
+        predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
+        f1 = metrics.f1 if len(labels) == 2 else metrics.macro_f1
+        return {
+            "accuracy": metrics.accuracy(gold, predicted),
+            "f1": f1(gold, predicted),
+            "matthews": metrics.matthews(gold, predicted),
+        }
+
+
+TASK = Classification()
