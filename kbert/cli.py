@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kbert import cli_checkpoints, cli_tasks
+from kbert import cli_checkpoints, cli_data, cli_finetune, cli_tasks, cli_training
 from kbert.console import progress, run, starting_keras
 
 CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
@@ -24,7 +24,7 @@ PREDICTIONS = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="kbert", prog_name="kbert")
 def cli():
-    """BERT as a Keras 3 graph: sum it, count it, check it, draw it.
+    """BERT as a Keras 3 graph: sum it, count it, check it, draw it, train it.
 
     CONFIG is a preset (base, large, base_uncased, tiny, L4_H256, …) or a JSON file
     (config.json, bert_config.json); base if left out.
@@ -231,8 +231,9 @@ def demo(output):
         sys.exit(1)
 
 
-for command in (*cli_checkpoints.COMMANDS, *cli_tasks.COMMANDS):
-    cli.add_command(command)
+for part in (cli_checkpoints, cli_tasks, cli_data, cli_training, cli_finetune):
+    for command in part.COMMANDS:
+        cli.add_command(command)
 
 
 def _build(config, head, num_labels, max_predictions, options):

@@ -32,7 +32,6 @@ def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
         values: by the path of a variable, a function that reads its first value, in its shape;
             other variables get what their initializers draw.
     """
-    import keras
     from keras.src.backend.common.variables import initialize_all_variables
 
     for variable in model.variables:

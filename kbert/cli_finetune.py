@@ -1,0 +1,128 @@
+"""The commands that fine-tune and evaluate: parse, call, print; imports wait for the command."""
+
+import json
+from pathlib import Path
+
+import click
+
+from kbert.cli_training import import_engine, stoppable
+from kbert.console import starting_keras
+
+_TASKS = click.Choice(["classify", "tag", "qa"])  # kbert.training.tasks.TASKS
+_PATH = click.Path(path_type=Path)
+# FinetuningSettings, without its imports: name, type, help with the default
+_SETTINGS = {
+    "epochs": (int, "Passes over the data. Default: 3."),
+    "batch_size": (int, "Examples of an update, over all devices and hosts. Default: 32."),
+    "max_length": (int, "Tokens of an example. Default: 128."),
+    "learning_rate": (float, "The highest. Default: 5e-5."),
+    "warmup_share": (float, "Of the updates. Default: 0.1."),
+    "optimizer": (click.Choice(["adamw", "lamb"]), "Default: adamw."),
+    "schedule": (click.Choice(["linear", "constant"]), "After the warm-up. Default: linear."),
+    "weight_decay": (float, "None on biases and LayerNorm. Default: 0.01."),
+    "clip_norm": (float, "Global norm of the gradients. Default: 1.0."),
+    "accumulation": (int, "Micro-batches of an update. Default: 1."),
+    "precision": (
+        click.Choice(["float32", "mixed_bfloat16", "mixed_float16"]),
+        "Default: float32.",
+    ),
+    "jit": (bool, "Compile with XLA; default: as the device likes it."),
+    "seed": (int, "Of the head, the order and dropout. Default: 0."),
+    "keep_best": (bool, "The weights that did best on dev, or the last. Default: best."),
+    "evaluate_every": (int, "Updates; default: an epoch."),
+    "save_every": (int, "Updates; default: at the best evaluations and at the end."),
+    "log_every": (int, "Updates between two lines of metrics.jsonl. Default: 1."),
+}
+
+
+def _with_settings(command):
+    for name, (kind, text) in reversed(_SETTINGS.items()):
+        flag = f"--{name.replace('_', '-')}"
+        if kind is bool:
+            flag, kind = f"{flag}/--no-{name.replace('_', '-')}", None
+        command = click.option(flag, name, type=kind, default=None, help=text)(command)
+    return command
+
+
+@click.command(short_help="Fine-tune a checkpoint on labelled data; or go on with a run.")
+@click.argument("source", required=False, metavar="[SRC]")
+@click.option("--task", type=_TASKS, help="Texts, words or answers.")
+@click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
+@click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
+@click.option("-o", "--output", metavar="RUN", type=_PATH, help="New folder.")
+@click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
+@_with_settings
+@click.option("--devices", type=int, help="Local devices; default: all.")
+@click.option("--quiet", is_flag=True, help="No live line.")
+def finetune(source, task, train, dev, output, run, devices, quiet, **settings):
+    """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
+
+    \b
+    classify: text, [second text,] label, between tabs; a line each
+    tag:      a word and its label a line, a blank line between sentences (CoNLL)
+    qa:       SQuAD's JSON, 1.1 or 2.0
+
+    Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    around = {"devices": devices, "show": not quiet}
+    if run is not None:
+        for name, value in (("task", task), ("output", output)):
+            if value is not None:
+                raise click.UsageError(f"--{name} does not go with --resume: the run has its own")
+        _go_on(run, source=source, train=train, dev=dev, **around, **given)
+        return
+    needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
+    for name, value in needed:
+        if value is None:
+            raise click.UsageError(
+                f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
+            )
+    with starting_keras():
+        from kbert.training.finetuning import finetune as start
+
+        import_engine()
+    tuned = stoppable(start, source, task, train=train, dev=dev, output=output, **around, **given)
+    _say(tuned)
+
+
+def _go_on(run: Path, **options) -> None:
+    with starting_keras():
+        from kbert.training.finetuning import resume
+
+        import_engine()
+    _say(stoppable(resume, run, **options))
+
+
+def _say(tuned) -> None:
+    if tuned.history.stopped:
+        click.echo(tuned.history.stopped)
+    if tuned.metrics:
+        click.echo(", ".join(f"{name} {value:.4f}" for name, value in tuned.metrics.items()))
+    click.echo(f"wrote {tuned.folder / 'model'}, {tuned.folder / 'model.keras'}")
+    click.echo(f"curves: {tuned.folder / 'report.html'}")
+
+
+@click.command(short_help="How good a model is on labelled data.")
+@click.argument("source", metavar="SRC")
+@click.option("--task", type=_TASKS, required=True, help="Texts, words or answers.")
+@click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
+@click.option("--max-length", type=int, help="Tokens of an example; default: the model's.")
+@click.option("--batch-size", type=int, default=32, show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+def evaluate(source, task, data, max_length, batch_size, form):
+    """Print the figures of the model SRC on labelled data."""
+    with starting_keras():
+        import kbert.tasks.running  # noqa: F401
+        from kbert.training.evaluation import evaluate as figures_of
+    options = {"max_length": max_length, "batch_size": batch_size}
+    figures = figures_of(source, task, data, **options)
+    if form == "json":
+        click.echo(json.dumps(figures, indent=2))
+        return
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        click.echo(f"{name:<{width}}  {value:.4f}")
+
+
+COMMANDS = (finetune, evaluate)

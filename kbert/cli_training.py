@@ -1,0 +1,141 @@
+"""The command that pretrains: parses, calls, prints; imports wait for the command."""
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from kbert.console import starting_keras
+from kbert.training.settings import PRECISIONS, Settings
+
+_TYPES = {"optimizer": ["adamw", "lamb"], "schedule": ["linear", "constant"]}
+_TYPES |= {"precision": list(PRECISIONS)}
+_HELP = {
+    "batch_size": "Examples of an update, over all devices and hosts.",
+    "seq_len": "Tokens of an example.",
+    "max_predictions": "Predictions of an example at most; default: 15 % of its tokens.",
+    "optimizer": "",
+    "learning_rate": "The highest.",
+    "warmup_steps": "Default: a tenth of the updates, 10,000 at most.",
+    "schedule": "After the warm-up.",
+    "weight_decay": "None on biases and LayerNorm.",
+    "clip_norm": "Global norm of the gradients.",
+    "accumulation": "Micro-batches of an update.",
+    "precision": "",
+    "jit": "Compile with XLA; default: as the device likes it.",
+    "seed": "Of weights, data and dropout.",
+    "masked_share": "Of the tokens.",
+    "short_share": "Of the examples.",
+    "whole_word": "Mask whole words.",
+    "mlm_only": "Full sequences, no next-sentence prediction.",
+    "held_out": "Share of the documents to evaluate with; default: 0.05 of 100 or more.",
+    "evaluate_every": "Updates; default: a tenth of them.",
+    "evaluation_batches": "Of an evaluation, at most.",
+    "save_every": "Updates; default: a tenth of them, 1,000 at most.",
+    "log_every": "Updates between two lines of metrics.jsonl.",
+}
+
+
+def _setting(field: dataclasses.Field):
+    """A setting of `Settings` as an option; None where it is not given, so that resume can tell."""
+    name = field.name.replace("_", "-")
+    text = _HELP[field.name]
+    default = field.default
+    if default is not None and default is not False:
+        text = f"{text} Default: {default}.".strip()
+    if "bool" in str(field.type):
+        return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
+    kind = click.Choice(_TYPES[field.name]) if field.name in _TYPES else int
+    if "float" in str(field.type):
+        kind = float
+    return click.option(f"--{name}", field.name, type=kind, help=text)
+
+
+def _with_settings(command):
+    fields = [field for field in dataclasses.fields(Settings) if field.name != "steps"]
+    for field in reversed(fields):
+        command = _setting(field)(command)
+    return command
+
+
+@click.command(short_help="Pretrain a BERT on shards; or go on with a run.")
+@click.argument("shards", required=False, metavar="[SHARDS]", type=click.Path(path_type=Path))
+@click.option("--config", help="A preset or a JSON file; default: tiny.")
+@click.option("--init", metavar="SRC", help="A checkpoint to begin with.")
+@click.option("--dev", metavar="SHARDS", help="Shards to evaluate with.")
+@click.option("-o", "--output", metavar="RUN", type=click.Path(path_type=Path), help="New folder.")
+@click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
+@click.option("--steps", type=int, help="Updates.")
+@_with_settings
+@click.option("--devices", type=int, help="Local devices; default: all.")
+@click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
+@click.option("--quiet", is_flag=True, help="No live line.")
+def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet, **settings):
+    """Pretrain a BERT on SHARDS, which kbert prepare wrote: -o RUN --steps N.
+
+    Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
+    if run is not None:
+        _refuse(config=config, init=init, output=output)
+        _go_on(run, shards=shards, dev=dev, **around, **given)
+        return
+    for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", given.get("steps"))):
+        if value is None:
+            raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
+    with starting_keras():
+        from kbert.training.pretraining import pretrain as start
+
+        import_engine()
+    if init is not None and config is not None:
+        raise click.UsageError("--init brings its own configuration: leave --config out")
+    trained = stoppable(
+        start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **given
+    )
+    _say_where(trained)
+
+
+def import_engine() -> None:
+    """Imports what the backend logs messages about, while they are held back."""
+    import kbert.training.loop  # noqa: F401
+
+
+def _go_on(run, **options) -> None:
+    from kbert.training.run_folder import RunFolder
+
+    if finished := RunFolder.open(run).finished:
+        click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
+        return
+    with starting_keras():
+        from kbert.training.pretraining import resume
+
+        import_engine()
+    _say_where(stoppable(resume, run, **options))
+
+
+def stoppable(function, *arguments, **options):
+    """Calls it; Ctrl-C is a line that says how to go on, and exit status 130."""
+    from kbert.training.stopping import Stopped
+
+    try:
+        return function(*arguments, **options)
+    except Stopped as stopped:
+        click.echo(f"kbert: {stopped}", err=True)
+        raise click.exceptions.Exit(130) from None
+
+
+def _say_where(trained) -> None:
+    if trained.history.stopped:
+        click.echo(trained.history.stopped)
+    click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
+    click.echo(f"curves: {trained.folder / 'report.html'}")
+
+
+def _refuse(**options) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise click.UsageError(f"--{name} does not go with --resume: the run has its own")
+
+
+COMMANDS = (pretrain,)
