@@ -42,3 +42,26 @@ def test_links_on_the_page_lead_somewhere():
     }
     for target in re.findall(r"\]\(([^)]+)\)", PAGE):
         assert target in headings or (ROOT / "docs" / target).exists(), target
+
+
+def test_the_recipe_shows_what_the_accounting_counts():
+    page = (ROOT / "docs" / "recipe_base.md").read_text(encoding="utf-8")
+    total = 0
+    for seq_len, predictions, updates in ((128, 20, 900_000), (512, 77, 100_000)):
+        found = kbert.account(
+            "base_uncased", seq_len, 32, max_predictions=predictions, dtype="mixed_bfloat16"
+        )
+        flops = found.training_flops_per_sequence
+        total += flops * 256 * updates
+        kept = found.memory.weights + found.memory.gradients + found.memory.adam
+        for number in (flops, kept, found.memory.activations):
+            assert f"| {number:,} |" in page
+        assert f"| {flops * 256 * updates:.2e} |".replace("e+", "e") in page
+    assert f"{total:.2e} FLOPs".replace("e+", "e") in page
+    for peak, hours in ((8 * 312, "6.6"), (8 * 989, "2.1"), (420, "39")):
+        digits = 0 if peak == 420 else 1
+        assert (
+            f"{total / (peak * 1e12 * 0.4) / 3600:.{digits}f}" == hours and f"| {hours} |" in page
+        )
+    paper = total / (4 * 24 * 3600) / (16 * 45e12)  # 4 days, 16 chips of TPU v2
+    assert round(paper, 2) == 0.10 and "10 % of their peak" in page

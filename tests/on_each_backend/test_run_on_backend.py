@@ -1,0 +1,172 @@
+"""The run around the step, on each backend: callbacks, stopping, going on, what is not finite."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from run_shards import CONFIG, SETTINGS, make_shards, without_times
+
+from kbert import BertConfig
+from kbert.training.state_files import read_facts
+
+QUICK = SETTINGS | {"steps": 9, "evaluate_every": 3, "save_every": 4}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return make_shards(tmp_path_factory.mktemp("data"))
+
+
+def run_on(shards, output, callbacks=()):
+    from kbert.training.pretraining import pretrain
+
+    options = {"output": output, "show": False, "peak_flops": 1e9, "callbacks": callbacks}
+    return pretrain(shards, BertConfig(**CONFIG), **options, **QUICK)
+
+
+@pytest.fixture
+def start(shards, tmp_path):
+    return lambda name, callbacks=(): run_on(shards, tmp_path / name, callbacks)
+
+
+@pytest.fixture(scope="module")
+def whole(shards, noting, tmp_path_factory):
+    """A run from its first update to its last, with two callbacks that look on."""
+    import keras
+
+    folder = tmp_path_factory.mktemp("whole")
+    own, table = noting(), keras.callbacks.CSVLogger(folder / "log.csv")
+    return run_on(shards, folder / "run", [own, table]), own.calls, own.norms, folder / "log.csv"
+
+
+@pytest.fixture(scope="module")
+def noting():
+    """A callback that notes what it is called with."""
+    import keras
+
+    class Noting(keras.callbacks.Callback):
+        def __init__(self, stop_after=None):
+            super().__init__()
+            self.calls, self.stop_after, self.norms = [], stop_after, []
+
+        def on_train_begin(self, logs=None):
+            self.calls.append("begin")
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.calls.append(("epoch", epoch))
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.calls.append((batch, logs["MLM_loss"]))
+            self.norms.append(sum(float(np.abs(w).sum()) for w in self.model.get_weights()))
+            if len(self.norms) == self.stop_after:
+                self.model.stop_training = True
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.calls.append(("end", epoch, logs["MLM_loss"], logs.get("val_loss")))
+
+        def on_train_end(self, logs=None):
+            self.calls.append("end")
+
+    return Noting
+
+
+def test_callbacks_are_called_as_fit_calls_them(whole):
+    trained, calls, norms, table = whole
+    lines = trained.history.updates
+    losses = [line["MLM_loss"] for line in lines]
+    assert calls[0] == "begin" and calls[-1] == "end"
+    batches = [call for call in calls if isinstance(call[0], int)]
+    assert batches == [(step % 3, loss) for step, loss in enumerate(losses)]
+    ends = [call for call in calls if call[0] == "end" and call != "end"]
+    assert [call[1] for call in ends] == [0, 1, 2]
+    for (_, epoch, mean, value), line in zip(ends, trained.history.evaluations, strict=True):
+        assert mean == pytest.approx(np.mean(losses[3 * epoch : 3 * epoch + 3]), rel=1e-6)
+        assert value == line["val_loss"]
+    assert len(set(norms)) >= 8  # the weights are those of the update (the first rate is 0)
+    rows = table.read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 4 and "val_MLM_accuracy" in rows[0]
+
+
+def test_early_stopping_ends_the_run_with_the_best_weights(start):
+    import keras
+
+    stopping = keras.callbacks.EarlyStopping(
+        "val_loss", mode="max", patience=1, restore_best_weights=True
+    )
+    trained = start("run", [stopping])
+    assert trained.history.stopped == "a callback stopped it after update 6"
+    assert trained.history.updates[-1]["step"] == 6
+    ours, best = trained.bert.model.get_weights(), stopping.best_weights
+    assert all(any(np.array_equal(a, b) for b in best) for a in ours)
+
+
+def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, noting, tmp_path):
+    from kbert.training.pretraining import resume
+    from kbert.training.stopping import Stopped
+
+    class Asks(noting):
+        def on_train_batch_end(self, batch, logs=None):
+            super().on_train_batch_end(batch, logs)
+            if len(self.norms) == 5:
+                import signal
+
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Stopped, match=r"stopped after update 5 of 9 and saved; go on with: kbert"):
+        start("stopped", [Asks()])
+    again = resume(tmp_path / "stopped", show=False, peak_flops=1e9)
+    whole = whole[0]
+    assert without_times(again.history.updates) == without_times(whole.history.updates)
+    pairs = zip(again.bert.model.get_weights(), whole.bert.model.get_weights(), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
+    from kbert.training.loop import NotFinite
+
+    class Spoils(noting):
+        def on_train_batch_end(self, batch, logs=None):
+            super().on_train_batch_end(batch, logs)
+            if len(self.norms) == 6:
+                layer = self.model.get_layer("Encoder-1-FeedForward-Norm")
+                gamma = layer.get_weights()
+                layer.set_weights([np.full_like(gamma[0], 3e38), gamma[1]])
+
+    with pytest.raises(NotFinite) as error:
+        start("run", [Spoils()])
+    text = str(error.value)
+    assert "update 7 is not finite" in text and "batch 6, rows 0, 1, 2, 3, 4 and 1 more" in text
+    assert "first bad: the output of Encoder-1-FeedForward-Norm" in text
+    (step,) = re.findall(r"the last good state is that after update (\d) in", text)
+    assert read_facts(tmp_path / "run" / "checkpoints" / f"step-{step:0>8}.safetensors")
+    assert "\n" not in text
+
+
+def test_callbacks_that_would_do_harm_are_refused_with_the_way_out(start):
+    import keras
+
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 1.0)
+    with pytest.raises(ValueError, match="LearningRateScheduler cannot be used here: the schedule"):
+        start("run", [schedule])
+    with pytest.raises(ValueError, match="must be Keras callbacks, got 3"):
+        start("other", [3])
+
+
+def test_keras_s_tensorboard_works_beside_the_run_s_own(start, tmp_path):
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorflow")
+    import keras
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    trained = start("run", [keras.callbacks.TensorBoard(tmp_path / "board")])
+    own = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    theirs = EventAccumulator(str(tmp_path / "board" / "validation"))
+    own.Reload(), theirs.Reload()
+    losses = [(event.step, event.value) for event in own.Scalars("MLM_loss")]
+    expected = [(line["step"], line["MLM_loss"]) for line in trained.history.updates]
+    assert losses == [pytest.approx(pair) for pair in expected]
+    assert "epoch_MLM_loss" in theirs.Tags()["tensors"]

@@ -1,0 +1,93 @@
+"""Twenty updates give transformers' losses, norms, rates and weights."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sizes import SIZES
+from training_batches import PREDICTIONS, arrays, batch_of
+
+import kbert
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+
+UPDATES, BATCH = 20, 13
+SETTINGS = {"learning_rate": 3e-3, "weight_decay": 0.1, "epsilon": 1e-6, "clip_norm": 0.5}
+SETTINGS |= {"warmup_steps": 3, "total_steps": 24}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+PEER = Path(__file__).parents[1] / "peer_training.py"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What transformers came to: the folder and the figures of each update."""
+    pytest.importorskip("transformers")
+    cache = {}
+
+    def train(kind: str):
+        if kind not in cache:
+            folder = tmp_path_factory.mktemp(kind)
+            np.savez(folder / "batches.npz", **arrays(kind, UPDATES, BATCH))
+            settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT}
+            (folder / "settings.json").write_text(json.dumps(settings))
+            environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+            command = [sys.executable, str(PEER), kind, str(folder)]
+            subprocess.run(command, check=True, env=environment, capture_output=True)
+            cache[kind] = folder, dict(np.load(folder / "figures.npz"))
+        return cache[kind]
+
+    return train
+
+
+def updates(folder: Path, kind: str, **options):
+    """The engine after as many updates from the same first weights, and its figures."""
+    engine = engines.start()
+    with engine.scope():
+        bert = kbert.load(folder / "first", seq_len=11)
+        model = bert.model
+        if kind == "pretraining":
+            model = kbert.build_bert(bert.config, seq_len=11, max_predictions=PREDICTIONS)
+            model.set_weights(bert.model.get_weights())
+    settings = {name: value for name, value in SETTINGS.items() if name != "clip_norm"}
+    clip_norm = SETTINGS["clip_norm"]
+    engine.prepare(model, Optimizer(**settings), clip_norm=clip_norm, **options)
+    data = arrays(kind, UPDATES, BATCH)
+    logs = [engine.update(batch_of(data, step), step) for step in range(UPDATES)]
+    return engine, {name: np.array([float(log[name]) for log in logs]) for name in logs[0]}
+
+
+@pytest.mark.parametrize("kind", ["pretraining", "classifier"])
+def test_twenty_updates_equal_transformers(trained, kind):
+    folder, peer = trained(kind)
+    engine, ours = updates(folder, kind)
+    assert (peer["gradient_norm"] > SETTINGS["clip_norm"]).sum() >= 15  # the clip bites
+    np.testing.assert_allclose(ours["loss"], peer["loss"], rtol=1e-4)
+    np.testing.assert_allclose(ours["gradient_norm"], peer["gradient_norm"], rtol=2e-4)
+    np.testing.assert_allclose(ours["learning_rate"], peer["learning_rate"], rtol=1e-6)
+    assert ours["finite"].all()
+    first, last = (kbert.load(folder / name).model.get_weights() for name in ("first", "last"))
+    moved = 0.0
+    for before, after, own in zip(first, last, engine.model.get_weights(), strict=True):
+        np.testing.assert_allclose(own, after, atol=1e-4)
+        moved = max(moved, np.abs(after - before).max())
+    assert moved > 0.01  # a hundred times the tolerance
+
+
+def test_the_reported_losses_add_up_to_the_loss(trained):
+    folder, _ = trained("pretraining")
+    _, ours = updates(folder, "pretraining")
+    np.testing.assert_allclose(ours["MLM_loss"] + ours["NSP_loss"], ours["loss"], rtol=1e-6)
+
+
+def test_micro_batches_and_xla_change_nothing(trained, backend):
+    folder, _ = trained("pretraining")
+    whole, figures = updates(folder, "pretraining")
+    options = {"accumulation": BATCH} | ({} if backend == "torch" else {"jit": True})
+    parts, others = updates(folder, "pretraining", **options)
+    np.testing.assert_allclose(others["loss"], figures["loss"], rtol=1e-5)
+    for one, other in zip(whole.model.get_weights(), parts.model.get_weights(), strict=True):
+        np.testing.assert_allclose(other, one, atol=2e-5)

@@ -1,0 +1,180 @@
+"""What an update is made of: weights of labels, states, dropout, updates that are not finite."""
+
+import numpy as np
+import pytest
+from sizes import SIZES
+from training_batches import PREDICTIONS, arrays, batch_of
+
+import kbert
+from kbert import names
+from kbert.data.batch import Batch
+from kbert.training import engines, objectives, precision
+from kbert.training.optimizers import Optimizer
+
+BATCH = 12
+
+
+def engine_of(seed: int = 3, dropout: float = 0.1, **options):
+    import keras
+
+    keras.utils.set_random_seed(11)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = kbert.BertConfig(**SIZES, **rates)
+    engine = engines.start()
+    with engine.scope(), precision.built_in(options.pop("precision", "float32")):
+        model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+    optimizer = Optimizer(**({"learning_rate": 1e-2, "total_steps": 50} | options))
+    engine.prepare(model, optimizer, seed=seed)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def data():
+    return arrays("pretraining", 6, BATCH)
+
+
+def loss_of(engine, batch, step) -> float:
+    return float(engine.update(batch, step)["loss"])
+
+
+def test_a_measure_is_a_plain_sum_of_weighted_cross_entropy():
+    from keras import ops
+
+    random = np.random.default_rng(3)
+    logits = random.standard_normal((5, 3, 7)).astype("float32")
+    labels = random.integers(0, 7, (5, 3)).astype("int32")
+    weights = random.random((5, 3)).astype("float32")
+    weights[1], logits[1, 2] = 0.0, np.nan  # counts for nothing, whatever it is
+    tensors = [ops.convert_to_tensor(array) for array in (logits, labels, weights)]
+    found = ops.convert_to_numpy(objectives.measured(*tensors))
+    loss = hits = 0.0
+    for place in np.ndindex(5, 3):
+        if weights[place]:
+            row = logits[place].astype("float64")
+            share = np.exp(row[labels[place]]) / np.exp(row).sum()
+            loss -= weights[place] * np.log(share)
+            hits += weights[place] * (row.argmax() == labels[place])
+    np.testing.assert_allclose(found, [loss, hits, weights.sum()], rtol=1e-5)
+
+
+def test_padding_predictions_weigh_nothing(data):
+    batch = batch_of(data, 0)
+    labels = dict(batch.labels)
+    padding = batch.inputs[names.MASKED_POSITIONS] == 0
+    assert padding.any()
+    labels[names.MLM] = np.where(padding, 98, labels[names.MLM])
+    other = Batch(batch.inputs, labels, batch.weights)
+    assert loss_of(engine_of(), batch, 0) == loss_of(engine_of(), other, 0)
+
+
+def test_dropout_depends_on_seed_and_step_alone(data):
+    batch = batch_of(data, 0)
+    first = loss_of(engine_of(), batch, 0)
+    assert loss_of(engine_of(), batch, 0) == first
+    assert loss_of(engine_of(), batch, 1) != first
+    assert loss_of(engine_of(seed=4), batch, 0) != first
+    still = engine_of(dropout=0.0)
+    assert loss_of(still, batch, 0) == loss_of(engine_of(dropout=0.0), batch, 1)
+
+
+def test_each_layer_and_micro_batch_has_seeds_of_its_own():
+    engine = engine_of()
+    engine.accumulation = 3
+    seeds = engine._seeds(5, range(2))
+    assert seeds.shape[:2] == (2, 3)
+    pairs = {tuple(pair) for pair in seeds.reshape(-1, 2).tolist()}
+    assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * 3 + 1)  # dropouts: 3 a block, 1 before
+    sums = {first + second for first, second in pairs}  # torch's generator takes their sum
+    assert len(sums) == len(pairs)
+
+
+def test_a_restored_state_goes_on_bit_for_bit(data):
+    engine = engine_of()
+    for step in range(3):
+        engine.update(batch_of(data, step), step)
+    state = engine.state()
+    losses = [loss_of(engine, batch_of(data, step), step) for step in (3, 4, 5)]
+    other = engine_of()
+    other.restore(state)
+    assert [loss_of(other, batch_of(data, step), step) for step in (3, 4, 5)] == losses
+    for name, array in engine.state().items():
+        assert np.array_equal(other.state()[name], array), name
+
+
+def test_a_state_of_another_model_is_refused_whole():
+    engine = engine_of()
+    state = engine.state()
+    before = {name: array.copy() for name, array in state.items()}
+    name = next(name for name in state if name.startswith("model/"))
+    state["optimizer/other"] = state.pop(name)
+    with pytest.raises(ValueError, match=rf"missing: {name}; unexpected: optimizer/other"):
+        engine.restore(state)
+    assert all(np.array_equal(engine.state()[key], array) for key, array in before.items())
+
+
+def test_an_update_that_is_not_finite_changes_nothing(data):
+    engine = engine_of()
+    engine.update(batch_of(data, 0), 0)
+    before = engine.state()
+    batch = batch_of(data, 1)
+    weights = {name: array.copy() for name, array in batch.weights.items()}
+    weights[names.NSP][0] = np.inf
+    logs = engine.update(Batch(batch.inputs, batch.labels, weights), 1)
+    assert not float(logs["finite"])
+    assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
+    assert float(engine.update(batch, 1)["finite"])
+
+
+def test_float16_halves_its_scale_and_goes_on(data):
+    engine = engine_of(precision="mixed_float16")
+    state = engine.state()
+    state["optimizer/loss_scale"] = np.float32(2.0**40)
+    engine.restore(state)
+    logs = engine.update(batch_of(data, 0), 0)
+    assert not float(logs["finite"]) and float(logs["loss_scale"]) == 2.0**40
+    after = engine.state()
+    assert after["optimizer/loss_scale"] == 2.0**39 and after["optimizer/iteration"] == 0
+    after["optimizer/loss_scale"], after["optimizer/good_updates"] = 2.0**8, np.float32(1999)
+    engine.restore(
+        {
+            name: np.asarray(array, "float32") if "optimizer" in name else array
+            for name, array in after.items()
+        }
+    )
+    assert float(engine.update(batch_of(data, 0), 0)["finite"])
+    assert engine.state()["optimizer/loss_scale"] == 2.0**9  # doubled after 2,000 good updates
+
+
+@pytest.mark.parametrize("mixed", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_learns_as_float32_does(data, mixed, backend):
+    if (mixed, backend) == ("mixed_float16", "jax"):
+        pytest.skip("JAX has no float16 products on a CPU")
+    runs = []
+    for policy in ("float32", mixed):
+        engine = engine_of(precision=policy, dropout=0.0, learning_rate=3e-3)
+        runs.append([loss_of(engine, batch_of(data, step % 2), step) for step in range(12)])
+    assert runs[0][-1] < runs[0][0] - 0.05
+    np.testing.assert_allclose(runs[1], runs[0], rtol=0.01)
+    assert all(weight.dtype == "float32" for weight in engine.model.weights)
+
+
+def test_evaluation_and_prediction_leave_dropout_out(data):
+    engine = engine_of()
+    batch = batch_of(data, 0)
+    totals = engine.evaluate(batch)
+    assert totals == engine.evaluate(batch)
+    logits = dict(zip(engine.model.output_names, engine.predict(batch.inputs), strict=True))
+    for name in batch.labels:
+        loss, weight = totals[f"{name}_loss"]
+        rows = logits[name].astype("float64")
+        shares = np.exp(rows) / np.exp(rows).sum(-1, keepdims=True)
+        chosen = np.take_along_axis(shares, batch.labels[name][..., None], -1)[..., 0]
+        assert loss == pytest.approx(-(batch.weights[name] * np.log(chosen)).sum(), rel=1e-4)
+        assert weight == pytest.approx(1.0, rel=1e-5)
+
+
+def test_a_batch_that_does_not_divide_is_one_line():
+    engine = engine_of()
+    engine.accumulation = 5
+    with pytest.raises(ValueError, match=r"batch_size must be a multiple of 5 .* got 12: take 10"):
+        engine.rows(12)

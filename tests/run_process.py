@@ -1,0 +1,117 @@
+"""Starts of a run in processes that are killed at chosen points: `python run_process.py FOLDER`.
+
+Reads a JSON object a line: {"run": name, "kill": [point, step] or null}; forks, does it in the
+child, and says how the child ended. The libraries are imported once, before the forks.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def die(*_) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at(point: str, place: float) -> None:
+    """Arranges that this process is killed: after so many updates, or seconds, or at a state."""
+    from safetensors import numpy as st
+
+    from kbert.training import records, report, run_folder
+    from kbert.training.loop import _Driver
+
+    def before(owner, name, matters=lambda *arguments: True, then=die):
+        real = getattr(owner, name)
+
+        def replaced(*arguments, **options):
+            if matters(*arguments):
+                then(*arguments)
+            return real(*arguments, **options)
+
+        setattr(owner, name, replaced)
+
+    def of_state(*arguments):
+        return str(arguments[-1]).endswith(f"step-{place:08d}.safetensors")
+
+    def write_half(arrays, path, metadata=None, real=st.save_file):
+        real(arrays, path, metadata=metadata)
+        if f"step-{place:08d}" in str(path):
+            os.truncate(path, os.path.getsize(path) // 2)
+            die()
+
+    def half_a_line(self, step, values, real=records.Records.add):
+        if step == place:
+            text = json.dumps({"step": step} | values)
+            self._file.write(text[: len(text) // 2].encode())
+            die()
+        real(self, step, values)
+
+    if point == "update":  # dispatched, not read yet
+        before(_Driver, "_read", lambda self, at_most=0: self.done == place)
+    elif point == "seconds":
+        threading.Timer(place, die).start()
+    elif point == "before the write":
+        before(run_folder, "write_state", lambda path, *_: of_state(path))
+    elif point == "within the write":
+        st.save_file = write_half
+    elif point == "before the rename":
+        before(os, "replace", of_state)
+    elif point == "after the rename":
+        flush = run_folder.write_state.__globals__["_flush"]
+        run_folder.write_state.__globals__["_flush"] = lambda path: (
+            die()
+            if Path(path).is_dir() and list(Path(path).glob(f"step-{place:08d}.*"))
+            else flush(path)
+        )
+    elif point == "within a line":
+        records.Records.add = half_a_line
+    elif point == "before the report":
+        before(report, "write_report")
+    else:
+        raise ValueError(point)
+
+
+def start(folder: Path, name: str, kill) -> None:
+    from run_shards import CONFIG, SETTINGS
+
+    from kbert import BertConfig
+    from kbert.training.pretraining import pretrain, resume
+
+    if kill:
+        kill_at(*kill)
+    run = folder / name
+    if (run / "settings.json").exists():
+        resume(run, show=False, peak_flops=1e9)
+    else:
+        config = BertConfig(**CONFIG)
+        pretrain(folder / "shards", config, output=run, show=False, peak_flops=1e9, **SETTINGS)
+
+
+def main() -> None:
+    import kbert.data.pretraining_batches
+    import kbert.training.engines.engine
+    import kbert.training.loop
+    import kbert.training.pretraining  # noqa: F401
+
+    folder = Path(sys.argv[1])
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            try:
+                start(folder, asked["run"], asked["kill"])
+            except BaseException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""`kbert vocab` and `kbert prepare`, as the shell sees them."""
+
+import click
+import pytest
+from wikitext_shards import text_files
+
+from kbert.cli_data import COMMANDS
+from kbert.console import run
+
+
+@pytest.fixture
+def call(capsys):
+    """Runs a command line; its exit status, stdout and stderr."""
+    group = click.Group("kbert", {command.name: command for command in COMMANDS})
+
+    def called(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            run(group, [str(argument) for argument in arguments])
+        return ended.value.code, *capsys.readouterr()
+
+    return called
+
+
+def test_from_text_to_shards(call, tmp_path):
+    corpus, vocab, shards = text_files()[1], tmp_path / "vocab", tmp_path / "shards"
+    status, out, _ = call("vocab", corpus, "--size", 700, "-o", vocab)
+    assert (status, out) == (0, f"wrote {vocab}: 700 tokens\n")
+    for _ in range(2):
+        status, out, _ = call("prepare", corpus, "--vocab", vocab, "-o", shards)
+        assert status == 0 and out.startswith(f"wrote {shards}: 60 documents, 7,7")
+
+
+def test_mistakes_are_one_line(call, tmp_path):
+    text = tmp_path / "bad.txt"
+    text.write_bytes(b"fine\n\xff\n")
+    for arguments, message in (
+        (("vocab", text, "--size", 700, "-o", tmp_path / "v"), "bad.txt, line 2: must be UTF-8"),
+        (("prepare", text, "--vocab", tmp_path / "no", "-o", tmp_path / "s"), "no"),
+        (("prepare", tmp_path / "no", "--vocab", tmp_path, "-o", tmp_path / "s"), "no such file"),
+        (("vocab", text, "--size", "x", "-o", tmp_path / "v"), "'x' is not a valid integer"),
+    ):
+        status, out, err = call(*arguments)
+        assert status == 2 and out == "" and err.count("\n") == 1 and message in err

@@ -1,0 +1,232 @@
+"""Labelled texts from files, and their batches."""
+
+import collections
+
+import numpy as np
+import pytest
+from peer_tasks import VOCABULARY
+
+from kbert import Tokenizer
+from kbert.data.buckets import (
+    IGNORED,
+    LENGTHS,
+    BucketedBatches,
+    Examples,
+    lengths_up_to,
+    padded_length,
+)
+from kbert.data.classification import Labelled, encode_labelled, labels_of, read_labelled
+from kbert.names import CLASSIFIER, SEGMENT_IDS, SPAN_END, SPAN_START, TOKEN_CLASSIFIER, TOKEN_IDS
+
+COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
+STEPS = 4
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes):
+        path = tmp_path / "some.tsv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    """Of 3 … 40 tokens; the first id of each is its number."""
+    sizes = np.random.default_rng(3).integers(3, 41, COUNT)
+    return Examples(
+        ids=[[100 + place, *[7] * (size - 1)] for place, size in enumerate(sizes)],
+        segment_ids=[[0, *[1] * (size - 1)] for size in sizes],
+        labels={CLASSIFIER: [place % 5 for place in range(COUNT)]},
+    )
+
+
+def batches_of(examples, **options) -> BucketedBatches:
+    return BucketedBatches(examples, **{"batch_size": BATCH, "seed": 2} | options)
+
+
+def real_rows(batch) -> np.ndarray:
+    """The numbers of the examples that count."""
+    return batch.inputs[TOKEN_IDS][:, 0][batch.weights[CLASSIFIER] > 0] - 100
+
+
+def test_texts_are_read(write):
+    records = read_labelled(write("a fine film\t2\r\n\r\n  Bad .\t0\nCafé “x”\t10"))
+    assert [(r.text, r.label, r.pair) for r in records] == [
+        ("a fine film", "2", None),
+        ("Bad .", "0", None),
+        ("Café “x”", "10", None),
+    ]
+    assert records[1].place.endswith("some.tsv, line 3")
+    assert labels_of(records) == ("0", "2", "10")  # numbers by their value
+
+
+def test_pairs_and_a_header_are_read(write):
+    records = read_labelled(
+        write("\ufeffpremise\thypothesis\tLabel\nA cat .\tNo cat .\tno\nB\tB\tyes\n")
+    )
+    assert records[0][:3] == ("A cat .", "no", "No cat .")
+    assert len(records) == 2
+    assert labels_of(records) == ("no", "yes")
+
+
+def test_sst2_is_read(shared):
+    folder = shared / "data" / "sst2"
+    counts = {name: len(read_labelled(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}
+    assert counts == {"train": 6920, "dev": 872, "test": 1821}  # Socher et al. 2013
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "some.tsv: lines of a text, a tab and a label expected, got none"),
+        ("text\tlabel\n", "some.tsv: lines of a text, a tab and a label expected, got none"),
+        ("good\t1\nno label\n", "some.tsv, line 2: 2 columns expected as before, got 1"),
+        ("good\t1\nbad\t0\t0\n", "some.tsv, line 2: 2 columns expected as before, got 3"),
+        ("no label at all\n", "some.tsv, line 1: a text, or two, and a label expected"),
+        ("a\tb\tc\td\n", "some.tsv, line 1: a text, or two, and a label expected"),
+        ("good\t1\n\nbad\t\n", "some.tsv, line 3: column 2 of 2 is empty"),
+        ("good\t1\n\t0\n", "some.tsv, line 2: column 1 of 2 is empty"),
+        (b"good\t1\ncaf\xe9\t0\n", "some.tsv, line 2: UTF-8 text expected, got byte 0xe9"),
+    ],
+)
+def test_bad_files_are_refused_with_the_line(write, content, said):
+    with pytest.raises(ValueError, match=said) as error:
+        read_labelled(write(content))
+    assert "\n" not in str(error.value)
+
+
+def test_bad_labels_are_refused_with_the_line(write, tokenizer):
+    records = read_labelled(write("a cat\t1\na dog\t2\n"))
+    with pytest.raises(
+        ValueError, match=r"some.tsv, line 2: label must be one of the model's 0, 1, got '2'"
+    ):
+        encode_labelled(records, tokenizer, ("0", "1"), 16)
+    with pytest.raises(ValueError, match=r"line 1: two labels or more expected .* only '1'"):
+        labels_of(records[:1])
+    mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
+    with pytest.raises(ValueError, match="must all be pairs of texts, or none"):
+        encode_labelled(mixed, tokenizer, ("0", "1"), 16)
+
+
+def test_texts_are_encoded_and_cut_ones_counted(tokenizer, caplog):
+    records = [Labelled("a cat", "x", "the dog"), Labelled("a cat sat on the mat", "y", "the dog")]
+    examples = encode_labelled(records, tokenizer, ("x", "y"), 8)
+    pair = tokenizer.encode("a cat", "the dog")
+    assert examples.ids[0] == pair.ids
+    assert examples.segment_ids[0] == pair.segment_ids
+    assert [len(ids) for ids in examples.ids] == [7, 8]
+    assert examples.labels == {CLASSIFIER: [0, 1]}
+    assert "1 of 2 texts cut to 8 tokens" in caplog.text
+
+
+def test_every_example_comes_once_an_epoch(examples):
+    batches = batches_of(examples)
+    assert batches.steps_per_epoch == STEPS
+    for epoch in range(3):
+        rows = [batches.batch(epoch * STEPS + turn) for turn in range(STEPS)]
+        seen = np.concatenate([real_rows(batch) for batch in rows])
+        assert sorted(seen) == list(range(COUNT))
+        assert all(len(batch) == BATCH for batch in rows)  # static, the odd one as well
+        assert sorted(len(real_rows(batch)) for batch in rows) == [COUNT % BATCH, *[BATCH] * 3]
+
+
+def test_rows_are_the_examples(examples):
+    batches = batches_of(examples)
+    for step in range(STEPS):
+        batch = batches.batch(step)
+        for row in range(len(batch)):
+            place = batch.inputs[TOKEN_IDS][row, 0] - 100
+            size = len(examples.ids[place])
+            assert list(batch.inputs[TOKEN_IDS][row, :size]) == examples.ids[place]
+            assert not batch.inputs[TOKEN_IDS][row, size:].any()
+            assert list(batch.inputs[SEGMENT_IDS][row, :size]) == examples.segment_ids[place]
+            assert batch.labels[CLASSIFIER][row] == examples.labels[CLASSIFIER][place]
+        assert batch.weights[CLASSIFIER].sum() == pytest.approx(1)
+        kinds = {array.dtype for group in (batch.inputs, batch.labels) for array in group.values()}
+        assert kinds == {np.dtype("int32")}
+
+
+def test_a_batch_depends_on_seed_and_step_alone(examples):
+    first, again = batches_of(examples), batches_of(examples)
+    for step in (9, 0, 5, 9):
+        one, two = first.batch(step), again.batch(step)
+        parts = [again.batch(step, part) for part in (slice(0, 4), slice(4, 9), slice(9, BATCH))]
+        for group in ("inputs", "labels", "weights"):
+            for name, array in getattr(one, group).items():
+                assert np.array_equal(array, getattr(two, group)[name])
+                pieces = [getattr(part, group)[name] for part in parts]
+                assert np.array_equal(array, np.concatenate(pieces))  # on three hosts
+    orders = [tuple(real_rows(first.batch(step))) for step in range(2 * STEPS)]
+    assert len(set(orders)) == 2 * STEPS  # another epoch, another order
+    assert tuple(real_rows(batches_of(examples, seed=3).batch(0))) not in orders
+
+
+def test_shapes_are_few_and_padding_little(examples):
+    sorted_batches = batches_of(examples)
+    random = batches_of(examples, pool=1)
+
+    def sizes(batches):
+        return [batches.batch(step).inputs[TOKEN_IDS].shape[1] for step in range(STEPS)]
+
+    assert set(sizes(sorted_batches)) <= {16, 32, 48}
+    assert sorted_batches.lengths == (16, 32, 48)
+    assert sum(sizes(sorted_batches)) < sum(sizes(random))
+
+
+def test_few_lengths_where_each_is_compiled(examples):
+    assert lengths_up_to(100) == (16, 32, 48, 64, 96, 100)
+    assert lengths_up_to(512) == LENGTHS
+    assert lengths_up_to(18, compiled=False) == (4, 8, 12, 16, 18)
+    assert [padded_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
+
+
+def test_labels_of_tokens_weigh_the_same(examples):
+    """1 / (labelled tokens of the batch), however long the texts are."""
+    random = np.random.default_rng(5)
+    given = [
+        [int(n) if n else IGNORED for n in random.integers(0, 3, len(i))] for i in examples.ids
+    ]
+    tokens = Examples(examples.ids, examples.segment_ids, {TOKEN_CLASSIFIER: given})
+    batch = batches_of(tokens, batch_size=COUNT + 2).batch(0)
+    counted = collections.Counter(label for row in given for label in row if label != IGNORED)
+    labels, weights = batch.labels[TOKEN_CLASSIFIER], batch.weights[TOKEN_CLASSIFIER]
+    assert labels.shape == weights.shape == batch.inputs[TOKEN_IDS].shape
+    assert collections.Counter(labels[weights > 0].tolist()) == counted
+    assert np.allclose(weights[weights > 0], 1 / counted.total())
+
+
+def test_two_outputs_share_the_loss(examples):
+    """0.5 / B each; a window without an answer that counts weighs nothing."""
+    spans = {SPAN_START: [1] * COUNT, SPAN_END: [IGNORED, *[2] * (COUNT - 1)]}
+    batch = batches_of(Examples(examples.ids, examples.segment_ids, spans), batch_size=COUNT).batch(
+        0
+    )
+    assert np.allclose(batch.weights[SPAN_START], 0.5 / COUNT)
+    assert sorted(np.unique(batch.weights[SPAN_END])) == pytest.approx([0, 0.5 / (COUNT - 1)])
+
+
+def test_what_cannot_be_batched_is_refused(examples):
+    with pytest.raises(ValueError, match="an example must have at most 16 tokens, got 39"):
+        batches_of(examples, lengths=(8, 16))
+    with pytest.raises(ValueError, match="examples must be one or more, got none"):
+        batches_of(Examples([], [], {CLASSIFIER: []}))
+    with pytest.raises(ValueError, match="labels of Classifier must be as many as ids, 45, got 2"):
+        Examples(examples.ids, examples.segment_ids, {CLASSIFIER: [0, 1]})
+    with pytest.raises(ValueError, match="step must be a whole number of at least 0, got -1"):
+        batches_of(examples).batch(-1)
+
+
+def test_the_fingerprint_tells_data_and_settings_apart(examples):
+    labels = {CLASSIFIER: [1, *examples.labels[CLASSIFIER][1:]]}
+    other = Examples(examples.ids, examples.segment_ids, labels)
+    prints = [batches_of(examples), batches_of(other), batches_of(examples, seed=4)]
+    assert len({str(batches.fingerprint) for batches in prints}) == 3
+    assert batches_of(examples).fingerprint == prints[0].fingerprint

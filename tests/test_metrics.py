@@ -1,0 +1,44 @@
+"""Metrics against seqeval's, scikit-learn's and SQuAD's own numbers, saved in data/metrics.json."""
+
+import json
+
+import numpy as np
+import pytest
+from sizes import ROOT
+
+from kbert.training import metrics
+
+PEERS = json.loads((ROOT / "tests" / "data" / "metrics.json").read_text(encoding="utf-8"))
+
+
+def test_classes_as_scikit_learn():
+    for case in PEERS["classes"]:
+        gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
+        for name in ("accuracy", "f1", "macro_f1", "matthews"):
+            assert getattr(metrics, name)(gold, predicted) == pytest.approx(case[name], abs=1e-12)
+
+
+def test_entities_as_seqeval():
+    for case in PEERS["entities"]:
+        for labels, expected in zip(case["gold"], case["entities"], strict=True):
+            assert metrics.entities(labels) == {tuple(entity) for entity in expected}
+        found = metrics.entity_scores(case["gold"], case["predicted"])
+        for name in ("precision", "recall", "f1"):
+            assert found[name] == pytest.approx(case[name], abs=1e-12)
+
+
+def test_answers_as_squad():
+    for case in PEERS["answers"]:
+        exact, f1 = metrics.answer_scores(case["answers"], case["predicted"])
+        assert (exact, f1) == (case["exact"], pytest.approx(case["f1"], abs=1e-12))
+
+
+def test_what_entity_labels_are():
+    assert metrics.are_entity_labels(["O", "B-LOC", "I-LOC", "S-a-b"])
+    assert not metrics.are_entity_labels(["NOUN", "O"])
+    assert not metrics.are_entity_labels(["O"])
+
+
+def test_sentences_of_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="2 labels expected for a sentence, got 1"):
+        metrics.entity_scores([["O", "O"]], [["O"]])

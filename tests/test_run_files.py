@@ -1,0 +1,217 @@
+"""A run's files: states that are whole or refused, records that stand once, TensorBoard's."""
+
+import errno
+import json
+import math
+import os
+import resource
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from kbert.training.differences import differences
+from kbert.training.event_file import EventFile
+from kbert.training.records import Records, read_records
+from kbert.training.run_folder import RunFolder
+from kbert.training.state_files import DamagedState, read_facts, read_state, write_state
+
+RANDOM = np.random.default_rng(7)
+ARRAYS = {
+    "weights": RANDOM.normal(size=(13, 7)).astype("float32"),
+    "turned": RANDOM.normal(size=(5, 3)).astype("float32").T,
+    "scalar": np.float32(3.5),
+    "count": np.array(2**40, "int64"),
+    "seed": np.array([4_000_000_000, 17], "uint32"),
+    "flag": np.array(True),
+    "half": RANDOM.normal(size=11).astype(ml_dtypes.bfloat16),
+    "none": np.zeros((0, 4), "float32"),
+    "nan": np.array([math.nan, math.inf], "float32"),
+}
+SETTINGS, DATA = {"steps": 9, "sizes": [1, 2]}, {"shards": {"sha256": "ab"}, "seed": 3}
+
+
+@pytest.fixture
+def state(tmp_path):
+    path = tmp_path / "step-00000007.safetensors"
+    write_state(path, ARRAYS, {"step": 7})
+    return path
+
+
+def test_a_state_comes_back_bit_for_bit(state):
+    arrays, facts = read_state(state)
+    assert facts == {"step": 7} == read_facts(state)
+    assert set(arrays) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        array = np.asarray(array)
+        assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
+        assert arrays[name].tobytes() == array.tobytes()
+
+
+def test_any_reader_of_safetensors_opens_a_state(state):
+    """Not ours: the package's own loader, and the header as the format's page describes it."""
+    from safetensors.numpy import load_file
+
+    assert np.array_equal(load_file(state)["turned"], ARRAYS["turned"])
+    data = state.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert header["weights"]["shape"] == [13, 7] and header["weights"]["dtype"] == "F32"
+
+
+def test_a_state_that_is_cut_anywhere_is_refused(state):
+    whole = state.read_bytes()
+    for length in (0, 1, 8, 100, len(whole) // 2, len(whole) - 1):
+        state.write_bytes(whole[:length])
+        with pytest.raises(DamagedState, match="step-00000007"):
+            read_state(state)
+
+
+def test_a_state_with_one_bit_changed_is_refused(state):
+    whole = state.read_bytes()
+    for place in range(0, len(whole), 61):
+        damaged = bytearray(whole)
+        damaged[place] ^= 4
+        state.write_bytes(damaged)
+        with pytest.raises((DamagedState, OSError)):
+            read_state(state)
+
+
+def test_another_file_of_safetensors_is_refused(tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file({"a": np.zeros(3)}, tmp_path / "a.safetensors")
+    with pytest.raises(DamagedState, match="not a checkpoint of a kbert run"):
+        read_state(tmp_path / "a.safetensors")
+
+
+def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_old_state(state):
+    before = state.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            write_state(state, {"big": np.ones(1 << 17, "float32")}, {"step": 7})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.errno == errno.EFBIG and error.value.filename == str(state)
+    assert state.read_bytes() == before and os.listdir(state.parent) == [state.name]
+
+
+def test_records_are_cut_after_the_step_and_after_a_line_that_is_not_whole(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    records = Records(path)
+    for step in range(1, 8):
+        records.add(step, {"loss": 1 / step, "accuracy": math.nan})
+    records.close()
+    with path.open("ab") as file:
+        file.write(b'{"step": 8, "lo')
+    assert [line["step"] for line in read_records(path)] == list(range(1, 8))
+    assert "NaN" not in path.read_text(encoding="utf-8")
+    assert math.isnan(read_records(path)[3]["accuracy"])
+    again = Records(path, step=5)
+    again.add(6, {"loss": 0.5})
+    again.close()
+    assert [line["step"] for line in read_records(path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_tensorflow_reads_the_event_file(tmp_path):
+    """Framing, checksums and fields as TensorFlow has them."""
+    tf = pytest.importorskip("tensorflow")
+    from tensorflow.core.util.event_pb2 import Event, SessionLog
+
+    events = EventFile(tmp_path, 300)
+    values = {"loss": 0.1, "MLM_accuracy": 0.25, "größe": -1e30}
+    events.add(301, values)
+    events.add(2**40, {"loss": math.inf})
+    events.close()
+    (path,) = tmp_path.iterdir()
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    version, start, first, last = map(Event.FromString, records)
+    assert version.file_version == "brain.Event:2" and version.wall_time > 1.7e9
+    assert (start.step, start.session_log.status) == (301, SessionLog.START)
+    found = {value.tag: value.simple_value for value in first.summary.value}
+    assert first.step == 301 and found == {k: float(np.float32(v)) for k, v in values.items()}
+    assert last.step == 2**40 and last.summary.value[0].simple_value == math.inf
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunFolder.create(tmp_path / "run", SETTINGS, DATA)
+    run.begin(0)
+    yield run
+    run.close()
+
+
+def steps(run) -> list[int]:
+    return [int(path.stem[5:]) for path in sorted(run.path.glob("checkpoints/*.safetensors"))]
+
+
+def test_the_last_two_and_the_best_are_kept(run):
+    for step, score in ((2, None), (4, -3.0), (6, -1.0), (8, -2.0), (10, None), (12, -1.0)):
+        run.save_state(ARRAYS, step, score=score)
+    assert steps(run) == [6, 10, 12]
+    assert run.best_state().step == 6 and run.best_state().score == -1.0
+
+
+def test_a_damaged_state_is_passed_over_and_the_log_says_so(run, caplog):
+    for step in (2, 4):
+        run.save_state(ARRAYS, step)
+    newest = run.path / "checkpoints" / "step-00000004.safetensors"
+    os.truncate(newest, 300)
+    assert RunFolder.open(run.path).last_state().step == 2
+    assert "step-00000004.safetensors is damaged" in caplog.text
+    assert "the one before it" in caplog.text
+    run.begin(2)
+    assert steps(run) == [2]  # what cannot be used is set aside
+
+
+def test_a_state_of_another_run_is_passed_over_and_the_log_says_so(run, tmp_path, caplog):
+    run.save_state(ARRAYS, 2)
+    other = RunFolder.create(tmp_path / "other", SETTINGS, DATA)
+    other.begin(0)
+    other.save_state(ARRAYS, 5)
+    other.close()
+    foreign = other.path / "checkpoints" / "step-00000005.safetensors"
+    foreign.rename(run.path / "checkpoints" / foreign.name)
+    assert run.last_state().step == 2
+    assert "step-00000005.safetensors is of another run" in caplog.text
+
+
+def test_settings_that_were_changed_are_named(run):
+    run.save_state(ARRAYS, 2)
+    file = run.path / "settings.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["settings"]["steps"] = 10
+    file.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match="steps: the run has 10, now 9"):
+        RunFolder.open(run.path).last_state()
+    other = {"shards": {"sha256": "cd"}, "seed": 3}
+    with pytest.raises(
+        ValueError, match=r'data\.shards\.sha256: the run has "ab", now "cd"'
+    ) as error:
+        run.check(other)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_with_something_in_it_is_refused(run, tmp_path):
+    with pytest.raises(FileExistsError, match="holds a run: go on with kbert pretrain --resume"):
+        RunFolder.create(run.path, SETTINGS, DATA)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(FileExistsError, match="new or an empty folder"):
+        RunFolder.create(tmp_path / "full", SETTINGS, DATA)
+    with pytest.raises(FileNotFoundError, match="no run"):
+        RunFolder.open(tmp_path / "full")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, ["a.b: the run has [1, 2], now [1, 3]"]),
+        ({"a": 1}, {}, ["a: the run has 1, now null"]),
+        ({}, {"a": "x" * 70}, [f'a: the run has null, now "{"x" * 36}…']),
+    ],
+)
+def test_differences_are_said_in_words(old, new, found):
+    assert differences(old, new) == found

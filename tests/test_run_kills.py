@@ -1,0 +1,111 @@
+"""A run that is killed, at any point and as often as you like, ends with the same bits."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_shards import SETTINGS, make_shards, without_times
+
+from kbert.training.records import read_records
+from kbert.training.state_files import read_state
+
+SCRIPT = Path(__file__).with_name("run_process.py")
+LAST = f"checkpoints/step-{SETTINGS['steps']:08d}.safetensors"
+
+# Where a process is killed: [point, update or seconds], one start after the other.
+POINTS = [
+    ["update", 2],  # between the first state, of no update, and the second
+    ["before the write", 4],
+    ["within the write", 8],
+    ["before the rename", 8],
+    ["after the rename", 12],
+    ["within a line", 14],
+    ["update", 17],
+    ["within the write", 22],
+    ["before the report", 0],
+]
+FEW = [["within the write", 8], ["update", 11], ["after the rename", 20]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    make_shards(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def starts(folder):
+    """Starts a run on a backend, killed at a point; gives the exit status."""
+    processes = {}
+
+    def start(backend: str, run: str, kill: list | None) -> int:
+        if backend not in processes:
+            pytest.importorskip(backend)
+            processes[backend] = subprocess.Popen(
+                [sys.executable, str(SCRIPT), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"KERAS_BACKEND": backend},
+            )
+        process = processes[backend]
+        process.stdin.write(json.dumps({"run": run, "kill": kill}) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    yield start
+    for process in processes.values():
+        process.stdin.close()
+        process.wait(60)
+        process.stdout.close()
+
+
+def assert_equal(whole: Path, killed: Path) -> None:
+    """Final states, models and records of two runs, bit for bit."""
+    arrays, _ = read_state(whole / LAST)
+    others, _ = read_state(killed / LAST)
+    assert set(arrays) == set(others)
+    different = [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert not different
+    weights = "model/model.safetensors"
+    assert (whole / weights).read_bytes() == (killed / weights).read_bytes()
+    lines = [without_times(read_records(run / "metrics.jsonl")) for run in (whole, killed)]
+    assert [line["step"] for line in lines[1]] == list(range(1, SETTINGS["steps"] + 1))
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "points"),
+    [("tensorflow", POINTS), ("jax", FEW), ("torch", FEW)],
+    ids=["tensorflow", "jax", "torch"],
+)
+def test_a_killed_run_ends_as_one_that_was_not(starts, folder, backend, points):
+    whole, killed = f"{backend}_whole", f"{backend}_killed"
+    assert starts(backend, whole, None) == 0
+    for point in points:
+        assert starts(backend, killed, point) == -9, point
+        left = {file.name for file in (folder / killed / "checkpoints").iterdir()}
+        assert sum(name.startswith("step-") for name in left) <= 4  # two, the best, one more
+    assert starts(backend, killed, None) == 0
+    assert_equal(folder / whole, folder / killed)
+    assert not list((folder / killed).rglob("*.part"))
+
+
+@pytest.mark.slow
+def test_killed_at_any_time(starts, folder):
+    """The clock says when: wherever that is."""
+    draw = random.Random()
+    if not (folder / "tensorflow_whole" / "result.json").exists():
+        assert starts("tensorflow", "tensorflow_whole", None) == 0
+    for _ in range(4):
+        seconds = round(draw.uniform(0.3, 3.0), 2)
+        assert starts("tensorflow", "clock", ["seconds", seconds]) in (-9, 0), seconds
+    assert starts("tensorflow", "clock", None) == 0
+    assert_equal(folder / "tensorflow_whole", folder / "clock")

@@ -1,0 +1,183 @@
+"""One device, several, and several hosts do the same updates: real processes on loopback."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sizes import SIZES
+
+import kbert
+
+SCRIPT = Path(__file__).with_name("train_process.py")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    import keras
+
+    keras.utils.set_random_seed(5)
+    config = kbert.BertConfig(**SIZES)
+    folder = tmp_path_factory.mktemp("first")
+    kbert.save(kbert.Bert(config, "pretraining", kbert.build_bert(config)), folder / "bert")
+    return folder / "bert"
+
+
+def ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    numbers = [found.getsockname()[1] for found in sockets]
+    for found in sockets:
+        found.close()
+    return numbers
+
+
+def environments(kind: str) -> list[dict]:
+    """The variables of each process of a way to train."""
+    first, second = ports(2)
+    hosts = [f"127.0.0.1:{first}", f"127.0.0.1:{second}"]
+    if kind == "workers":
+        tasks = [{"type": "worker", "index": index} for index in range(2)]
+        return [
+            {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})}
+            for task in tasks
+        ]
+    flags = "--xla_force_host_platform_device_count=2"
+    if kind == "jax_devices":
+        return [{"KERAS_BACKEND": "jax", "XLA_FLAGS": flags}]
+    if kind == "jax":
+        return [{"KERAS_BACKEND": "jax"}]
+    if kind == "jax_hosts":
+        return [
+            {
+                "KERAS_BACKEND": "jax",
+                "KERAS_DISTRIBUTION_JOB_ADDRESSES": hosts[0],
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+                "KERAS_DISTRIBUTION_PROCESS_ID": str(index),
+            }
+            for index in range(2)
+        ]
+    return [{}]
+
+
+def train(kind: str, folder: Path, place: Path, dropout: float = 0.0) -> list[dict]:
+    """What each process of a way to train ends with."""
+    devices = "2" if kind in ("mirrored", "jax_devices") else "1"
+    running = []
+    for index, variables in enumerate(environments(kind)):
+        out = place / f"{kind}-{index}.npz"
+        command = [sys.executable, str(SCRIPT), str(folder), str(out), str(dropout), devices]
+        environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"} | variables
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running.append((process, out))
+    replicas = 2 if devices == "2" or len(running) == 2 else 1
+    for index, (process, _) in enumerate(running):
+        printed, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors[-3000:]
+        assert printed.splitlines()[-1].split() == [str(n) for n in (replicas, index, len(running))]
+    return [dict(np.load(out)) for _, out in running]
+
+
+@pytest.fixture(scope="module")
+def one_device(folder, tmp_path_factory):
+    return train("default", folder, tmp_path_factory.mktemp("default"))[0]
+
+
+@pytest.mark.parametrize("kind", ["mirrored", "workers", "jax", "jax_devices", "jax_hosts"])
+def test_every_way_to_train_equals_one_device(kind, folder, one_device, tmp_path):
+    if kind.startswith("jax"):
+        pytest.importorskip("jax")
+    assert (one_device["norms"] > 0.5).all()  # the clip bites
+    for found in train(kind, folder, tmp_path):
+        assert found.keys() == one_device.keys()
+        for name, array in found.items():
+            np.testing.assert_allclose(array, one_device[name], atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+def test_with_dropout_each_replica_has_masks_of_its_own(folder, tmp_path):
+    """Two replicas with the same examples: the same masks would give both the same sums."""
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+import tensorflow as tf
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import kbert
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from training_batches import PREDICTIONS, arrays, batch_of
+engine = engines.start(2)
+with engine.scope():
+    config = kbert.load({str(folder)!r}).config
+    model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+engine.prepare(model, Optimizer(total_steps=9))
+batch = batch_of(arrays("pretraining", 1, 6), 0)
+twice = engine._arrays(batch, 1) * 2
+seeds = engine._seeds(0, range(2))
+
+def losses(seeds):
+    def local(batch, seeds):
+        return engine._gradients(batch, tf.ensure_shape(seeds, seeds.shape))[1][0, 0]
+    run = tf.function(lambda b, s: engine.strategy.run(local, args=(b, s)))
+    found = run(engine._spread(twice), engine._spread(list(seeds)))
+    return [float(value) for value in engine.strategy.experimental_local_results(found)]
+
+one, two = losses(seeds)
+assert one != two, (one, two)
+same, again = losses([seeds[0], seeds[0]])
+assert abs(same - again) < 1e-6 and abs(same - one) < 1e-6
+print("differ")
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.strip() == "differ", done.stderr[-3000:]
+
+
+def test_a_host_that_is_not_there_is_named_within_a_minute():
+    absent, mine = ports(2)
+    cluster = {"worker": [f"127.0.0.1:{mine}", f"127.0.0.1:{absent}"]}
+    config = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
+    code = (
+        "from kbert.training.engines import hosts; c = hosts.tf_config(); "
+        "hosts.wait_for(c['cluster']['worker'], c['task']['index'], patience_s=2)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"TF_CONFIG": json.dumps(config)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"TimeoutError: no host answered at 127.0.0.1:{absent} within 2 s")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("no json", "TF_CONFIG must be JSON like"),
+        ('{"cluster": {"worker": ["a:1", "b:2"]}}', "TF_CONFIG must be JSON like"),
+        (
+            '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 2}}',
+            "an index of 0 … 1, got 2",
+        ),
+        (
+            '{"cluster": {"ps": ["a:1"], "worker": ["b:2"]}, "task": {"type": "ps", "index": 0}}',
+            "must name workers alone",
+        ),
+    ],
+)
+def test_a_tf_config_that_cannot_be_is_one_line(monkeypatch, text, message):
+    from kbert.training.engines import hosts
+
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ValueError, match=message):
+        hosts.tf_config()
