@@ -79,7 +79,7 @@ def test_the_published_totals_and_no_number_is_read(tmp_path, name, dtype, monke
     size = write_without_numbers(tmp_path / WEIGHTS, shapes, dtype)
     (tmp_path / "config.json").write_text(kbert.get_config(model).to_json())
     assert (tmp_path / WEIGHTS).stat().st_blocks * 512 < size / 100
-    read = "kbert.checkpoints.weight_files._safetensor"
+    read = "kbert.checkpoints.weight_files._mapped"
     monkeypatch.setattr(read, lambda *_: pytest.fail("a tensor was read"))
     found = kbert.inspect(tmp_path)
     assert found.problems == ()

@@ -218,7 +218,7 @@ class Engine:
         logs |= {"gradient_norm": norm, "learning_rate": rate, "finite": finite}
         done = iteration + ops.cast(finite, "float32")
         if self.scaled:
-            logs["loss_scale"] = scale
+            logs["loss_scale"] = scale * 1.0  # torch assigns in place
             scale, good = precision.next_scale(scale, good, finite)
         return new_weights, (new_first, new_second), (done, scale, good), logs
 

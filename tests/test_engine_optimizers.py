@@ -1,0 +1,115 @@
+"""AdamW beside torch's, LAMB beside the paper's lines in NumPy, the rates beside transformers'."""
+
+import numpy as np
+import pytest
+
+from kbert.training import optimizers
+from kbert.training.optimizers import Optimizer
+
+SHAPE, UPDATES = (7, 5), 13
+
+
+def gradients() -> np.ndarray:
+    random = np.random.default_rng(3)
+    sizes = 10.0 ** random.integers(-4, 2, (1, *SHAPE))  # some below, some far above epsilon
+    return (random.standard_normal((UPDATES, *SHAPE)) * sizes).astype("float32")
+
+
+def ours(settings: Optimizer, decayed: bool) -> np.ndarray:
+    """The weight after each update, (UPDATES, 7, 5), as the engines compute it."""
+    from keras import ops
+
+    weight = ops.convert_to_tensor(np.random.default_rng(5).standard_normal(SHAPE), "float32")
+    moments = ops.zeros_like(weight), ops.zeros_like(weight)
+    found = []
+    for done, gradient in enumerate(gradients()):
+        iteration = ops.convert_to_tensor(done, "float32")
+        rate = optimizers.learning_rate(settings, iteration)
+        weight, moments = optimizers.updated(
+            settings, decayed, weight, ops.convert_to_tensor(gradient), moments, rate, iteration
+        )
+        found.append(ops.convert_to_numpy(weight))
+    return np.stack(found)
+
+
+def changes(weights: np.ndarray) -> np.ndarray:
+    first = np.random.default_rng(5).standard_normal(SHAPE).astype("float32")
+    return np.diff(np.concatenate([first[None], weights]).astype("float64"), axis=0)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("decayed", [True, False])
+def test_adamw_is_torchs(decayed):
+    torch = pytest.importorskip("torch")
+    settings = Optimizer(
+        learning_rate=0.02, schedule="constant", total_steps=UPDATES, weight_decay=0.3
+    )
+    first = np.random.default_rng(5).standard_normal(SHAPE)
+    parameter = torch.nn.Parameter(torch.tensor(first, dtype=torch.float32))
+    decay = 0.3 if decayed else 0.0
+    peer = torch.optim.AdamW([parameter], lr=0.02, eps=settings.epsilon, weight_decay=decay)
+    expected = []
+    for gradient in gradients():
+        parameter.grad = torch.tensor(gradient)
+        peer.step()
+        expected.append(parameter.detach().numpy().copy())
+    weights = ours(settings, decayed)
+    # float32 in another order: a few units in the last place of weights up to 3
+    np.testing.assert_allclose(weights, np.stack(expected), rtol=0, atol=2e-6)
+    assert np.abs(changes(weights)).max() > 0.01
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+@pytest.mark.parametrize("decayed", [True, False])
+def test_lamb_is_the_papers_algorithm_2(decayed, corrected):
+    """arXiv 1904.00962 v5, in float64; biases and LayerNorm's neither decayed nor adapted."""
+    settings = Optimizer(
+        "lamb", 0.02, schedule="constant", total_steps=UPDATES, weight_decay=0.3,
+        beta_1=0.8, beta_2=0.9, bias_correction=corrected,
+    )  # fmt: skip
+    x = np.random.default_rng(5).standard_normal(SHAPE)
+    m, v = np.zeros(SHAPE), np.zeros(SHAPE)
+    expected = []
+    for t, g in enumerate(gradients().astype("float64"), start=1):
+        m = 0.8 * m + 0.2 * g
+        v = 0.9 * v + 0.1 * g**2
+        m_hat, v_hat = (m / (1 - 0.8**t), v / (1 - 0.9**t)) if corrected else (m, v)
+        r = m_hat / (np.sqrt(v_hat) + 1e-6)
+        if decayed:
+            u = r + 0.3 * x
+            x = x - 0.02 * np.linalg.norm(x) / np.linalg.norm(u) * u
+        else:
+            x = x - 0.02 * r
+        expected.append(x)
+    np.testing.assert_allclose(ours(settings, decayed), expected, rtol=0, atol=3e-6)
+
+
+def test_lamb_moves_a_weight_of_zeros():
+    from keras import ops
+
+    zeros = ops.zeros(SHAPE)
+    settings = Optimizer("lamb", 0.02, schedule="constant")
+    gradient, iteration = ops.ones(SHAPE), ops.convert_to_tensor(0.0)
+    weight, _ = optimizers.updated(settings, True, zeros, gradient, (zeros, zeros), 0.02, iteration)
+    np.testing.assert_allclose(ops.convert_to_numpy(weight), -0.02, rtol=1e-4)  # a ratio of 1
+
+
+@pytest.mark.transformers
+@pytest.mark.parametrize("warmup", [0, 1, 7, 29])
+@pytest.mark.parametrize("schedule", ["linear", "constant"])
+def test_the_rate_of_every_update_is_transformers(schedule, warmup):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from keras import ops
+
+    peer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=3e-4)
+    rates = {
+        "linear": lambda: transformers.get_linear_schedule_with_warmup(peer, warmup, 29),
+        "constant": lambda: transformers.get_constant_schedule_with_warmup(peer, warmup),
+    }[schedule]()
+    settings = Optimizer(learning_rate=3e-4, total_steps=29, warmup_steps=warmup, schedule=schedule)
+    for step in range(33):  # beyond the end too
+        found = float(optimizers.learning_rate(settings, ops.convert_to_tensor(step, "float32")))
+        assert found == pytest.approx(rates.get_last_lr()[0], rel=1e-6, abs=1e-12), step
+        peer.step()
+        rates.step()
