@@ -1,8 +1,5 @@
 """The commands that make data for pretraining: parse, call, print; imports wait for the command."""
 
-import contextlib
-import logging
-import sys
 from pathlib import Path
 
 import click
@@ -43,7 +40,7 @@ def vocab(corpus, size, output, form, **options):
     """
     from kbert.data.vocab_training import train_vocab
 
-    with _warnings_as_lines(), progress("training the vocabulary"):
+    with progress("training the vocabulary"):
         tokenizer = train_vocab(corpus, size, output, format=form, **options)
     click.echo(f"wrote {output}: {tokenizer.vocab_size:,} tokens")
 
@@ -64,17 +61,16 @@ def prepare(corpus, vocab, output, processes, form, text_field, language):
     """
     from kbert.data.preparing import prepare
 
-    with _warnings_as_lines():
-        shards = prepare(
-            corpus,
-            vocab,
-            output,
-            format=form,
-            text_field=text_field,
-            language=language,
-            processes=processes,
-            show=True,
-        )
+    shards = prepare(
+        corpus,
+        vocab,
+        output,
+        format=form,
+        text_field=text_field,
+        language=language,
+        processes=processes,
+        show=True,
+    )
     index = shards.index
     click.echo(
         f"wrote {output}: {index['documents']:,} documents, {index['sentences']:,} sentences, "
@@ -83,15 +79,3 @@ def prepare(corpus, vocab, output, processes, form, text_field, language):
 
 
 COMMANDS = (vocab, prepare)
-
-
-@contextlib.contextmanager
-def _warnings_as_lines():
-    """kbert's log on stderr, a line a warning."""
-    logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("kbert: %(message)s"))
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

@@ -27,6 +27,7 @@ _SETTINGS = {
         "Default: float32.",
     ),
     "jit": (bool, "Compile with XLA; default: as the device likes it."),
+    "rematerialize": (bool, "Compute blocks again instead of keeping their activations."),
     "seed": (int, "Of the head, the order and dropout. Default: 0."),
     "keep_best": (bool, "The weights that did best on dev, or the last. Default: best."),
     "evaluate_every": (int, "Updates; default: an epoch."),
@@ -58,7 +59,8 @@ def finetune(source, task, train, dev, output, run, devices, quiet, **settings):
     """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
 
     \b
-    classify: text, [second text,] label, between tabs; a line each
+    classify: text, [second text,] label, between tabs; or .csv, .jsonl with
+              those columns
     tag:      a word and its label a line, a blank line between sentences (CoNLL)
     qa:       SQuAD's JSON, 1.1 or 2.0
 

@@ -266,27 +266,25 @@ def _loaded(source: str):
     with starting_keras():
         from kbert import builder  # noqa: F401
         from kbert.bert import load
-    with _warnings_as_lines():
+    with _without_missing_heads():
         with progress(f"reading {source}"):
             bert = load(source)
         yield bert
 
 
 @contextlib.contextmanager
-def _warnings_as_lines():
-    """kbert's log on stderr, a line a warning, but for heads that the checkpoint lacks.
-
-    Of those the task itself says whether it needs them.
-    """
+def _without_missing_heads():
+    """No warning of heads that the checkpoint lacks: the task itself says whether it needs them."""
     logger = logging.getLogger("kbert")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("kbert: %(message)s"))
-    handler.addFilter(lambda record: "first weights stay in" not in str(record.msg))
-    logger.addHandler(handler)
+
+    def matters(record) -> bool:
+        return "first weights stay in" not in str(record.msg)
+
+    logger.addFilter(matters)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.removeFilter(matters)
 
 
 def _texts(texts: tuple[str, ...], lines: str | None) -> list[str]:

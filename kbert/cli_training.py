@@ -23,6 +23,7 @@ _HELP = {
     "accumulation": "Micro-batches of an update.",
     "precision": "",
     "jit": "Compile with XLA; default: as the device likes it.",
+    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
     "seed": "Of weights, data and dropout.",
     "masked_share": "Of the tokens.",
     "short_share": "Of the examples.",
@@ -79,7 +80,7 @@ def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet,
     around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
     if run is not None:
         _refuse(config=config, init=init, output=output)
-        _go_on(run, shards=shards, dev=dev, **around, **given)
+        _go_on(run, given, shards=shards, dev=dev, **around)
         return
     for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", given.get("steps"))):
         if value is None:
@@ -101,17 +102,19 @@ def import_engine() -> None:
     import kbert.training.loop  # noqa: F401
 
 
-def _go_on(run, **options) -> None:
+def _go_on(run: Path, settings: dict, **options) -> None:
     from kbert.training.run_folder import RunFolder
 
-    if finished := RunFolder.open(run).finished:
+    folder = RunFolder.open(run)
+    if folder.task == "pretrain" and (finished := folder.finished):
+        folder.check(folder.fingerprint, folder.settings | settings)
         click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
         return
     with starting_keras():
         from kbert.training.pretraining import resume
 
         import_engine()
-    _say_where(stoppable(resume, run, **options))
+    _say_where(stoppable(resume, run, **options, **settings))
 
 
 def stoppable(function, *arguments, **options):

@@ -1,6 +1,7 @@
 """Around a command: errors as one line, progress, a quiet start of Keras."""
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -16,7 +17,7 @@ def run(command: click.Command, arguments=None) -> None:
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
     try:
         arguments = sys.argv[1:] if arguments is None else list(arguments)
-        with command.make_context("kbert", arguments) as context:
+        with _log_lines(), command.make_context("kbert", arguments) as context:
             command.invoke(context)
         sys.stdout.flush()
         sys.exit(0)
@@ -39,6 +40,18 @@ def run(command: click.Command, arguments=None) -> None:
         if os.environ.get("KBERT_TRACEBACK"):
             raise
         _fail(str(error))
+
+
+@contextlib.contextmanager
+def _log_lines():
+    """kbert's log on stderr, a line a warning."""
+    logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("kbert: %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _fail(message: str, status: int = 2) -> None:

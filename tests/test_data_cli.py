@@ -1,5 +1,7 @@
 """`kbert vocab` and `kbert prepare`, as the shell sees them."""
 
+import logging
+
 import click
 import pytest
 from wikitext_shards import text_files
@@ -30,13 +32,28 @@ def test_from_text_to_shards(call, tmp_path):
         assert status == 0 and out.startswith(f"wrote {shards}: 60 documents, 7,7")
 
 
+def test_a_warning_of_any_command_is_a_line_on_stderr(capsys):
+    @click.command()
+    def warns():
+        logging.getLogger("kbert").warning("the %s is wet", "cat")
+        logging.getLogger("kbert").info("nobody asked")
+
+    for _ in range(2):  # no handler stays
+        with pytest.raises(SystemExit) as ended:
+            run(warns, [])
+        assert (ended.value.code, *capsys.readouterr()) == (0, "", "kbert: the cat is wet\n")
+
+
 def test_mistakes_are_one_line(call, tmp_path):
     text = tmp_path / "bad.txt"
     text.write_bytes(b"fine\n\xff\n")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
     for arguments, message in (
         (("vocab", text, "--size", 700, "-o", tmp_path / "v"), "bad.txt, line 2: must be UTF-8"),
         (("prepare", text, "--vocab", tmp_path / "no", "-o", tmp_path / "s"), "no"),
         (("prepare", tmp_path / "no", "--vocab", tmp_path, "-o", tmp_path / "s"), "no such file"),
+        (("vocab", empty, "--size", 700, "-o", tmp_path / "v"), "got no sentence in empty.txt"),
         (("vocab", text, "--size", "x", "-o", tmp_path / "v"), "'x' is not a valid integer"),
     ):
         status, out, err = call(*arguments)

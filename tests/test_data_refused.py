@@ -8,7 +8,7 @@ import pytest
 from wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
 from kbert.data.preparing import prepare
-from kbert.data.pretraining_batches import PretrainingBatches
+from kbert.data.pretraining_batches import PretrainingBatches, warn_of_long
 from kbert.data.shards import open_shards
 from kbert.tokenizer import Tokenizer
 
@@ -145,6 +145,9 @@ def test_bad_settings_of_batches(tmp_path):
     with pytest.raises(ValueError, match="at least two documents, got one: next-sentence"):
         PretrainingBatches(one, batch_size=3, seq_len=61)
     assert len(PretrainingBatches(one, batch_size=3, seq_len=61, mlm_only=True).batch(0)) == 3
+    part = shards.split(1.1 / shards.documents)[1]
+    with pytest.raises(ValueError, match=r"split off, must hold .* choose another held_out, or 0"):
+        PretrainingBatches(part, batch_size=3, seq_len=61)
     with pytest.raises(ValueError, match="must leave documents to train with, got 1 in all"):
         one.split(0.5)
 
@@ -154,5 +157,6 @@ def test_sentences_longer_than_the_model_are_counted(tmp_path, caplog):
     path.write_text("the game\n" + "the game " * 50 + "\n\nwas released\n", "utf-8")
     shards = prepare(path, folders()[0], tmp_path / "shards")
     source = PretrainingBatches(shards, batch_size=3, seq_len=21)
+    warn_of_long(shards, 21)
     assert "1 of 3 sentences are longer than seq_len=21: 78.8 % of the tokens" in caplog.text
     assert len(source.batch(0)) == 3

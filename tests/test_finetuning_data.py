@@ -24,8 +24,8 @@ STEPS = 4
 
 @pytest.fixture
 def write(tmp_path):
-    def write(content: str | bytes):
-        path = tmp_path / "some.tsv"
+    def write(content: str | bytes, name: str = "some.tsv"):
+        path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
@@ -77,6 +77,25 @@ def test_pairs_and_a_header_are_read(write):
     assert labels_of(records) == ("no", "yes")
 
 
+def test_csv_is_read(write):
+    content = '\ufefftext,Label\r\n"a cat, ""red""\nand big",good\r\n\r\n a dog ,bad\n'
+    records = read_labelled(write(content, "some.csv"))
+    assert [(r.text, r.label, r.pair) for r in records] == [
+        ('a cat, "red"\nand big', "good", None),
+        ("a dog", "bad", None),
+    ]
+    assert [r.place.rpartition(" ")[2] for r in records] == ["2", "5"]
+    (record,) = read_labelled(write("a\tb,c,1", "some.CSV"))
+    assert record[:3] == ("a\tb", "1", "c")
+
+
+def test_json_lines_are_read(write):
+    lines = '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n'
+    records = read_labelled(write(lines, "some.jsonl"))
+    assert [record[:3] for record in records] == [("a cat", "2", None), ("a\nc", "2", "b")]
+    assert records[1].place.endswith("some.jsonl, line 3")
+
+
 def test_sst2_is_read(shared):
     folder = shared / "data" / "sst2"
     counts = {name: len(read_labelled(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}
@@ -100,6 +119,33 @@ def test_sst2_is_read(shared):
 def test_bad_files_are_refused_with_the_line(write, content, said):
     with pytest.raises(ValueError, match=said) as error:
         read_labelled(write(content))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "", "a.csv: lines of a text, a comma and a label expected, got none"),
+        ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: 2 columns expected as before, got 1"),
+        ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: column 2 of 2 is empty"),
+        ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: a row of CSV expected: unexpected end"),
+        ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: a row of CSV expected: "),
+        ("a.csv", "a;1\n", "a.csv, line 1: a text, or two, and a label expected, between commas"),
+        ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: UTF-8 text expected, got byte 0xe9"),
+        ("a.csv", "label,text\n1,a\n", "line 1: the label must be the last column, got columns"),
+        ("a.json", "\n", 'a.json: objects {"text": …, "label": …} expected, got none'),
+        ("a.json", "\n[]\n", "a.json, line 2: a JSON object expected, got []"),
+        ("a.json", '{"text": "a"', "a.json, line 1: a JSON object expected, got Expecting"),
+        ("a.json", '{"text": "a"}', 'line 1: "label" must be a text or a whole number, got None'),
+        ("a.json", '{"text": "a", "label": true}', '"label" must be a text or a whole number, got'),
+        ("a.json", '{"label": 1}', 'a.json, line 1: "text" must be a text, got None'),
+        ("a.json", '{"text": "a", "label": 1, "pair": 2}', '"pair" must be a text, got 2'),
+    ],
+)
+def test_bad_csv_and_json_are_refused_with_the_line(write, name, content, said):
+    with pytest.raises(ValueError) as error:
+        read_labelled(write(content, name))
+    assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 

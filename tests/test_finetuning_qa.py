@@ -8,8 +8,9 @@ import pytest
 from sample_data import ANSWERED, small_bert, tokenizer
 
 from kbert.data.buckets import BucketedBatches
-from kbert.data.squad import Question, best_answers, best_span, encode_squad, read_squad
+from kbert.data.squad import Question, best_answers, encode_squad, read_squad
 from kbert.names import SPAN_END, SPAN_START
+from kbert.tasks.spans import best_span
 from kbert.training.tasks import task_of
 
 
@@ -180,13 +181,18 @@ def test_the_best_window_wins_and_no_answer_where_cls_has_more():
         for row, place in zip(logits[name], examples.labels[name], strict=True):
             row[0] = 3
             row[place] = 4 if place else row[0]
-    arguments = records, examples.notes, logits[SPAN_START], logits[SPAN_END]
-    found = best_answers(*arguments, may_be_none=True)
-    assert [span.text for span in found] == [words[40], ""]
+    found = best_answers(records, examples.notes, logits[SPAN_START], logits[SPAN_END])
+    assert found[0].text == words[40]
     assert records[0].context[found[0].start : found[0].end] == words[40]
-    assert best_answers(*arguments, may_be_none=False)[1].text != ""
+    assert found[0].odds < 0 < found[1].odds
     figures = task_of("qa").metrics(records, examples, logits, None)
-    assert figures == {"exact_match": 1.0, "f1": 1.0}
+    names = ("exact_match", "f1", "HasAns_f1", "NoAns_exact", "best_exact", "best_f1")
+    assert [figures[name] for name in names] == [1.0] * 6
+    assert figures["best_f1_thresh"] == found[0].odds  # only the first answer is given
+    examples = encode_squad(records[:1], tokenizer(), 40, stride=10)
+    logits = {name: rows[: len(examples)] for name, rows in logits.items()}
+    figures = task_of("qa").metrics(records[:1], examples, logits, None)
+    assert figures == {"exact_match": 1.0, "f1": 1.0}  # SQuAD 1.1
 
 
 def test_the_loss_falls_and_answers_are_found_on_a_real_sample():
@@ -207,9 +213,9 @@ def test_no_answer_has_the_least_of_the_windows_sums():
     record = asked(" ".join("abcdefgh" * 6), "b")
     examples = encode_squad([record], tokenizer(), 40, stride=10)
     assert len(examples) == 2
-    for first, expected in ((5, "a"), (9, "")):  # at [CLS]: the second window has 7
+    for first, least in ((5, 5), (9, 7)):  # at [CLS]: the second window has 7
         start = [np.zeros(len(ids)) for ids in examples.ids]
         start[0][0], start[1][0], start[0][examples.notes[0].first] = first, 7, 6
         end = [np.zeros(len(ids)) for ids in examples.ids]
-        (found,) = best_answers([record], examples.notes, start, end, may_be_none=True)
-        assert found.text.split(" ")[0] == expected
+        (found,) = best_answers([record], examples.notes, start, end)
+        assert (found.text.split(" ")[0], found.logit, found.odds) == ("a", 6, least - 6)

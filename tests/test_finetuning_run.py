@@ -3,36 +3,30 @@
 import dataclasses
 import json
 import os
+import shutil
 
 import keras
 import numpy as np
 import pytest
+from labelled_texts import read_texts, write_texts
 from small_berts import small_berts
 
 import kbert
 from kbert.cli_finetune import evaluate as evaluate_command
 from kbert.cli_finetune import finetune as finetune_command
 from kbert.console import run as run_command
+from kbert.data.buckets import BucketedBatches, Examples
 from kbert.names import CLASSIFIER, POOLER
 from kbert.training.evaluation import Evaluation, evaluate
 from kbert.training.finetuning import finetune, resume
+from kbert.training.finetuning_run import Data, flops_of_an_update
 from kbert.training.state_files import read_state
+from kbert.training.tasks import task_of
 
-SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4}
-QUIET = {"show": False}
+QUIET = {"show": False, "peak_flops": 1e9}
+SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
+SETTINGS |= QUIET
 STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1
-
-
-def write_texts(path, count: int, seed: int) -> None:
-    """Whether a text has a cat or a dog in it: good or bad."""
-    random, lines = np.random.default_rng(seed), []
-    for place in range(count):
-        words = list(
-            random.choice(["sun", "moon", "red", "big", "tree", "."], random.integers(2, 9))
-        )
-        words.insert(random.integers(len(words)), ("cat", "dog")[place % 2])
-        lines.append(" ".join(words) + "\t" + ("good", "bad")[place % 2])
-    path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +49,6 @@ def sources(folder):
     return {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
 
 
-@pytest.fixture(scope="module")
-def whole(folder, sources):
-    """A run that nothing stops."""
-    output = folder / "whole"
-    return finetune(
-        folder / "source", "classify", output=output, save_every=5, **sources, **SETTINGS, **QUIET
-    )
-
-
-def texts_and_labels(path):
-    rows = [line.split("\t") for line in path.read_text().splitlines()]
-    return [text for text, _ in rows], [label for _, label in rows]
-
-
 class Crash(keras.callbacks.Callback):
     """Ends a run after so many updates, as a kill would: nothing is saved."""
 
@@ -82,13 +62,28 @@ class Crash(keras.callbacks.Callback):
             raise RuntimeError("crash")
 
 
+@pytest.fixture(scope="module")
+def whole(folder, sources):
+    """A run that nothing stops."""
+    return finetune(folder / "source", "classify", output=folder / "whole", **sources, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def crashed(folder, sources):
+    """The same, ended between two states, in its fourth epoch."""
+    with pytest.raises(RuntimeError, match="crash"):
+        options = {"output": folder / "crashed", "callbacks": [Crash(23)]}
+        finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
+    return folder / "crashed"
+
+
 def test_it_learns(whole, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS
     assert np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
     assert whole.bert.labels == ("bad", "good")
     assert whole.metrics["accuracy"] > 0.9
-    texts, labels = texts_and_labels(sources["dev"])
+    texts, labels = read_texts(sources["dev"])
     said = [found[0].label for found in kbert.classify(whole.bert, texts)]
     assert np.mean(np.equal(said, labels)) == pytest.approx(whole.metrics["accuracy"])
 
@@ -97,7 +92,7 @@ def test_figures_are_those_of_the_outputs(whole, sources):
     """The same by kbert.classify's probabilities, which go through other batches."""
     figures = evaluate(whole.bert, "classify", sources["dev"])
     assert figures == pytest.approx(whole.metrics, rel=1e-4)
-    texts, labels = texts_and_labels(sources["dev"])
+    texts, labels = read_texts(sources["dev"])
     probabilities = [
         next(one.probability for one in found if one.label == label)
         for found, label in zip(kbert.classify(whole.bert, texts), labels, strict=True)
@@ -116,14 +111,9 @@ def test_the_run_folder_has_the_model(whole, folder, sources):
     assert again.metrics == pytest.approx(whole.metrics)
 
 
-def test_a_run_goes_on_bit_for_bit(whole, folder, sources):
-    """Dropout on; twice ended between two states, in either epoch."""
-    output = folder / "crashed"
-    options = {**sources, **SETTINGS, **QUIET, "save_every": 5, "output": output}
-    with pytest.raises(RuntimeError, match="crash"):
-        finetune(folder / "source", "classify", callbacks=[Crash(3)], **options)
-    with pytest.raises(RuntimeError, match="crash"):
-        resume(output, callbacks=[Crash(20)], **QUIET)
+def test_a_run_goes_on_bit_for_bit(whole, crashed, folder, tmp_path):
+    """Dropout on; what kills do is in test_finetuning_kills.py."""
+    output = shutil.copytree(crashed, tmp_path / "run")
     tuned = resume(output, **QUIET)
     last = f"checkpoints/step-{STEPS:08d}.safetensors"
     (arrays, _), (others, _) = (read_state(path / last) for path in (folder / "whole", output))
@@ -132,23 +122,52 @@ def test_a_run_goes_on_bit_for_bit(whole, folder, sources):
     pairs = zip(whole.bert.model.get_weights(), tuned.bert.model.get_weights(), strict=True)
     assert all(np.array_equal(one, other) for one, other in pairs)
     assert tuned.metrics == whole.metrics
-    assert [line["loss"] for line in tuned.history.updates] == [
-        line["loss"] for line in whole.history.updates
-    ]
+    losses, others = ([line["loss"] for line in one.history.updates] for one in (whole, tuned))
+    assert losses == others
 
 
-def test_other_data_or_settings_do_not_go_on(folder, sources, tmp_path):
-    output = tmp_path / "run"
-    options = {**sources, **SETTINGS, **QUIET, "output": output}
-    with pytest.raises(RuntimeError, match="crash"):
-        finetune(folder / "source", "classify", callbacks=[Crash(2)], **options)
+def test_other_data_or_settings_do_not_go_on(crashed, folder, sources, tmp_path):
     with pytest.raises(ValueError, match=r"learning_rate.*begin a new run"):
-        resume(output, learning_rate=1.0, **QUIET)
+        resume(crashed, learning_rate=1.0, **QUIET)
     write_texts(tmp_path / "train.tsv", 66, 9)
     with pytest.raises(ValueError, match=r"data\.train\.examples"):
-        resume(output, train=tmp_path / "train.tsv", **QUIET)
-    with pytest.raises(FileExistsError, match="holds a run"):
-        finetune(folder / "source", "classify", **options)
+        resume(crashed, train=tmp_path / "train.tsv", **QUIET)
+    with pytest.raises(FileExistsError, match=f"go on with kbert finetune --resume {crashed}, or"):
+        finetune(folder / "source", "classify", output=crashed, **sources, **SETTINGS)
+
+
+def test_what_cannot_be_leaves_no_folder(berts, sources, tmp_path):
+    with pytest.raises(ValueError, match="batch_size must be a multiple of 3"):
+        options = SETTINGS | {"accumulation": 3, "output": tmp_path / "run"}
+        finetune(berts["encoder"], "classify", **sources, **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_flops_are_those_of_the_lengths_that_batches_have(berts):
+    """The matrix products by hand, 2 FLOPs a multiply-add, three times the forward pass."""
+    ids = [[1] * size for size in (3, 3, 4, 7, 8)]
+    examples = Examples(ids, ids, {CLASSIFIER: [0, 1, 0, 1, 0]})
+    batches = BucketedBatches(examples, batch_size=2, lengths=(4, 8), pool=3)
+    assert sorted(batches.lengths_in(0)) == [4, 8, 8]  # two, of 3 and 4 or 7, and 8 alone
+    data = Data(task_of("classify"), ("a", "b", "c"), batches, None, {})
+    config = berts["encoder"].config
+    hidden, wide = config.hidden_size, config.intermediate_size
+
+    def forward(length):
+        projections = 4 * length * hidden**2 + 2 * length * hidden * wide
+        return 2 * (projections + 2 * length**2 * hidden + hidden**2 + hidden * 3)
+
+    expected = 3 * 2 * (forward(4) + 2 * forward(8)) / 3
+    assert flops_of_an_update(berts["encoder"], data) == expected
+
+
+def test_the_mfu_is_recorded(whole, folder):
+    environment = json.loads((folder / "whole" / "environment.json").read_text())
+    assert (environment["peak_flops"], environment["peak_flops_source"]) == (1e9, "given")
+    line = whole.history.updates[-1]
+    flops_per_token = line["mfu"] * 1e9 / line["tokens_per_second"]
+    parameters = 4 * 24**2 + 2 * 24 * 40  # of the matrices that each token goes through
+    assert 6 * parameters < flops_per_token < 1.6 * 6 * parameters  # attention, padding
 
 
 def falling(self, predict, outputs):
@@ -167,8 +186,7 @@ class Weights(keras.callbacks.Callback):
         self.found.append(np.array(self.model.get_layer(CLASSIFIER).kernel))
 
 
-@pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("with_folder", [True, False])
+@pytest.mark.parametrize(("kept", "with_folder"), [(True, True), (True, False), (False, True)])
 def test_the_best_weights_are_kept(
     folder, sources, berts, monkeypatch, tmp_path, kept, with_folder
 ):
@@ -184,13 +202,23 @@ def test_the_best_weights_are_kept(
     assert tuned.metrics["accuracy"] == (1.0 if kept else 0.5)
 
 
+class Beginning(keras.callbacks.Callback):
+    """Ends a run before its first update; `weights` are those by layer."""
+
+    def on_train_begin(self, logs=None):
+        self.weights = {layer.name: layer.get_weights() for layer in self.model.layers}
+        raise RuntimeError("begun")
+
+
 @pytest.fixture
-def begun(monkeypatch, sources):
-    """The weights that training begins with: the learning rate is nearly nothing."""
+def begun(sources):
+    """The weights that training begins with, by layer."""
 
     def begin(bert):
-        options = {"epochs": 1, "batch_size": 66, "learning_rate": 1e-30, "weight_decay": 0.0}
-        return finetune(bert, "classify", train=sources["train"], **options, **QUIET)
+        seen = Beginning()
+        with pytest.raises(RuntimeError, match="begun"):
+            finetune(bert, "classify", train=sources["train"], callbacks=[seen], **QUIET)
+        return seen.weights
 
     return begin
 
@@ -199,21 +227,26 @@ def test_a_head_of_the_same_labels_goes_on(berts, begun):
     model = kbert.build_classifier(berts["encoder"].config, num_labels=2, seq_len=None)
     same = dataclasses.replace(berts["classifier"], model=model, labels=("bad", "good"))
     other = dataclasses.replace(same, labels=("good", "bad"))
-    kernel = np.array(model.get_layer(CLASSIFIER).kernel)
-    first, second = begun(same).bert.model, begun(other).bert.model
-    assert np.allclose(first.get_layer(CLASSIFIER).kernel, kernel, atol=1e-9)
-    assert not np.allclose(second.get_layer(CLASSIFIER).kernel, kernel, atol=1e-2)
+    first, second = begun(same), begun(other)
     for layer in model.layers:
-        if layer.name != CLASSIFIER:
-            for one, two in zip(layer.weights, second.get_layer(layer.name).weights, strict=True):
-                assert np.allclose(one, two, atol=1e-9)
+        for mine, one, two in zip(
+            layer.get_weights(), first[layer.name], second[layer.name], strict=True
+        ):
+            assert np.array_equal(mine, one)
+            anew = layer.name == CLASSIFIER and mine.ndim == 2
+            assert np.array_equal(mine, two) != anew
 
 
 def test_what_the_source_lacks_is_said(berts, begun, caplog):
-    tuned = begun(berts["qa"])
+    begun(berts["qa"])
     assert f"first weights begin in: {POOLER}" in caplog.text
-    assert tuned.metrics == {}  # no dev data
-    assert tuned.folder is None
+
+
+def test_without_dev_data_and_folder(berts, sources):
+    tuned = finetune(
+        berts["encoder"], "classify", train=sources["train"], epochs=1, batch_size=66, **QUIET
+    )
+    assert (tuned.metrics, tuned.folder, len(tuned.history.updates)) == ({}, None, 1)
 
 
 @pytest.mark.parametrize(

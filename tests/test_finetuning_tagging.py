@@ -55,7 +55,7 @@ def test_the_three_kinds_of_files(tmp_path):
         ("{", "a.jsonl", "a.jsonl, line 1: a JSON object expected"),
         ('{"words": ["a"]}', "a.json", 'line 1: "labels" must be a list of texts, got None'),
         ('{"words": ["a"], "labels": ["O", "O"]}', "a.json", "line 1: 1 words but 2 labels"),
-        ("[1]", "a.json", 'line 1: "words" must be a list of texts'),
+        ("[1]", "a.json", "line 1: a JSON object expected, got [1]"),
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):

@@ -33,6 +33,28 @@ def test_answers_as_squad():
         assert (exact, f1) == (case["exact"], pytest.approx(case["f1"], abs=1e-12))
 
 
+def test_answers_and_none_as_squad_2():
+    """Exact, also the thresholds: it is the same search, in the same order."""
+    for case in PEERS["squad2"]:
+        found = metrics.answer_figures(case["answers"], case["predicted"], case["odds"])
+        assert found == pytest.approx(case["figures"], abs=1e-12)
+        plain = metrics.answer_figures(case["answers"], case["predicted"])
+        pairs = zip(case["answers"], case["predicted"], strict=True)
+        scores = [metrics.answer_scores(*pair) for pair in pairs]
+        assert list(plain.values()) == pytest.approx(np.mean(scores, axis=0))
+
+
+def test_the_best_threshold_gives_what_it_promises():
+    for case in PEERS["squad2"]:
+        for name in ("exact", "f1"):
+            figures = case["figures"]
+            odds = np.array(case["odds"]) - figures[f"best_{name}_thresh"]
+            if len(set(case["odds"])) == len(odds) and figures[f"best_{name}_thresh"]:
+                found = metrics.answer_figures(case["answers"], case["predicted"], odds)
+                key = "exact_match" if name == "exact" else name
+                assert found[key] == pytest.approx(figures[f"best_{name}"])
+
+
 def test_what_entity_labels_are():
     assert metrics.are_entity_labels(["O", "B-LOC", "I-LOC", "S-a-b"])
     assert not metrics.are_entity_labels(["NOUN", "O"])

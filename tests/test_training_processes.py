@@ -1,5 +1,6 @@
 """One device, several, and several hosts do the same updates: real processes on loopback."""
 
+import importlib.util
 import json
 import os
 import socket
@@ -14,7 +15,6 @@ from sizes import SIZES
 import kbert
 
 SCRIPT = Path(__file__).with_name("train_process.py")
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +64,24 @@ def environments(kind: str) -> list[dict]:
     return [{}]
 
 
-def train(kind: str, folder: Path, place: Path, dropout: float = 0.0) -> list[dict]:
-    """What each process of a way to train ends with."""
+def started(kind: str, folder: Path, place: Path) -> list[tuple[subprocess.Popen, Path]]:
+    """The processes of a way to train, and where each writes what it ends with."""
     devices = "2" if kind in ("mirrored", "jax_devices") else "1"
     running = []
     for index, variables in enumerate(environments(kind)):
         out = place / f"{kind}-{index}.npz"
-        command = [sys.executable, str(SCRIPT), str(folder), str(out), str(dropout), devices]
+        command = [sys.executable, str(SCRIPT), str(folder), str(out), "0.0", devices]
         environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"} | variables
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         running.append((process, out))
-    replicas = 2 if devices == "2" or len(running) == 2 else 1
+    return running
+
+
+def ended(kind: str, running: list[tuple[subprocess.Popen, Path]]) -> list[dict]:
+    """What each process of a way to train ends with."""
+    replicas = 2 if kind in ("mirrored", "jax_devices") or len(running) == 2 else 1
     for index, (process, _) in enumerate(running):
         printed, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors[-3000:]
@@ -85,21 +90,37 @@ def train(kind: str, folder: Path, place: Path, dropout: float = 0.0) -> list[di
 
 
 @pytest.fixture(scope="module")
-def one_device(folder, tmp_path_factory):
-    return train("default", folder, tmp_path_factory.mktemp("default"))[0]
+def side_by_side(folder, tmp_path_factory):
+    """The ways of one process each, which mostly keep one core busy."""
+    kinds = ["default", "mirrored"]
+    if importlib.util.find_spec("jax"):
+        kinds += ["jax", "jax_devices"]
+    place = tmp_path_factory.mktemp("trained")
+    running = {kind: started(kind, folder, place) for kind in kinds}
+    yield running
+    for process, _ in (pair for pairs in running.values() for pair in pairs):
+        process.kill()
+        process.communicate()
 
 
-@pytest.mark.parametrize("kind", ["mirrored", "workers", "jax", "jax_devices", "jax_hosts"])
-def test_every_way_to_train_equals_one_device(kind, folder, one_device, tmp_path):
+@pytest.fixture(scope="module")
+def one_device(side_by_side):
+    return ended("default", side_by_side["default"])[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mirrored", "jax", "jax_devices", "workers", "jax_hosts"])
+def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_side, tmp_path):
     if kind.startswith("jax"):
         pytest.importorskip("jax")
     assert (one_device["norms"] > 0.5).all()  # the clip bites
-    for found in train(kind, folder, tmp_path):
+    for found in ended(kind, side_by_side.get(kind) or started(kind, folder, tmp_path)):
         assert found.keys() == one_device.keys()
         for name, array in found.items():
             np.testing.assert_allclose(array, one_device[name], atol=1e-5, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_with_dropout_each_replica_has_masks_of_its_own(folder, tmp_path):
     """Two replicas with the same examples: the same masks would give both the same sums."""
     code = f"""
@@ -139,45 +160,3 @@ print("differ")
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.stdout.strip() == "differ", done.stderr[-3000:]
-
-
-def test_a_host_that_is_not_there_is_named_within_a_minute():
-    absent, mine = ports(2)
-    cluster = {"worker": [f"127.0.0.1:{mine}", f"127.0.0.1:{absent}"]}
-    config = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
-    code = (
-        "from kbert.training.engines import hosts; c = hosts.tf_config(); "
-        "hosts.wait_for(c['cluster']['worker'], c['task']['index'], patience_s=2)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"TF_CONFIG": json.dumps(config)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"TimeoutError: no host answered at 127.0.0.1:{absent} within 2 s")
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("no json", "TF_CONFIG must be JSON like"),
-        ('{"cluster": {"worker": ["a:1", "b:2"]}}', "TF_CONFIG must be JSON like"),
-        (
-            '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 2}}',
-            "an index of 0 … 1, got 2",
-        ),
-        (
-            '{"cluster": {"ps": ["a:1"], "worker": ["b:2"]}, "task": {"type": "ps", "index": 0}}',
-            "must name workers alone",
-        ),
-    ],
-)
-def test_a_tf_config_that_cannot_be_is_one_line(monkeypatch, text, message):
-    from kbert.training.engines import hosts
-
-    monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(ValueError, match=message):
-        hosts.tf_config()

@@ -140,9 +140,16 @@ class BucketedBatches:
         filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
         return self._made(filled, count, part)
 
+    def lengths_in(self, epoch: int) -> list[int]:
+        """How long each batch of an epoch is, in tokens, in their order."""
+        return [self._length(places) for places in self._epoch(epoch)]
+
+    def _length(self, places: np.ndarray) -> int:
+        return padded_length(self.lengths, int(self._tokens[places].max()))
+
     def _made(self, places: np.ndarray, count: int, part: slice) -> Batch:
         """A batch whose first `count` rows count."""
-        length = padded_length(self.lengths, int(self._tokens[places].max()))
+        length = self._length(places)
         share = 1 / len(self.examples.labels)
         real = (np.arange(len(places)) < count)[part]
         labels, weights = {}, {}

@@ -1,16 +1,19 @@
-"""Labelled texts, or pairs of them, from tab-separated files: text, [second text,] label."""
+"""Labelled texts, or pairs of them, from files: text, [second text,] label."""
 
+import csv
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.buckets import Examples
+from kbert.data.text_lines import numbered_lines, numbered_objects
 from kbert.names import CLASSIFIER
 
 _logger = logging.getLogger("kbert")
-_HEADERS = ("label", "labels", "class", "target", "gold_label")
+_NAMES = ("label", "labels", "gold_label")  # of the column, in a header
+_HEADERS = (*_NAMES, "class", "target")
 
 
 class Labelled(NamedTuple):
@@ -30,52 +33,103 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(path: str | os.PathLike) -> list[Labelled]:
-    """The records of a file: UTF-8, a line each, two or three columns between tabs.
+    """The records of a file, UTF-8.
 
-    A first line whose last column is called label is a header. Blank lines are left out. There are
-    no quotes: a text holds neither tabs nor ends of line.
+    `.json`, `.jsonl`: an object a line, {"text": …, "pair": …, "label": …}; the label is a text or
+    a whole number, "pair" may be missing. `.csv`: two or three columns between commas, with quotes
+    as Python's csv reads them. Else a line each, columns between tabs, no quotes: a text holds
+    neither tabs nor ends of line. A first line whose last column is called label is a header.
+    Blank lines are left out.
 
     Raises:
         OSError: it cannot be read.
         ValueError: not UTF-8, nothing in it, a line with another number of columns than the first
-            or with an empty one; with the line's number.
+            or with an empty one, a header whose label is not the last; with the line's number.
     """
-    path, records, columns = Path(path), [], None
-    for number, line in _lines(path):
-        cells = [cell.strip() for cell in line.split("\t")]
-        place = f"{path}, line {number}"
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind in (".json", ".jsonl"):
+        records, expected = list(_from_objects(path)), 'objects {"text": …, "label": …}'
+    elif kind == ".csv":
+        records = list(_from_cells(path, _between_commas(path), "commas"))
+        expected = "lines of a text, a comma and a label"
+    else:
+        records = list(_from_cells(path, _between_tabs(path), "tabs"))
+        expected = "lines of a text, a tab and a label"
+    if not records:
+        raise ValueError(f"{path}: {expected} expected, got none")
+    return records
+
+
+def _between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in numbered_lines(path):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def _between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their first line: a quoted text may have several."""
+    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), strict=True)
+    number = 1
+    while True:
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {number}: a row of CSV expected: {error}") from None
+        if cells is None:
+            return
+        if len(cells) > 1 or any(map(str.strip, cells)):
+            yield number, cells
+        number = rows.line_num + 1
+
+
+def _from_cells(
+    path: Path, rows: Iterable[tuple[int, list[str]]], between: str
+) -> Iterator[Labelled]:
+    columns = None
+    for number, row in rows:
+        cells, place = [cell.strip() for cell in row], f"{path}, line {number}"
         if columns is None:
             columns = len(cells)
             if columns not in (2, 3):
                 raise ValueError(
-                    f"{place}: a text, or two, and a label expected, between tabs, got {columns} "
-                    f"column{'s' if columns > 1 else ''}"
+                    f"{place}: a text, or two, and a label expected, between {between}, got "
+                    f"{columns} column{'s' if columns > 1 else ''}"
                 )
-            if cells[-1].lower() in _HEADERS:
+            if _is_header(cells, place):
                 continue
         if len(cells) != columns:
             raise ValueError(f"{place}: {columns} columns expected as before, got {len(cells)}")
         if not all(cells):
             column = cells.index("") + 1
             raise ValueError(f"{place}: column {column} of {columns} is empty")
-        records.append(Labelled(cells[0], cells[-1], cells[1] if columns == 3 else None, place))
-    if not records:
-        raise ValueError(f"{path}: lines of a text, a tab and a label expected, got none")
-    return records
+        yield Labelled(cells[0], cells[-1], cells[1] if columns == 3 else None, place)
 
 
-def _lines(path: Path):
-    """The lines that are not blank, with their numbers from 1 on."""
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    for number, line in enumerate(content.split(b"\n"), 1):
-        try:
-            text = line.removesuffix(b"\r").decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: UTF-8 text expected, got byte 0x{line[error.start]:02x}"
-            ) from None
-        if text.strip():
-            yield number, text
+def _is_header(cells: Sequence[str], place: str) -> bool:
+    *texts, last = (cell.lower() for cell in cells)
+    if last in _HEADERS:
+        return True
+    if set(texts) & set(_NAMES):
+        listed = ", ".join(cells)[:60]
+        raise ValueError(f"{place}: the label must be the last column, got columns {listed}")
+    return False
+
+
+def _from_objects(path: Path) -> Iterator[Labelled]:
+    for number, row in numbered_objects(path):
+        place = f"{path}, line {number}"
+        label = row.get("label")
+        if isinstance(label, int) and not isinstance(label, bool):
+            label = str(label)
+        texts = {"text": row.get("text"), "label": label}
+        if row.get("pair") is not None:
+            texts["pair"] = row["pair"]
+        for name, text in texts.items():
+            if not isinstance(text, str) or not text.strip():
+                expected = "a text or a whole number" if name == "label" else "a text"
+                raise ValueError(f'{place}: "{name}" must be {expected}, got {text!r:.60}')
+        yield Labelled(place=place, **{name: text.strip() for name, text in texts.items()})
 
 
 def labels_of(records: Sequence[Labelled]) -> tuple[str, ...]:

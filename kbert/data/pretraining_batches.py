@@ -96,7 +96,6 @@ class PretrainingBatches:
             "whole_word": self.whole_word,
             "mlm_only": self.mlm_only,
         }
-        _warn_of_long(shards, seq_len, mlm_only)
 
     def batch(self, step: int, part: slice = slice(None)) -> Batch:
         """The rows `part` of update `step`, counted from 0.
@@ -193,17 +192,17 @@ def _check(shards: Shards, seq_len, masked_share, short_share, mlm_only) -> None
         if not 0 <= share <= 1 or (name == "masked_share" and share == 0):
             raise ValueError(f"{name} must be a share, up to 1, got {share!r}")
     if not mlm_only and shards.documents < 2:
+        part = "" if shards.share is None else f", the part of {shards.share} that was split off,"
+        way_out = "mark where documents begin" if not part else "choose another held_out, or 0"
         raise ValueError(
-            f"{shards.folder} must hold at least two documents, got one: next-sentence prediction "
-            "takes half of the second segments from another; mark where documents begin, or "
-            "train with mlm_only=True (--mlm-only)"
+            f"{shards.folder}{part} must hold at least two documents, got one: next-sentence "
+            f"prediction takes half of the second segments from another; {way_out}, or train with "
+            "mlm_only=True (--mlm-only)"
         )
 
 
-def _warn_of_long(shards: Shards, seq_len: int, mlm_only: bool) -> None:
+def warn_of_long(shards: Shards, seq_len: int) -> None:
     """Says how many sentences are longer than an example: what is cut off is not trained on."""
-    if mlm_only:
-        return
     marks = np.zeros(len(shards.offsets), np.int64)  # 1 within these documents
     np.add.at(marks, shards.starts, 1)
     np.add.at(marks, shards.ends, -1)
@@ -212,7 +211,8 @@ def _warn_of_long(shards: Shards, seq_len: int, mlm_only: bool) -> None:
     lost = (long - (seq_len - 3)).sum() / lengths.sum()
     if lost > _WORTH_A_WARNING:
         _logger.warning(
-            "%d of %d sentences are longer than seq_len=%d: %.1f %% of the tokens are cut off",
+            "%s: %d of %d sentences are longer than seq_len=%d: %.1f %% of the tokens are cut off",
+            shards.folder,
             len(long),
             len(lengths),
             seq_len,

@@ -171,7 +171,9 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
 
 def _opened(path: Path) -> np.ndarray:
     if not path.exists():
-        raise FileNotFoundError(2, "the index names it, but it is missing", str(path))
+        raise FileNotFoundError(
+            2, "the index names it, but it is missing: put it back, or prepare again", str(path)
+        )
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (ValueError, EOFError, OSError) as error:

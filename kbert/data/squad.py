@@ -3,14 +3,13 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from kbert.data.buckets import IGNORED, Examples
 from kbert.names import SPAN_END, SPAN_START
+from kbert.tasks.spans import best_span
 from kbert.tasks.windows import windows
 
 _logger = logging.getLogger("kbert")
@@ -172,46 +171,39 @@ def _span_of(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | N
 
 
 class Span(NamedTuple):
-    """An answer: its text, where it stands, and the sum of the two logits."""
+    """An answer: its text, where it stands, and the sum of the two logits.
+
+    Attributes:
+        odds: of no answer against it: the sum of the logits at [CLS] less `logit`.
+    """
 
     text: str
     start: int
     end: int
     logit: float
+    odds: float
 
 
-def best_answers(
-    records: Sequence[Question], notes: Iterator[Window], starts, ends, *, may_be_none: bool
-) -> list[Span]:
+def best_answers(records: Sequence[Question], notes: Iterable[Window], starts, ends) -> list[Span]:
     """The span of each record with the largest sum of logits over all its windows.
 
     Args:
         records: the questions.
         notes: of the examples.
-        starts, ends: float (length,) logits of each example.
-        may_be_none: SQuAD 2.0: "" where [CLS] has more than the best span; the least of the
-            windows' sums at [CLS] is taken, as Google's run_squad.py.
+        starts, ends: float (length,) logits of each example. The least of the windows' sums at
+            [CLS] is that of no answer, as in Google's run_squad.py.
     """
     best: dict[int, Span] = {}
     null: dict[int, float] = {}
     for window, start, end in zip(notes, starts, ends, strict=True):
         tokens = slice(window.first, window.first + len(window.offsets))
-        logit, first, last = best_span(start[tokens], end[tokens])
+        logit, first, last = best_span(start[tokens], end[tokens], LONGEST_ANSWER)
         number, nothing = window.record, float(start[0] + end[0])
         null[number] = min(nothing, null.get(number, nothing))
         if number not in best or logit > best[number].logit:
             a, b = window.offsets[first][0], window.offsets[last][1]
-            best[number] = Span(records[number].context[a:b], a, b, logit)
-    for number, nothing in null.items():
-        if may_be_none and nothing > best[number].logit:
-            best[number] = Span("", 0, 0, nothing)
-    return [best[number] for number in range(len(records))]
-
-
-def best_span(start: np.ndarray, end: np.ndarray, longest: int = LONGEST_ANSWER):
-    """(sum of logits, first token, last token) of the best span, from logits (C,) each."""
-    sums = start[:, None] + end[None, :]
-    allowed = np.triu(np.ones(sums.shape, bool)) & ~np.triu(np.ones(sums.shape, bool), longest)
-    sums = np.where(allowed, sums, -np.inf)
-    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
-    return float(sums[first, last]), int(first), int(last)
+            best[number] = Span(records[number].context[a:b], a, b, logit, 0.0)
+    return [
+        best[number]._replace(odds=null[number] - best[number].logit)
+        for number in range(len(records))
+    ]

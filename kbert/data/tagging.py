@@ -1,6 +1,5 @@
 """Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines; as examples."""
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.buckets import IGNORED, Examples
+from kbert.data.text_lines import numbered_lines, numbered_objects
 from kbert.names import TOKEN_CLASSIFIER
 from kbert.tasks.windows import windows
 
@@ -61,7 +61,7 @@ def read_tagged(path: str | os.PathLike) -> list[Sentence]:
 def _conll_sentences(path: Path) -> Iterator[Sentence]:
     rows: list[tuple[str, str, str]] = []
     universal, columns = path.suffix == ".conllu", None
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         place = f"{path}, line {number}"
         if line.startswith("-DOCSTART-") or _COMMENT.fullmatch(line):
             continue
@@ -93,15 +93,9 @@ def _word_and_label(cells: list[str], universal: bool, place: str) -> tuple[str,
 
 
 def _json_sentences(path: Path) -> Iterator[Sentence]:
-    for number, line in _lines(path):
-        if not line.strip():
-            continue
+    for number, row in numbered_objects(path):
         place = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{place}: a JSON object expected, got {error}") from None
-        words, labels = (row.get(k) if isinstance(row, dict) else None for k in ("words", "labels"))
+        words, labels = row.get("words"), row.get("labels")
         for name, given in (("words", words), ("labels", labels)):
             fits = isinstance(given, list) and given
             if not fits or not all(isinstance(cell, str) and cell.strip() for cell in given):
@@ -109,18 +103,6 @@ def _json_sentences(path: Path) -> Iterator[Sentence]:
         if len(words) != len(labels):
             raise ValueError(f"{place}: {len(words)} words but {len(labels)} labels")
         yield Sentence(tuple(words), tuple(labels), (place,) * len(words))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1 on; one blank line more at the end."""
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    for number, line in enumerate(content.split(b"\n"), 1):
-        try:
-            yield number, line.removesuffix(b"\r").decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: UTF-8 text expected, got byte 0x{line[error.start]:02x}"
-            ) from None
 
 
 def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:

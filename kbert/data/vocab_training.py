@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kbert.config import require_positive
+from kbert.data.corpus import find_files
 from kbert.data.sentences import parse_corpus
 from kbert.files import folder_beside
 from kbert.tokenizer import Tokenizer
@@ -66,7 +67,8 @@ def train_vocab(
 
     characters = _common_characters(rust, texts(), alphabet)
     if not characters:
-        raise ValueError("the corpus must hold text, got no sentence")
+        names = ", ".join(path.name for path in find_files(corpus)[:3])
+        raise ValueError(f"the corpus must hold text, got no sentence in {names}")
     first = special + characters
     first += _continuing(rust, texts(), first, characters)
     if len(first) > size:

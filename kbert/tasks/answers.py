@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from kbert import names
 from kbert.bert import Bert
 from kbert.config import require_positive
@@ -17,6 +15,7 @@ from kbert.tasks.checks import (
 )
 from kbert.tasks.numbers import softmax
 from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, progress_bar, run_rows
+from kbert.tasks.spans import best_span
 from kbert.tasks.windows import windows
 
 
@@ -87,9 +86,10 @@ def answer(
             window = found[place]
             first = window.question + 2  # after [CLS] question [SEP]
             tokens = slice(first, first + len(window.offsets))
-            logit, score, span = _best_span(start[tokens], end[tokens], max_answer_tokens)
+            logit, begin, last = best_span(start[tokens], end[tokens], max_answer_tokens)
             if window.pair not in best or logit > best[window.pair][0]:
-                at = window.offsets[span[0]][0], window.offsets[span[1]][1]
+                score = float(softmax(start[tokens])[begin] * softmax(end[tokens])[last])
+                at = window.offsets[begin][0], window.offsets[last][1]
                 text = contexts[window.pair][slice(*at)]
                 best[window.pair] = logit, Answer(text, score, *at)
             bar.update()
@@ -119,13 +119,3 @@ def _rows(bert: Bert, questions, contexts, stride: int):
             rows.append((first + second, [0] * len(first) + [1] * len(second)))
             found.append(_Window(pair, len(question), context.offsets[start:end]))
     return rows, found
-
-
-def _best_span(start: np.ndarray, end: np.ndarray, longest_span: int):
-    """(sum of logits, score, (first, last token)) of the best span, from logits (C,) each."""
-    sums = start[:, None] + end[None, :]  # (C, C)
-    allowed = np.triu(np.ones(sums.shape, bool)) & ~np.triu(np.ones(sums.shape, bool), longest_span)
-    sums = np.where(allowed, sums, -np.inf)
-    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
-    score = float(softmax(start)[first] * softmax(end)[last])
-    return float(sums[first, last]), score, (int(first), int(last))

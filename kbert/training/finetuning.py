@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.bert import Bert, load
+from kbert.training.determinism import make_deterministic
 from kbert.training.evaluation import records_of
 from kbert.training.finetuning_run import (
     Data,
     encoded,
+    flops_of_an_update,
     keep,
     prepare,
     result,
@@ -25,7 +27,7 @@ from kbert.training.finetuning_run import (
 )
 from kbert.training.finetuning_settings import FinetuningSettings
 from kbert.training.hosts import wait_for_all
-from kbert.training.run_folder import RunFolder
+from kbert.training.run_folder import RunFolder, refuse_used
 from kbert.training.tasks import task_of
 
 _logger = logging.getLogger("kbert")
@@ -56,11 +58,13 @@ class Surroundings:
         devices: how many local devices; None: all.
         callbacks: Keras's.
         show: whether the live line is written.
+        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
     """
 
     devices: int | None = None
     callbacks: Sequence = ()
     show: bool = True
+    peak_flops: float | None = None
 
 
 def finetune(
@@ -73,6 +77,7 @@ def finetune(
     devices: int | None = None,
     callbacks: Sequence = (),
     show: bool = True,
+    peak_flops: float | None = None,
     **options,
 ) -> Finetuned:
     """Fine-tunes a BERT; see the paper, section 4.
@@ -85,7 +90,7 @@ def finetune(
         train: the file, or what the task reads from one (`kbert.training.tasks`).
         dev: the same, to evaluate with after each epoch; None: no evaluation.
         output: the run's folder, new or empty; None: nothing is kept.
-        devices, callbacks, show: see `Surroundings`.
+        devices, callbacks, show, peak_flops: see `Surroundings`.
         options: see `FinetuningSettings`.
 
     Returns:
@@ -101,7 +106,10 @@ def finetune(
     settings = {"task": task_of(task).name} | dataclasses.asdict(FinetuningSettings.of(options))
     sources = {"source": source, "train": train, "dev": dev}
     folder = None if output is None else Path(output)
-    return _run(folder, settings, sources, Surroundings(devices, callbacks, show))
+    if folder is not None:
+        refuse_used(folder, "finetune")
+    surroundings = Surroundings(devices, callbacks, show, peak_flops)
+    return _run(folder, settings, sources, surroundings)
 
 
 def resume(
@@ -113,6 +121,7 @@ def resume(
     devices: int | None = None,
     callbacks: Sequence = (),
     show: bool = True,
+    peak_flops: float | None = None,
     **settings,
 ) -> Finetuned:
     """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
@@ -123,7 +132,7 @@ def resume(
     Args:
         folder: the run's.
         source, train, dev: where they are now; None: where they were.
-        devices, callbacks, show: see `Surroundings`.
+        devices, callbacks, show, peak_flops: see `Surroundings`.
         settings: what must be the run's own, where it is said again.
 
     Returns:
@@ -149,7 +158,8 @@ def resume(
     for name in ("source", "train"):
         if sources[name] is None:
             raise ValueError(f"{name} must be given to go on: the run began with no file of it")
-    return _run(run.path, run.settings, sources, Surroundings(devices, callbacks, show), new=False)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops)
+    return _run(run.path, run.settings, sources, surroundings, new=False)
 
 
 def _run(
@@ -166,6 +176,7 @@ def _run(
         for name in ("train", "dev")
     }
     labels = task.labels(read["train"])
+    make_deterministic()  # or a run that was stopped would end with other last bits
     engine = engines.start(devices=surroundings.devices)
     keras.utils.set_random_seed(settings["seed"])
     source = sources["source"]
@@ -173,13 +184,13 @@ def _run(
     jit = settings["jit"]
     settings = with_lengths(settings, bert, engine.default_jit() if jit is None else jit)
     data = encoded(task, bert, read, labels, settings)
+    prepare(engine, bert, data, settings)  # what cannot be is said before there is a folder
     run = state = None
     if folder is not None:
         run, settings = _folder(folder, engine, settings, sources, data, new)
         state = None if new else run.last_state()
         if not new and state is None:
             _logger.warning("%s has no state that can be used: it begins again", run.path)
-    prepare(engine, bert, data, settings)
     if state is not None:
         engine.restore(state.arrays)
     return _trained(engine, bert, data, settings, run, surroundings, state.step if state else 0)
@@ -204,10 +215,14 @@ def _folder(folder: Path, engine, settings: dict, sources: dict, data: Data, new
 
 def _trained(engine, bert, data: Data, settings, run, surroundings, start: int) -> Finetuned:
     from kbert.training.loop import train as train_loop
+    from kbert.training.throughput import measured_peak
 
+    peak, how = surroundings.peak_flops, "given"
+    if peak is None:
+        peak, how = measured_peak(settings["precision"], engine.replicas)
     if run is not None:
         run.warn_of_another_environment(engine)
-        run.write_environment(engine)
+        run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
     best = keep(engine, data, settings, run)
     history = train_loop(
         engine,
@@ -222,6 +237,8 @@ def _trained(engine, bert, data: Data, settings, run, surroundings, start: int) 
         log_every=settings["log_every"],
         callbacks=surroundings.callbacks,
         show=surroundings.show,
+        flops=flops_of_an_update(bert, data),
+        peak=peak,
     )
     metrics = best.restore(history)
     tuned = trained_bert(engine, bert, data)

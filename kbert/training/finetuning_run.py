@@ -1,6 +1,7 @@
 """The parts of one start of a fine-tuning run: data, model, step, best weights, result."""
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 
 from kbert.bert import Bert
@@ -87,8 +88,9 @@ def prepare(engine, bert: Bert, data: Data, settings: dict) -> None:
         warmup_steps=round(settings["warmup_share"] * steps),
         **{name: settings[name] for name in ("learning_rate", "schedule", "weight_decay")},
     )
-    names = ("clip_norm", "accumulation", "jit", "seed")
+    names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
     engine.prepare(model, optimizer, **{name: settings[name] for name in names})
+    engine.rows(data.train.batch_size)  # refuses what replicas and micro-batches do not divide
 
 
 def _built(bert: Bert, data: Data):
@@ -113,6 +115,19 @@ def _begin(bert: Bert, model, data: Data) -> None:
             layer.set_weights(source[layer.name].get_weights())
     if lost := [name for name in new if name not in outputs and name != "Span"]:
         _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
+
+
+def flops_of_an_update(bert: Bert, data: Data) -> float:
+    """The mean over an epoch, padding included; an update's own grows with its batch's length."""
+    from kbert.accounting import account
+
+    sizes = {"head": data.task.head, "num_labels": len(data.labels or "no")}
+    counts = Counter(data.train.lengths_in(0))
+    total = sum(
+        count * account(bert.config, length, **sizes).training_flops_per_sequence
+        for length, count in counts.items()
+    )
+    return total * data.train.batch_size / counts.total()
 
 
 def keep(engine, data: Data, settings: dict, run) -> "Best":

@@ -27,6 +27,8 @@ class FinetuningSettings:
         accumulation: micro-batches that an update is made of, one after the other.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit: whether XLA compiles the step; None: as is faster on the device.
+        rematerialize: compute each encoder block again for the backward pass instead of keeping
+            its activations: less memory, more time, the same numbers.
         seed: of the head's first weights, the order of the data, and the dropout.
         keep_best: whether the result has the weights that did best on the dev data, or the last.
         evaluate_every: updates between two evaluations; None: an epoch.
@@ -51,6 +53,7 @@ class FinetuningSettings:
     accumulation: int = 1
     precision: str = "float32"
     jit: bool | None = None
+    rematerialize: bool = False
     seed: int = 0
     keep_best: bool = True
     evaluate_every: int | None = None

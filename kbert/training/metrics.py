@@ -106,6 +106,48 @@ def answer_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]
     return float(exact), max(_word_f1(answer, predicted) for answer in known)
 
 
+def answer_figures(
+    answers: Sequence[Sequence[str]], predicted: Sequence[str], odds: Sequence[float] | None = None
+) -> dict[str, float]:
+    """SQuAD's figures over all questions.
+
+    Args:
+        answers: that are right, of each question; none: it has no answer.
+        predicted: an answer to each.
+        odds: of no answer against each predicted one (Google's null_odds.json): above 0, none is
+            given. None: SQuAD 1.1, the predicted ones are given.
+
+    Returns:
+        exact_match and f1. With `odds` also those of the questions that have an answer, HasAns_…,
+        and of the others, NoAns_…, where there are any; and best_exact and best_f1, with the
+        best_…_thresh above which none should be given to reach them, as SQuAD 2.0's evaluation
+        finds it (0.0 where giving none at all is best).
+    """
+    raw = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
+    if odds is None:
+        return dict(zip(("exact_match", "f1"), map(float, raw.mean(0)), strict=True))
+    odds, there = np.asarray(odds), np.array([bool(known) for known in answers])
+    scores = np.where(odds[:, None] > 0, ~there[:, None], raw)
+    figures = dict(zip(("exact_match", "f1"), scores.mean(0), strict=True))
+    for name, which in (("HasAns", there), ("NoAns", ~there)):
+        if which.any():
+            names = (f"{name}_exact", f"{name}_f1")
+            figures |= dict(zip(names, scores[which].mean(0), strict=True))
+    for name, column in (("best_exact", raw[:, 0]), ("best_f1", raw[:, 1])):
+        # what a question brings once its answer is given, to what none brings
+        gain = np.where(there, column, -np.array([bool(text) for text in predicted], float))
+        figures[name], figures[f"{name}_thresh"] = _best_threshold(gain, odds, int((~there).sum()))
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _best_threshold(gain: np.ndarray, odds: np.ndarray, without: int) -> tuple[float, float]:
+    """(mean score, threshold) where `without` and the gains of the least odds are most."""
+    order = np.argsort(odds, kind="stable")
+    totals = np.cumsum(np.concatenate([[without], gain[order]]))
+    best = int(totals.argmax())  # the first of equals
+    return totals[best] / len(gain), odds[order[best - 1]] if best else 0.0
+
+
 def _word_f1(answer: str, predicted: str) -> float:
     a, b = normalized_answer(answer).split(), normalized_answer(predicted).split()
     if not a or not b:

@@ -19,13 +19,13 @@ def measured(logits, labels, weights):
         float32 (3,): Σ weight × cross-entropy, Σ weight × (largest logit is the label's),
         Σ weight.
     """
-    logits = ops.cast(logits, "float32")
+    counted = weights > 0
+    # a label that counts for nothing may have any logits: NaN would pass to the gradients too
+    logits = ops.where(ops.expand_dims(counted, -1), ops.cast(logits, "float32"), 0.0)
     losses = ops.logsumexp(logits, axis=-1) - ops.squeeze(
         ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1
     )
     hits = ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels), "float32")
-    # a label that counts for nothing may be anything, NaN among it
-    losses = ops.where(weights > 0, losses, ops.zeros_like(losses))
     return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
 
 

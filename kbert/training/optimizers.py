@@ -4,6 +4,7 @@ Pure functions of tensors, in float32: the engines say when, and where the numbe
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from keras import ops
@@ -105,7 +106,7 @@ def updated(settings: Optimizer, decayed: bool, weight, gradient, moments, rate,
     second = beta_2 * moments[1] + (1 - beta_2) * ops.square(gradient)
     one, two = 1.0, 1.0
     if settings.bias_correction:
-        one, two = 1 - beta_1 ** (iteration + 1.0), 1 - beta_2 ** (iteration + 1.0)
+        one, two = _correction(beta_1, iteration), _correction(beta_2, iteration)
     direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
     decay = settings.weight_decay if decayed else 0.0
     if settings.name == "lamb":
@@ -113,6 +114,13 @@ def updated(settings: Optimizer, decayed: bool, weight, gradient, moments, rate,
         step = rate * (_trust(weight, direction) if decayed else 1.0)
         return weight - step * direction, (first, second)
     return weight * (1 - rate * decay) - rate * direction, (first, second)
+
+
+def _correction(beta: float, iteration):
+    """1 − beta^(iteration + 1): 1 − 0.999 in float32 would be off by 1e-5."""
+    if beta == 0:
+        return 1.0
+    return -ops.expm1((iteration + 1.0) * math.log(beta))
 
 
 def _trust(weight, direction):

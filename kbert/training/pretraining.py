@@ -133,6 +133,8 @@ def resume(
         and what `pretrain` raises.
     """
     run = RunFolder.open(folder)
+    if run.task != "pretrain":
+        raise ValueError(f"{run.path} is no run of pretrain: go on with {run.way_on}")
     Settings.of({"steps": run.settings["steps"]} | settings)
     run.check(run.fingerprint, run.settings | settings)
     if run.finished:
@@ -142,6 +144,9 @@ def resume(
         return Trained(load(run.path / "model.keras"), History(run.read_records()), run.path)
     moved = {"shards": shards, "dev": dev}
     places = run.places | {name: str(path) for name, path in moved.items() if path is not None}
+    if shards is None and not Path(places["shards"]).exists():
+        how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
+        raise FileNotFoundError(2, how, places["shards"])
     data = _data(places, run.settings)
     surroundings = Surroundings(devices, callbacks, show, peak_flops)
     return _run(run.path, (run.settings, places), data, surroundings, new=False)
@@ -149,7 +154,7 @@ def resume(
 
 def _data(places: dict, settings: dict):
     """The batches to train with, and those to evaluate with or None."""
-    from kbert.data.pretraining_batches import PretrainingBatches
+    from kbert.data.pretraining_batches import PretrainingBatches, warn_of_long
     from kbert.data.shards import open_shards
     from kbert.training.settings import ENOUGH_DOCUMENTS, HELD_OUT
 
@@ -166,10 +171,15 @@ def _data(places: dict, settings: dict):
         other = open_shards(places["dev"])
         if other.tokenizer.tokens != shards.tokenizer.tokens:
             raise ValueError(f"dev must have the vocabulary of {places['shards']}, got another")
-    elif held_out:
+    opened = [shards] if other is None else [shards, other]
+    if other is None and held_out:
         shards, other = shards.split(held_out)
     train = PretrainingBatches(shards, **options)
-    return train, other and PretrainingBatches(other, **options)
+    batches = train, other and PretrainingBatches(other, **options)
+    if not settings["mlm_only"]:
+        for whole in opened:
+            warn_of_long(whole, settings["seq_len"])
+    return batches
 
 
 def _config(config, init, train, seq_len: int) -> BertConfig:

@@ -31,6 +31,7 @@ def prepare(engine, settings: dict, places: dict, train) -> None:
         clip_norm=settings["clip_norm"],
         accumulation=settings["accumulation"],
         jit=settings["jit"],
+        rematerialize=settings["rematerialize"],
         seed=settings["seed"],
     )
     engine.rows(train.batch_size)  # refuses what replicas and micro-batches do not divide

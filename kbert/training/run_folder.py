@@ -8,44 +8,22 @@ RUN/settings.json        what the run was asked for and a fingerprint of its dat
     report.html          its curves                result.json    written last: it is finished
 """
 
-import dataclasses
 import json
 import logging
 import os
-import re
 import shutil
 import uuid
 from pathlib import Path
-
-import numpy as np
 
 from kbert.files import read_object, write_beside
 from kbert.training import environment
 from kbert.training.differences import differences, listed
 from kbert.training.event_file import EventFile
 from kbert.training.records import Records, read_records
-from kbert.training.state_files import DamagedState, read_facts, read_state, write_state
+from kbert.training.state_files import write_state
+from kbert.training.states import State, States
 
 _logger = logging.getLogger("kbert")
-_STATE = re.compile(r"step-(\d{8,})\.safetensors")
-KEPT = 2  # states, beside the best
-
-
-@dataclasses.dataclass(frozen=True)
-class State:
-    """A state that was read and found whole.
-
-    Attributes:
-        step: updates done.
-        arrays: what `engine.restore` takes.
-        score: of the evaluation at that step, higher is better; None without one.
-        path: its file.
-    """
-
-    step: int
-    arrays: dict[str, np.ndarray]
-    score: float | None
-    path: Path
 
 
 class RunFolder:
@@ -70,6 +48,7 @@ class RunFolder:
         self.fingerprint, self._id = content["fingerprint"], content["run"]
         self.places = content.get("places", {})
         self.chief = chief
+        self._states = States(self.path / "checkpoints", self._id, self.check)
         self._records = self._events = None
         self._whole = None  # the step of the last state that is known to be whole
 
@@ -158,19 +137,13 @@ class RunFolder:
         Raises:
             ValueError: a state of this run made with other settings: settings.json was changed.
         """
-        for path in reversed(self._states()):
-            if state := self._read(path):
-                self._whole = state.step
-                return state
-            _logger.warning("%s: going on from the one before it", path.name)
-        return None
+        if state := self._states.last():
+            self._whole = state.step
+        return state
 
     def best_state(self) -> State | None:
         """The whole state with the highest score; None where no state has one."""
-        for path in sorted(self._states(), key=self._score, reverse=True):
-            if self._score(path) > -np.inf and (state := self._read(path)):
-                return state
-        return None
+        return self._states.best()
 
     def has_state(self, step: int) -> bool:
         """Whether the last state, which was read or written, is of that step."""
@@ -192,9 +165,7 @@ class RunFolder:
         self.close()
         for part in (*self.path.glob(".*.part"), *self.path.glob("checkpoints/.*.part")):
             shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink()
-        for path in self._states():
-            if _step(path) > step:
-                path.rename(path.with_name(f"{path.name}.refused"))
+        self._states.set_aside_after(step)
         self._records = Records(self.path / "metrics.jsonl", step)
         self._events = EventFile(self.path / "tensorboard", step)
         return self.read_records()
@@ -220,16 +191,11 @@ class RunFolder:
             return
         if self._records is not None:
             self._records.flush()  # a state never outlives the lines up to it
-        path = self.path / "checkpoints" / f"step-{step:08d}.safetensors"
         facts = {"step": step, "score": score, "run": self._id}
         facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
-        write_state(path, arrays, facts)
-        states = [state for state in self._states() if _step(state) <= step]
-        best = max(states, key=self._score)  # the first of equals
+        write_state(self._states.path(step), arrays, facts)
         self._whole = step
-        for state in states[:-KEPT]:
-            if state != best:
-                state.unlink()
+        self._states.remove_superseded(step)
 
     def finish(self, bert, result: dict) -> None:
         """Writes the final model in both formats and the report, and last that it is finished.
@@ -282,37 +248,15 @@ class RunFolder:
                 file.close()
         self._records = self._events = None
 
-    def _states(self) -> list[Path]:
-        """The states' files, by step."""
-        files = (self.path / "checkpoints").glob("step-*.safetensors")
-        return sorted((file for file in files if _STATE.fullmatch(file.name)), key=_step)
-
-    def _score(self, path: Path) -> float:
-        try:
-            score = read_facts(path)["score"]
-        except (DamagedState, OSError, KeyError):
-            score = None
-        return -np.inf if score is None else score
-
-    def _read(self, path: Path) -> State | None:
-        try:
-            arrays, facts = read_state(path)
-        except (DamagedState, OSError) as error:
-            _logger.warning("%s", error)
-            return None
-        if facts.get("run") != self._id:
-            _logger.warning("%s is of another run", path)
-            return None
-        self.check(facts["fingerprint"], facts["settings"])
-        return State(facts["step"], arrays, facts["score"], path)
-
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
     """Raises a FileExistsError for a folder that holds a run, or anything else."""
     path = Path(path)
     if (path / "settings.json").exists():
         raise FileExistsError(
-            17, f"holds a run: go on with kbert {task} --resume, or choose another", str(path)
+            17,
+            f"holds a run: go on with kbert {task} --resume {path}, or choose another",
+            str(path),
         )
     if path.exists() and (
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
@@ -328,7 +272,3 @@ def _as_json(value):
 def _write_json(path: Path, content: dict) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_beside(path, text.encode())
-
-
-def _step(path: Path) -> int:
-    return int(_STATE.fullmatch(path.name).group(1))

@@ -31,6 +31,8 @@ class Settings:
         accumulation: micro-batches that an update is made of, one after the other.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit: whether XLA compiles the step; None: as is faster on the device.
+        rematerialize: compute each encoder block again for the backward pass instead of keeping
+            its activations: less memory, more time, the same numbers.
         seed: of the first weights, the data's order and masks, and the dropout.
         masked_share: how many of the tokens are predicted.
         short_share: how many of the examples are short.
@@ -61,6 +63,7 @@ class Settings:
     accumulation: int = 1
     precision: str = "float32"
     jit: bool | None = None
+    rematerialize: bool = False
     seed: int = 0
     masked_share: float = 0.15
     short_share: float = 0.1
@@ -141,5 +144,5 @@ def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) ->
     if config.max_position_embeddings < seq_len:
         raise ValueError(
             f"seq_len must be at most the model's {config.max_position_embeddings} positions, got "
-            f"{seq_len}"
+            f"{seq_len}: take shorter examples, or a model with more positions"
         )

@@ -43,6 +43,11 @@ def trained(tmp_path_factory):
     return train
 
 
+@pytest.fixture(scope="module")
+def pretrained(trained):
+    return updates(trained("pretraining")[0], "pretraining")
+
+
 def updates(folder: Path, kind: str, **options):
     """The engine after as many updates from the same first weights, and its figures."""
     engine = engines.start()
@@ -61,9 +66,12 @@ def updates(folder: Path, kind: str, **options):
 
 
 @pytest.mark.parametrize("kind", ["pretraining", "classifier"])
-def test_twenty_updates_equal_transformers(trained, kind):
+def test_twenty_updates_equal_transformers(trained, kind, request):
     folder, peer = trained(kind)
-    engine, ours = updates(folder, kind)
+    if kind == "pretraining":
+        engine, ours = request.getfixturevalue("pretrained")
+    else:
+        engine, ours = updates(folder, kind)
     assert (peer["gradient_norm"] > SETTINGS["clip_norm"]).sum() >= 15  # the clip bites
     np.testing.assert_allclose(ours["loss"], peer["loss"], rtol=1e-4)
     np.testing.assert_allclose(ours["gradient_norm"], peer["gradient_norm"], rtol=2e-4)
@@ -77,15 +85,14 @@ def test_twenty_updates_equal_transformers(trained, kind):
     assert moved > 0.01  # a hundred times the tolerance
 
 
-def test_the_reported_losses_add_up_to_the_loss(trained):
-    folder, _ = trained("pretraining")
-    _, ours = updates(folder, "pretraining")
+def test_the_reported_losses_add_up_to_the_loss(pretrained):
+    _, ours = pretrained
     np.testing.assert_allclose(ours["MLM_loss"] + ours["NSP_loss"], ours["loss"], rtol=1e-6)
 
 
-def test_micro_batches_and_xla_change_nothing(trained, backend):
+def test_micro_batches_and_xla_change_nothing(trained, pretrained, backend):
     folder, _ = trained("pretraining")
-    whole, figures = updates(folder, "pretraining")
+    whole, figures = pretrained
     options = {"accumulation": BATCH} | ({} if backend == "torch" else {"jit": True})
     parts, others = updates(folder, "pretraining", **options)
     np.testing.assert_allclose(others["loss"], figures["loss"], rtol=1e-5)

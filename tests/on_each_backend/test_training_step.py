@@ -1,5 +1,7 @@
 """What an update is made of: weights of labels, states, dropout, updates that are not finite."""
 
+import functools
+
 import numpy as np
 import pytest
 from sizes import SIZES
@@ -14,17 +16,34 @@ from kbert.training.optimizers import Optimizer
 BATCH = 12
 
 
-def engine_of(seed: int = 3, dropout: float = 0.1, **options):
+@functools.cache
+def compiled(number: int, dropout: float, mixed: str, learning_rate: float, rematerialize: bool):
+    """An engine and its first state: compiled once, as that is most of the time it takes."""
     import keras
 
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES, **rates)
     engine = engines.start()
-    with engine.scope(), precision.built_in(options.pop("precision", "float32")):
+    with engine.scope(), precision.built_in(mixed):
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
-    optimizer = Optimizer(**({"learning_rate": 1e-2, "total_steps": 50} | options))
-    engine.prepare(model, optimizer, seed=seed)
+    optimizer = Optimizer(learning_rate=learning_rate, total_steps=50)
+    engine.prepare(model, optimizer, rematerialize=rematerialize)
+    return engine, engine.state()
+
+
+def engine_of(
+    seed: int = 3,
+    dropout: float = 0.1,
+    mixed: str = "float32",
+    learning_rate: float = 1e-2,
+    rematerialize: bool = False,
+    number: int = 0,
+):
+    """An engine at its first state; another `number` for a second one beside it."""
+    engine, first = compiled(number, dropout, mixed, learning_rate, rematerialize)
+    engine.restore(first)
+    engine.seed, engine.accumulation = seed, 1
     return engine
 
 
@@ -55,6 +74,30 @@ def test_a_measure_is_a_plain_sum_of_weighted_cross_entropy():
             loss -= weights[place] * np.log(share)
             hits += weights[place] * (row.argmax() == labels[place])
     np.testing.assert_allclose(found, [loss, hits, weights.sum()], rtol=1e-5)
+    assert np.isfinite(slopes_of(lambda x: objectives.measured(x, *tensors[1:])[0], logits)).all()
+
+
+def slopes_of(function, array):
+    """The gradient of a scalar function, by the backend's own means."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.grad(function)(array))
+    if keras.backend.backend() == "torch":
+        import torch
+
+        tensor = torch.tensor(array, requires_grad=True)
+        function(tensor).backward()
+        return tensor.grad.numpy()
+    import tensorflow as tf
+
+    tensor = tf.constant(array)
+    with tf.GradientTape() as tape:
+        tape.watch(tensor)
+        value = function(tensor)
+    return tape.gradient(value, tensor).numpy()
 
 
 def test_padding_predictions_weigh_nothing(data):
@@ -64,7 +107,12 @@ def test_padding_predictions_weigh_nothing(data):
     assert padding.any()
     labels[names.MLM] = np.where(padding, 98, labels[names.MLM])
     other = Batch(batch.inputs, labels, batch.weights)
-    assert loss_of(engine_of(), batch, 0) == loss_of(engine_of(), other, 0)
+    engine = engine_of()
+    loss, state = loss_of(engine, batch, 0), engine.state()
+    engine = engine_of()
+    assert loss_of(engine, other, 0) == loss
+    for name, array in engine.state().items():
+        assert np.array_equal(state[name], array), name
 
 
 def test_dropout_depends_on_seed_and_step_alone(data):
@@ -73,8 +121,22 @@ def test_dropout_depends_on_seed_and_step_alone(data):
     assert loss_of(engine_of(), batch, 0) == first
     assert loss_of(engine_of(), batch, 1) != first
     assert loss_of(engine_of(seed=4), batch, 0) != first
-    still = engine_of(dropout=0.0)
-    assert loss_of(still, batch, 0) == loss_of(engine_of(dropout=0.0), batch, 1)
+    still = engine_of(dropout=0.0, learning_rate=3e-3)
+    assert loss_of(still, batch, 0) == loss_of(engine_of(dropout=0.0, learning_rate=3e-3), batch, 1)
+
+
+def test_blocks_computed_again_give_the_same_gradients(data):
+    """With dropout on: the second computation draws the first one's masks."""
+    kept, again = engine_of(), engine_of(rematerialize=True)
+    for step in range(2):
+        batch = batch_of(data, step)
+        assert loss_of(again, batch, step) == pytest.approx(loss_of(kept, batch, step), rel=1e-6)
+    moments = [name for name in kept.state() if "/first/" in name]
+    one, other = kept.state(), again.state()
+    for name in moments:
+        size = np.abs(one[name]).max()
+        assert size > 0 or name.endswith("key/bias"), name
+        np.testing.assert_allclose(other[name], one[name], atol=1e-5 * size + 1e-9, err_msg=name)
 
 
 def test_each_layer_and_micro_batch_has_seeds_of_its_own():
@@ -94,7 +156,7 @@ def test_a_restored_state_goes_on_bit_for_bit(data):
         engine.update(batch_of(data, step), step)
     state = engine.state()
     losses = [loss_of(engine, batch_of(data, step), step) for step in (3, 4, 5)]
-    other = engine_of()
+    other = engine_of(number=1)
     other.restore(state)
     assert [loss_of(other, batch_of(data, step), step) for step in (3, 4, 5)] == losses
     for name, array in engine.state().items():
@@ -126,7 +188,7 @@ def test_an_update_that_is_not_finite_changes_nothing(data):
 
 
 def test_float16_halves_its_scale_and_goes_on(data):
-    engine = engine_of(precision="mixed_float16")
+    engine = engine_of(mixed="mixed_float16")
     state = engine.state()
     state["optimizer/loss_scale"] = np.float32(2.0**40)
     engine.restore(state)
@@ -151,7 +213,7 @@ def test_mixed_precision_learns_as_float32_does(data, mixed, backend):
         pytest.skip("JAX has no float16 products on a CPU")
     runs = []
     for policy in ("float32", mixed):
-        engine = engine_of(precision=policy, dropout=0.0, learning_rate=3e-3)
+        engine = engine_of(mixed=policy, dropout=0.0, learning_rate=3e-3)
         runs.append([loss_of(engine, batch_of(data, step % 2), step) for step in range(12)])
     assert runs[0][-1] < runs[0][0] - 0.05
     np.testing.assert_allclose(runs[1], runs[0], rtol=0.01)

@@ -5,20 +5,29 @@ def start(devices: int | None = None):
     """The engine of Keras's backend, on the devices and hosts that there are.
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
-    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX.
+    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. A host that is not
+    there is named within a minute.
 
     Args:
-        devices: how many of this host's devices to use; None: all its accelerators, one CPU.
+        devices: how many of this host's devices to use; None: all its accelerators, one CPU. With
+            several hosts each uses all of its own: another number is refused.
 
     Returns:
         A `kbert.training.engines.engine.Engine`.
 
     Raises:
-        ValueError: more devices than there are, or more than the backend can use.
+        ValueError: more devices than there are, or more than the backend can use; variables that
+            name no hosts; a `keras.distribution` that the backend would not follow.
+        TimeoutError: hosts that are not there, by name.
     """
     import keras
 
     backend = keras.backend.backend()
+    if backend != "jax" and keras.distribution.distribution() is not None:
+        raise ValueError(
+            f"keras.distribution must not be set on {backend}, which trains undistributed with it "
+            "and says nothing: leave it out and give devices=N, or take KERAS_BACKEND=jax"
+        )
     if backend == "tensorflow":
         from kbert.training.engines.tensorflow_engine import TensorFlowEngine
 

@@ -12,6 +12,7 @@ from kbert.config import require_positive
 from kbert.data.batch import Batch
 from kbert.data.draws import fork, key_of
 from kbert.training import objectives, optimizers, precision
+from kbert.training.engines.pieces import Pieces, stateless
 from kbert.training.optimizers import Optimizer
 
 
@@ -36,6 +37,7 @@ class Engine:
         clip_norm: float | None = 1.0,
         accumulation: int = 1,
         jit: bool | None = None,
+        rematerialize: bool = False,
         seed: int = 0,
     ) -> None:
         """Makes the optimizer's variables; within `scope`, or after it.
@@ -46,6 +48,8 @@ class Engine:
             clip_norm: largest global norm of the gradients of an update; None: any.
             accumulation: micro-batches of an update.
             jit: whether XLA compiles the step; None: as is best on the device.
+            rematerialize: whether the backward pass computes each encoder block again instead of
+                keeping its activations: less memory, more time, the same numbers.
             seed: of the dropout.
         """
         self.model = model
@@ -54,6 +58,7 @@ class Engine:
         self.accumulation = require_positive("accumulation", accumulation)
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
+        self.pieces = Pieces(model) if rematerialize else None
         self.scaled = precision.needs_scale(model)
         self.decayed = [optimizers.is_decayed(v.path) for v in model.trainable_variables]
         with self.scope():
@@ -165,8 +170,7 @@ class Engine:
 
     def _arrays(self, batch: Batch, replicas: int) -> list[tuple]:
         """A batch of this process's examples for each of its replicas: (micro-batches, B, …)."""
-        share = len(batch) // replicas
-        parts = [batch.rows(slice(r * share, (r + 1) * share)) for r in range(replicas)]
+        parts = shares(batch, replicas, self.accumulation)
 
         def split(group):
             return {
@@ -178,15 +182,18 @@ class Engine:
 
     def _outputs(self, weights, seeds, inputs, training: bool):
         """The model's outputs by name, from weights and seeds that are given."""
-        places = {id(variable): n for n, variable in enumerate(_seed_variables(self.model))}
-        state = [
-            ops.cast(seeds[places[id(v)]], v.dtype) if id(v) in places else v.value
-            for v in self.model.non_trainable_variables
-        ]
-        ordered = [inputs[name] for name in self.model.input_names]
-        outputs, _ = self.model.stateless_call(weights, state, ordered, training=training)
-        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        values = dict(zip(map(id, self.model.trainable_variables), weights, strict=True))
+        values |= {id(v): seeds[place] for place, v in enumerate(_seed_variables(self.model))}
+        if training and self.pieces:
+            outputs = self.pieces.outputs(values, inputs, self._recomputed)
+        else:
+            ordered = [inputs[name] for name in self.model.input_names]
+            outputs = stateless(self.model, values, ordered, training)
         return dict(zip(self.model.output_names, outputs, strict=True))
+
+    def _recomputed(self, function):
+        """A function of float tensors that keeps none of its results for the backward pass."""
+        raise NotImplementedError
 
     def _loss(self, weights, seeds, micro_batch, scale):
         """The loss, scaled, and `objectives.measured`'s sums, of one micro-batch of a replica."""
@@ -221,6 +228,19 @@ class Engine:
             logs["loss_scale"] = scale * 1.0  # torch assigns in place
             scale, good = precision.next_scale(scale, good, finite)
         return new_weights, (new_first, new_second), (done, scale, good), logs
+
+
+def shares(batch: Batch, replicas: int, micro_batches: int = 1) -> list[Batch]:
+    """A batch in equal parts, one for each replica.
+
+    Raises:
+        ValueError: examples that replicas and micro-batches do not divide.
+    """
+    size, rest = divmod(len(batch), replicas)
+    if rest or size % micro_batches:
+        parts = replicas * micro_batches
+        raise ValueError(f"a batch must be a multiple of {parts} examples here, got {len(batch)}")
+    return [batch.rows(slice(n * size, (n + 1) * size)) for n in range(replicas)]
 
 
 def _seed_variables(model) -> list:

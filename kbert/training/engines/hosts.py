@@ -1,20 +1,28 @@
 """The other hosts: whether they are there, before a library waits for them without end."""
 
+import contextlib
+import errno
 import json
 import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-PATIENCE_S = 50
+PATIENCE_S = 40  # with the start of the libraries less than a minute
+_TF_CONFIG = "TF_CONFIG"
+_ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
+_COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
+_ID = "KERAS_DISTRIBUTION_PROCESS_ID"
+_GO = "go"
 
 
 def tf_config() -> dict | None:
     """TF_CONFIG, checked; None where it is not set or names one worker alone.
 
     Raises:
-        ValueError: it is no JSON, names no workers, or not this one.
+        ValueError: it is no JSON, names no workers or not this one, an address without a port.
     """
-    text = os.environ.get("TF_CONFIG")
+    text = os.environ.get(_TF_CONFIG)
     if not text:
         return None
     try:
@@ -36,7 +44,10 @@ def tf_config() -> dict | None:
         raise ValueError(
             f"TF_CONFIG must give this task an index of 0 … {len(workers) - 1}, got {index!r}"
         )
-    return found if len(workers) > 1 else None
+    if len(workers) == 1:
+        return None
+    _check_addresses(workers, _TF_CONFIG)
+    return found
 
 
 def wait_for(addresses: list[str], mine: int, patience_s: float = PATIENCE_S) -> None:
@@ -44,12 +55,14 @@ def wait_for(addresses: list[str], mine: int, patience_s: float = PATIENCE_S) ->
 
     Raises:
         TimeoutError: the hosts that are not there, by name.
+        OSError: this host's own port is taken.
     """
     missing = [address for n, address in enumerate(addresses) if n != mine]
     end = time.monotonic() + patience_s
-    with _listening(addresses[mine]):
+    with _listening(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
         while missing:
-            missing = [address for address in missing if not _is_there(address)]
+            there = threads.map(_is_there, missing)  # at once: a host that is off takes a second
+            missing = [address for address, found in zip(missing, there, strict=True) if not found]
             if missing and time.monotonic() > end:
                 raise TimeoutError(
                     f"no host answered at {', '.join(missing)} within {patience_s:.0f} s: start "
@@ -60,24 +73,161 @@ def wait_for(addresses: list[str], mine: int, patience_s: float = PATIENCE_S) ->
         time.sleep(1.0)  # for those that ask a moment later
 
 
-class _listening:
-    """This host's own port, open for the questions of the others."""
+def start_jax(patience_s: float = PATIENCE_S) -> None:
+    """`keras.distribution.initialize`, once all processes are there.
 
-    def __init__(self, address: str):
-        self.port = int(address.rsplit(":", 1)[1])
+    JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll
+    first, at the address where JAX will listen then.
 
-    def __enter__(self):
-        self.server = socket.create_server(("", self.port), reuse_port=False)
-        return self
+    Raises:
+        ValueError: one of the three variables is missing or cannot be.
+        TimeoutError: the processes that are not there, by name.
+        OSError: process 0's own port is taken.
+    """
+    import keras
 
-    def __exit__(self, *_):
-        self.server.close()
+    addresses, count, mine = _jax_processes()
+    if mine == 0:
+        _call_roll(addresses, count, patience_s)
+    else:
+        _answer_roll(addresses[0], mine, patience_s)
+    keras.distribution.initialize()
+
+
+def _jax_processes() -> tuple[list[str], int, int]:
+    """The addresses, all or the first alone; how many processes; which one this is."""
+    addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
+    _check_addresses(addresses, _ADDRESSES)
+    count, mine = os.environ.get(_COUNT), os.environ.get(_ID)
+    if not _is_number(count) or int(count) < 1:
+        raise ValueError(f"{_COUNT} must be a whole number of at least 1, got {count!r}")
+    if not _is_number(mine) or int(mine) >= int(count):
+        raise ValueError(f"{_ID} must be 0 … {int(count) - 1}, got {mine!r}")
+    if len(addresses) not in (1, int(count)):
+        raise ValueError(
+            f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
+            f"{len(addresses)} addresses"
+        )
+    return addresses, int(count), int(mine)
+
+
+def _call_roll(addresses: list[str], count: int, patience_s: float) -> None:
+    """Process 0: waits for the others, then tells each that it may go on, or who is absent."""
+    end = time.monotonic() + patience_s
+    here: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as opened:
+        server = opened.enter_context(_listening(addresses[0], _ADDRESSES))
+        while len(here) < count - 1 and time.monotonic() < end:
+            server.settimeout(max(0.01, min(1.0, end - time.monotonic())))
+            with contextlib.suppress(OSError, ValueError):  # nobody, or none of ours
+                connection = opened.enter_context(server.accept()[0])
+                here[_number_from(connection, count)] = connection
+            here = {number: found for number, found in here.items() if not _has_left(found)}
+        absent = [number for number in range(1, count) if number not in here]
+        names = [f"process {n}" + (f" ({a})" if a else "") for n, a in _named(absent, addresses)]
+        for connection in here.values():
+            with contextlib.suppress(OSError):
+                connection.sendall(f"{', '.join(names) or _GO}\n".encode())
+    if absent:
+        raise TimeoutError(_absent(", ".join(names), addresses[0], patience_s))
+
+
+def _answer_roll(first: str, mine: int, patience_s: float) -> None:
+    """Any other process: tells process 0 that it is there, and waits until all are."""
+    end, answer = time.monotonic() + patience_s, ""
+    while not answer and (left := end - time.monotonic()) > 0:
+        with contextlib.suppress(OSError), _connected(first) as connection:
+            connection.sendall(f"{mine}\n".encode())
+            connection.settimeout(left + 2.0)  # process 0 says who is absent, if it waits as long
+            answer = _line_from(connection)
+        if answer != _GO and not answer.startswith("process "):  # not process 0, or it was ended
+            answer = ""
+            time.sleep(0.2)
+    if answer != _GO:
+        raise TimeoutError(_absent(answer or f"process 0 ({first})", first, patience_s))
+
+
+def _absent(names: str, first: str, patience_s: float) -> str:
+    return (
+        f"{names} did not answer within {patience_s:.0f} s: start it with {first} as the first of "
+        f"{_ADDRESSES} and its own {_ID}, or lower {_COUNT}"
+    )
+
+
+def _named(numbers: list[int], addresses: list[str]) -> list[tuple[int, str | None]]:
+    return [(n, addresses[n] if n < len(addresses) else None) for n in numbers]
+
+
+def _number_from(connection: socket.socket, count: int) -> int:
+    """The number that another process says that it has; a ValueError where it says none."""
+    connection.settimeout(1.0)
+    number = int(_line_from(connection))
+    if not 0 < number < count:
+        raise ValueError(number)
+    return number
+
+
+def _line_from(connection: socket.socket) -> str:
+    with connection.makefile(encoding="ascii", errors="replace") as file:
+        return file.readline(1000).strip()
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the other side has closed it; nothing is sent after its number."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and text.strip().isdecimal()
+
+
+def _check_addresses(addresses: list[str], variable: str) -> None:
+    """Raises a ValueError for what is no host:port, and for one that stands twice."""
+    for address in addresses:
+        host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise ValueError(f"{variable} must name hosts as host:port, got {address!r}")
+        if addresses.count(address) > 1:
+            raise ValueError(f"{variable} must give each process its own port, got {address} twice")
+
+
+def _parts(address: str) -> tuple[str, int]:
+    host, port = address.rsplit(":", 1)
+    return host.strip("[]"), int(port)
+
+
+@contextlib.contextmanager
+def _listening(address: str, variable: str):
+    """This process's own port, open for the others."""
+    port = _parts(address)[1]
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        server = socket.create_server(("", port), family=family, dualstack_ipv6=both)
+    except OSError as error:
+        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error})"
+        raise OSError(
+            error.errno,
+            f"{variable} gives this process the address {address}, whose port {why} here: end "
+            "what listens there, a run that was left over say, or name another port on all hosts",
+        ) from None
+    with server:
+        yield server
+
+
+def _connected(address: str) -> socket.socket:
+    return socket.create_connection(_parts(address), timeout=1.0)
 
 
 def _is_there(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
     try:
-        with socket.create_connection((host, int(port)), timeout=1.0):
+        with _connected(address):
             return True
     except OSError:
         return False

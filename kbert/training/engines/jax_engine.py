@@ -24,7 +24,9 @@ class JaxEngine(Engine):
         import keras
 
         if os.environ.get(_ADDRESSES) and not jax.distributed.is_initialized():
-            keras.distribution.initialize()
+            from kbert.training.engines import hosts
+
+            hosts.start_jax()
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
         self.replicas = len(used)
@@ -72,20 +74,34 @@ class JaxEngine(Engine):
         count = len(self.first)
         weights, counts = values[:count], values[3 * count :]
         moments = values[count : 2 * count], values[2 * count : 3 * count]
-        gradients, sums = None, None
-        for micro in range(self.accumulation):
-            part = jax.tree.map(lambda array, n=micro: array[n], batch)
-            (_, found), slopes = jax.value_and_grad(self._loss, has_aux=True)(
-                weights, seeds[micro], part, counts[1]
-            )
-            gradients = (
-                slopes if gradients is None else jax.tree.map(jax.numpy.add, gradients, slopes)
-            )
-            sums = found if sums is None else sums + found
+        gradients, sums = self._gradients(weights, batch, seeds, counts[1])
         weights, moments, counts, logs = self._step(
             list(batch[1]), weights, moments, counts, gradients, sums
         )
         return [*weights, *moments[0], *moments[1], *counts], logs
+
+    def _gradients(self, weights, batch, seeds, scale):
+        """Sums over the micro-batches, one after the other: memory of one."""
+
+        def of(part, seed):
+            (_, sums), slopes = jax.value_and_grad(self._loss, has_aux=True)(
+                weights, seed, part, scale
+            )
+            return slopes, sums
+
+        def add_next(total, micro_batch):
+            return jax.tree.map(jax.numpy.add, total, of(*micro_batch)), None
+
+        first = jax.tree.map(lambda array: array[0], (batch, seeds))
+        if self.accumulation == 1:
+            return of(*first)
+        nothing = jax.tree.map(
+            lambda like: jax.numpy.zeros(like.shape, like.dtype), jax.eval_shape(of, *first)
+        )
+        return jax.lax.scan(add_next, nothing, (batch, seeds))[0]
+
+    def _recomputed(self, function):
+        return jax.checkpoint(function)
 
     def _weights(self) -> list:
         return [variable.value for variable in self.model.trainable_variables]

@@ -3,15 +3,19 @@
 TPU is untested: shapes are static, and nothing of the host is in the step.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
 from kbert.data.batch import Batch
 from kbert.training import objectives
 from kbert.training.engines import hosts
-from kbert.training.engines.engine import Engine
+from kbert.training.engines.engine import Engine, shares
 
 _WORTH_COMPILING = 5_000_000  # parameters
+# no Python `if` or `for` depends on a tensor here: what would convert them takes its time
+_function = functools.partial(tf.function, autograph=False)
 
 
 class TensorFlowEngine(Engine):
@@ -43,9 +47,9 @@ class TensorFlowEngine(Engine):
         whole = self.jit and self.replicas == 1  # the sum over replicas cannot be within
         self._gradients_of, self._step_of = self._gradients, self._step
         if self.jit and not whole:
-            self._gradients_of = tf.function(self._gradients, jit_compile=True)
+            self._gradients_of = _function(self._gradients, jit_compile=True)
         if self._jit_step and not whole:
-            self._step_of = tf.function(self._step, jit_compile=True)
+            self._step_of = _function(self._step, jit_compile=True)
         self._update = self._on_replicas(self._replica_update, jit=whole)
         self._measure = self._on_replicas(self._replica_sums, jit=whole)
         self._forward = _for_any_length(self._logits, jit=self.jit)
@@ -54,7 +58,7 @@ class TensorFlowEngine(Engine):
         if self.replicas == 1:
             return _for_any_length(function, jit)
 
-        @tf.function(reduce_retracing=True)
+        @_function(reduce_retracing=True)
         def run(*arguments):
             results = self.strategy.run(function, args=arguments)  # the same on every replica
             return tf.nest.map_structure(self._first, results)
@@ -108,15 +112,29 @@ class TensorFlowEngine(Engine):
         return logs
 
     def _gradients(self, batch, seeds):
-        """Sums over the micro-batches of one replica."""
-        total = None
-        for micro in range(self.accumulation):
-            part = tf.nest.map_structure(lambda array, n=micro: array[n], batch)
-            found = self._micro_gradients(part, seeds[micro])
-            if total is not None:
-                found = tf.nest.map_structure(tf.add, total, found)
-            total = found
-        return total
+        """Sums over the micro-batches of one replica, one after the other: memory of one."""
+        if self.accumulation == 1:
+            part = tf.nest.map_structure(lambda array: array[0], batch)
+            return self._micro_gradients(part, seeds[0])
+
+        def add_next(place, total):
+            part = tf.nest.map_structure(lambda array: array[place], batch)
+            found = self._micro_gradients(part, seeds[place])
+            return place + 1, tf.nest.map_structure(tf.add, total, found)
+
+        weights = [tf.zeros(weight.shape) for weight in self.model.trainable_variables]
+        nothing = weights, tf.zeros((len(batch[1]), len(objectives.MEASURES)))
+        count = self.accumulation
+        return tf.while_loop(
+            lambda place, _: place < count,
+            add_next,
+            (0, nothing),
+            parallel_iterations=1,
+            maximum_iterations=count,
+        )[1]
+
+    def _recomputed(self, function):
+        return tf.recompute_grad(function)
 
     def _micro_gradients(self, part, seeds):
         weights = [
@@ -128,7 +146,11 @@ class TensorFlowEngine(Engine):
                 weights, seeds, part, tf.convert_to_tensor(self.counts[1].value)
             )
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+        gradients = [
+            tf.ensure_shape(gradient, weight.shape)
+            for gradient, weight in zip(gradients, weights, strict=True)
+        ]
+        return gradients, sums
 
     def _logits(self, inputs):
         weights = [variable.value for variable in self.model.trainable_variables]
@@ -142,8 +164,7 @@ class TensorFlowEngine(Engine):
 
     def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
         """`objectives.totals` of a batch, without dropout; this process's rows are given."""
-        share = len(batch) // self.local
-        parts = [batch.rows(slice(n * share, (n + 1) * share)) for n in range(self.local)]
+        parts = shares(batch, self.local)
         values = [(part.inputs, part.labels, part.weights) for part in parts]
         sums = self._measure(values[0] if self.replicas == 1 else self._spread(values))
         return objectives.totals(list(batch.labels), np.asarray(sums))
@@ -161,7 +182,7 @@ class TensorFlowEngine(Engine):
 def _for_any_length(function, jit: bool):
     """The function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
-        return tf.function(function, jit_compile=True)
+        return _function(function, jit_compile=True)
     made = []
 
     def call(*arguments):
@@ -169,7 +190,7 @@ def _for_any_length(function, jit: bool):
             signature = tf.nest.map_structure(
                 lambda array: tf.TensorSpec([None] * np.ndim(array), array.dtype), arguments
             )
-            made.append(tf.function(function, input_signature=signature))
+            made.append(_function(function, input_signature=signature))
         return made[0](*arguments)
 
     return call
@@ -184,6 +205,12 @@ def _strategy(devices: int | None):
     config = hosts.tf_config()
     if config:
         workers = config["cluster"]["worker"]
+        local = len(tf.config.list_physical_devices("GPU")) or 1
+        if devices not in (None, local):
+            raise ValueError(
+                f"devices must be all {local} of each host where there are several (TF_CONFIG), "
+                f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
+            )
         hosts.wait_for(workers, config["task"]["index"])
         return tf.distribute.MultiWorkerMirroredStrategy()
     if tf.config.list_logical_devices("TPU"):  # untested

@@ -66,6 +66,11 @@ class TorchEngine(Engine):
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
 
+    def _recomputed(self, function):
+        from torch.utils.checkpoint import checkpoint
+
+        return lambda *tensors: checkpoint(function, *tensors, use_reentrant=False)
+
     def _placed(self, arrays):
         from keras import ops
 

@@ -1,0 +1,43 @@
+"""The lines of a text file, with their numbers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number from 1 on, line without its end); an empty one more after a last end of line.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a line that is not UTF-8.
+    """
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            yield number, line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: UTF-8 text expected, got byte 0x{line[error.start]:02x}"
+            ) from None
+
+
+def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
+    """(line number, object) of JSON lines; blank lines are left out.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a line that is not UTF-8 or no JSON object.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: a JSON object expected, got {error}"
+            ) from None
+        if not isinstance(found, dict):
+            raise ValueError(f"{path}, line {number}: a JSON object expected, got {line[:40]}")
+        yield number, found

@@ -1,0 +1,38 @@
+"""As run_process.py, of `kbert finetune`: FOLDER has the checkpoint, train.tsv and dev.tsv."""
+
+from pathlib import Path
+
+import run_process
+
+SETTINGS = ["--epochs", "2", "--batch-size", "5", "--learning-rate", "5e-3", "--save-every", "3"]
+
+
+def start(folder: Path, name: str, kill) -> None:
+    from kbert.cli import cli
+    from kbert.console import run
+
+    if kill:
+        run_process.kill_at(*kill)
+    output = folder / name
+    arguments = ["finetune", str(folder / "source"), "--task", "classify", "-o", str(output)]
+    for data in ("train", "dev"):
+        arguments += [f"--{data}", str(folder / f"{data}.tsv")]
+    if (output / "settings.json").exists():
+        arguments, settings = ["finetune", "--resume", str(output)], []
+    else:
+        settings = SETTINGS
+    try:
+        run(cli, [*arguments, *settings, "--quiet"])
+    except SystemExit as done:
+        if done.code:
+            raise
+
+
+if __name__ == "__main__":
+    import kbert.cli_finetune
+    import kbert.tasks.running
+    import kbert.training.finetuning
+    import kbert.training.tasks.classification_task  # noqa: F401
+
+    run_process.start = start
+    run_process.main()
