@@ -170,6 +170,7 @@ def test_a_disk_that_is_full_ends_the_run_with_the_last_state_whole(unfinished):
     )
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and "File too large" in last and "step-00000006" in last
+    assert "last good state is that after update" in last and f"--resume {unfinished}" in last
     assert not list((unfinished / "checkpoints").glob(".*"))
     assert resume(unfinished, **QUIET).history.updates[-1]["step"] == 6
 

@@ -6,8 +6,10 @@ import os
 def make_deterministic() -> None:
     """Asks the backend for operations whose results are the same bits every time.
 
-    TensorFlow: for the whole process, from here on. JAX on GPU: only where it has not begun to use
-    the device. torch warns of an operation that has no such form.
+    TensorFlow: where there is a GPU, for the whole process, from here on: Keras then compiles
+    nothing else with XLA. A CPU's operations are such as they are (tests/test_run_kills.py). JAX on
+    GPU: only where it has not begun to use the device. torch warns of an operation that has no such
+    form.
     """
     import keras
 
@@ -15,7 +17,8 @@ def make_deterministic() -> None:
     if backend == "tensorflow":
         import tensorflow as tf
 
-        tf.config.experimental.enable_op_determinism()
+        if tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.enable_op_determinism()
     elif backend == "torch":
         import torch
 

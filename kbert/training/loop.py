@@ -250,6 +250,10 @@ class _Driver:
             f"{values['gradient_norm']:g}): batch {step}, {where}; {self._last_good()}"
         )
 
+    def _not_saved(self, error: OSError) -> str:
+        good = f"{self._last_good()}; " if self.saved is not None else ""
+        return f"{error.strerror or error}; {good}once there is room: {self.run.way_on}"
+
     def _last_good(self) -> str:
         if self.run is None:
             return "nothing is saved without a run folder"
@@ -279,7 +283,10 @@ class _Driver:
     def _save(self) -> None:
         if self.run is None or self.saved == self.done:
             return
-        self.run.save_state(self.engine.state(), self.done, score=self.score)
+        try:
+            self.run.save_state(self.engine.state(), self.done, score=self.score)
+        except OSError as error:
+            raise OSError(error.errno, self._not_saved(error), error.filename) from None
         wait_for_all(self.engine)  # none goes on from a state that is not there
         self.saved = self.done
         self.speed.pause()

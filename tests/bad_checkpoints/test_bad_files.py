@@ -197,7 +197,7 @@ def nobody(tmp_path, request):
     if as_root:
         request.addfinalizer(lambda: os.seteuid(0))
         for place in (tmp_path, *tmp_path.parents):
-            if place.name.startswith(("pytest-", "test_")):
+            if place.name.startswith(("pytest-", "popen-", "test_")):
                 place.chmod(0o755)
     return lambda: os.seteuid(65534) if as_root else None
 
