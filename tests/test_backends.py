@@ -48,7 +48,8 @@ def backend(request):
 def started(tmp_path_factory):
     """The tests on JAX and on torch, side by side: a process and its output each."""
     folder = tmp_path_factory.mktemp("backends")
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", str(FOLDER)]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, str(FOLDER)]
     processes = {}
     for name in ("jax", "torch"):
         if importlib.util.find_spec(name):
