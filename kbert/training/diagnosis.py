@@ -35,7 +35,7 @@ class Found:
         return f"row{'s' * (len(self.rows) > 1)} {shown}{more}, first bad: {self.tensor}"
 
 
-def first_bad(engine, batch: Batch) -> Found:
+def first_bad(engine, batch: Batch, step: int) -> Found:
     """Looks at the weights, then each layer's output in the graph's order, then the gradients."""
     model = engine.model
     if bad := bad_weights(model):
@@ -45,9 +45,15 @@ def first_bad(engine, batch: Batch) -> Found:
         return Found(f"the output of {layer}", rows)
     if name := bad_label_weights(batch):
         return Found(name)
+    if engine.processes > 1:  # each may have come here on another way: none can wait for another
+        return Found("none before the gradients: weights and layer outputs are finite")
+    gradients = engine.gradients(batch, step)
+    if bad := [name for name, gradient in gradients.items() if not _finite(gradient)]:
+        more = f" and {len(bad) - 1} more before it in the graph" * (len(bad) > 1)
+        return Found(f"the gradient of {bad[-1]}{more}")  # the nearest to the loss
     return Found(
-        "none: weights and layer outputs without dropout are finite, so it is a gradient or came "
-        "with the dropout"
+        "none: weights, layer outputs and gradients are finite, the sum of the gradients' squares "
+        "is not"
     )
 
 

@@ -242,7 +242,7 @@ class _Driver:
         if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
             values["skipped"] = 1.0  # the scale was too high: it is halved, and on
             return
-        found = diagnosis.first_bad(self.engine, batch)
+        found = diagnosis.first_bad(self.engine, batch, step)
         where = found.text(self.engine.rows(self.batch_size).start or 0)
         again = f", as the {self.skipped - 1} before it," if self.skipped > 1 else ""
         raise NotFinite(

@@ -1,6 +1,7 @@
 """What an update is made of: weights of labels, states, dropout, updates that are not finite."""
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert import names
 from kbert.data.batch import Batch
-from kbert.training import engines, objectives, precision
+from kbert.training import diagnosis, engines, objectives, precision
 from kbert.training.optimizers import Optimizer
 
 BATCH = 12
@@ -185,6 +186,23 @@ def test_an_update_that_is_not_finite_changes_nothing(data):
     assert not float(logs["finite"])
     assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
     assert float(engine.update(batch, 1)["finite"])
+
+
+def test_the_gradient_that_is_not_finite_is_named(data, monkeypatch):
+    """As sqrt at 0 makes it: finite forwards, NaN backwards."""
+    from keras import ops
+
+    engine, batch, whole = engine_of(), batch_of(data, 0), objectives.objective
+    found = diagnosis.first_bad(engine, batch, 0)
+    assert found.text(0).startswith("first bad: none: weights, layer outputs and gradients are")
+
+    def bad(outputs, labels, weights):
+        loss, sums = whole(outputs, labels, weights)
+        return loss + ops.sqrt(ops.sum(0.0 * outputs[names.NSP])), sums
+
+    monkeypatch.setattr(objectives, "objective", bad)
+    text = diagnosis.first_bad(engine, batch, 0).text(0)
+    assert re.match(r"first bad: the gradient of NSP/bias and \d+ more before it", text), text
 
 
 def test_float16_halves_its_scale_and_goes_on(data):

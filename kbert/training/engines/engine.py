@@ -21,11 +21,13 @@ class Engine:
 
     Attributes:
         replicas: devices that share a batch, over all hosts.
+        local: parts of a process's examples that are computed each on its own.
         process, processes: which host this is, and of how many.
         model: the model that is trained.
     """
 
     replicas = 1
+    local = 1
     process = 0
     processes = 1
 
@@ -155,6 +157,18 @@ class Engine:
 
     def barrier(self) -> None:
         """Returns once every process is here."""
+
+    def gradients(self, batch: Batch, step: int) -> dict[str, np.ndarray]:
+        """What an update begins with, by its weight's path: not clipped, times the loss scale.
+
+        Args:
+            batch: the examples; one process alone.
+            step: whose dropout.
+        """
+        arrays, seeds = self._arrays(batch, self.local), self._seeds(step, range(self.local))
+        found = [self._gradients_now(*pair) for pair in zip(arrays, seeds, strict=True)]
+        paths = [weight.path for weight in self.model.trainable_variables]
+        return dict(zip(paths, map(sum, zip(*found, strict=True)), strict=True))
 
     # What an update is, in tensors of one replica.
 

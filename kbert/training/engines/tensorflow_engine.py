@@ -133,6 +133,9 @@ class TensorFlowEngine(Engine):
             maximum_iterations=count,
         )[1]
 
+    def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
+        return [gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]]
+
     def _recomputed(self, function):
         return tf.recompute_grad(function)
 
