@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 
 import pytest
 from test_training_processes import ports
@@ -94,7 +95,8 @@ def test_all_processes_go_on_together_or_hear_who_is_absent(addresses):
     assert roll(4, [1, 3], 3) == ["process 2 did not answer"] * 3  # at the same port again
 
 
-def test_who_is_no_process_of_the_run_does_not_count(addresses):
+@pytest.mark.parametrize("pause", [0, 0.5])
+def test_who_is_no_process_of_the_run_does_not_count(addresses, pause):
     place = ("127.0.0.1", int(addresses[0].split(":")[1]))
 
     def others():
@@ -103,13 +105,14 @@ def test_who_is_no_process_of_the_run_does_not_count(addresses):
                 connection = socket.create_connection(place, timeout=5)
                 opened.enter_context(connection).sendall(text)
             with socket.create_connection(place, timeout=5) as connection:
-                connection.sendall(b"1\n")  # and leaves, before process 2 is there
-            hosts._answer_roll(addresses[0], 1, 10)
+                connection.sendall(b"1\n")  # and leaves, before the true process 1 is there
+            time.sleep(pause)
+            hosts._answer_roll(addresses[0], 1, 30)
 
     timer = threading.Timer(0.3, others)
     timer.start()
-    hosts._call_roll(addresses[:1], 2, 10)
-    timer.join(10)
+    hosts._call_roll(addresses[:1], 2, 30)
+    timer.join(30)
     assert not timer.is_alive()
 
 

@@ -13,7 +13,7 @@ _TF_CONFIG = "TF_CONFIG"
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 _COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 _ID = "KERAS_DISTRIBUTION_PROCESS_ID"
-_GO = "go"
+_ASKED, _YES, _GO = "there?", "yes", "go"
 
 
 def tf_config() -> dict | None:
@@ -139,7 +139,9 @@ def _answer_roll(first: str, mine: int, patience_s: float) -> None:
         with contextlib.suppress(OSError), _connected(first) as connection:
             connection.sendall(f"{mine}\n".encode())
             connection.settimeout(left + 2.0)  # process 0 says who is absent, if it waits as long
-            answer = _line_from(connection)
+            if _line_from(connection) == _ASKED:
+                connection.sendall(f"{_YES}\n".encode())
+                answer = _line_from(connection)
         if answer != _GO and not answer.startswith("process "):  # not process 0, or it was ended
             answer = ""
             time.sleep(0.2)
@@ -159,10 +161,14 @@ def _named(numbers: list[int], addresses: list[str]) -> list[tuple[int, str | No
 
 
 def _number_from(connection: socket.socket, count: int) -> int:
-    """The number that another process says that it has; a ValueError where it says none."""
+    """The number that another process says that it has; a ValueError where it says none.
+
+    It is asked back, because what one has sent is still read when it has left.
+    """
     connection.settimeout(1.0)
     number = int(_line_from(connection))
-    if not 0 < number < count:
+    connection.sendall(f"{_ASKED}\n".encode())
+    if not 0 < number < count or _line_from(connection) != _YES:
         raise ValueError(number)
     return number
 
@@ -173,7 +179,7 @@ def _line_from(connection: socket.socket) -> str:
 
 
 def _has_left(connection: socket.socket) -> bool:
-    """Whether the other side has closed it; nothing is sent after its number."""
+    """Whether the other side has closed it; nothing is sent after its yes."""
     connection.setblocking(False)
     try:
         return connection.recv(1) == b""
