@@ -5,44 +5,33 @@ from pathlib import Path
 
 import click
 
-from kbert.cli_training import import_engine, stoppable
+from kbert.cli_settings import with_settings
+from kbert.cli_training import import_engine, refuse_with_resume, say_where, stoppable
 from kbert.console import starting_keras
+from kbert.training.finetuning_settings import FinetuningSettings
 
 _TASKS = click.Choice(["classify", "tag", "qa"])  # kbert.training.tasks.TASKS
 _PATH = click.Path(path_type=Path)
-# FinetuningSettings, without its imports: name, type, help with the default
-_SETTINGS = {
-    "epochs": (int, "Passes over the data. Default: 3."),
-    "batch_size": (int, "Examples of an update, over all devices and hosts. Default: 32."),
-    "max_length": (int, "Tokens of an example. Default: 128."),
-    "learning_rate": (float, "The highest. Default: 5e-5."),
-    "warmup_share": (float, "Of the updates. Default: 0.1."),
-    "optimizer": (click.Choice(["adamw", "lamb"]), "Default: adamw."),
-    "schedule": (click.Choice(["linear", "constant"]), "After the warm-up. Default: linear."),
-    "weight_decay": (float, "None on biases and LayerNorm. Default: 0.01."),
-    "clip_norm": (float, "Global norm of the gradients. Default: 1.0."),
-    "accumulation": (int, "Micro-batches of an update. Default: 1."),
-    "precision": (
-        click.Choice(["float32", "mixed_bfloat16", "mixed_float16"]),
-        "Default: float32.",
-    ),
-    "jit": (bool, "Compile with XLA; default: as the device likes it."),
-    "rematerialize": (bool, "Compute blocks again instead of keeping their activations."),
-    "seed": (int, "Of the head, the order and dropout. Default: 0."),
-    "keep_best": (bool, "The weights that did best on dev, or the last. Default: best."),
-    "evaluate_every": (int, "Updates; default: an epoch."),
-    "save_every": (int, "Updates; default: at the best evaluations and at the end."),
-    "log_every": (int, "Updates between two lines of metrics.jsonl. Default: 1."),
+_HELP = {
+    "epochs": "Passes over the data.",
+    "batch_size": "Examples of an update, over all devices and hosts.",
+    "max_length": "Tokens of an example.",
+    "learning_rate": "The highest.",
+    "warmup_share": "Of the updates.",
+    "optimizer": "",
+    "schedule": "After the warm-up.",
+    "weight_decay": "None on biases and LayerNorm.",
+    "clip_norm": "Global norm of the gradients.",
+    "accumulation": "Micro-batches of an update.",
+    "precision": "",
+    "jit": "Compile with XLA; default: as the device likes it.",
+    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
+    "seed": "Of the head, the order and dropout.",
+    "keep_best": "The weights that did best on dev, or the last. Default: best.",
+    "evaluate_every": "Updates; default: an epoch.",
+    "save_every": "Updates; default: at the best evaluations and at the end.",
+    "log_every": "Updates between two lines of metrics.jsonl.",
 }
-
-
-def _with_settings(command):
-    for name, (kind, text) in reversed(_SETTINGS.items()):
-        flag = f"--{name.replace('_', '-')}"
-        if kind is bool:
-            flag, kind = f"{flag}/--no-{name.replace('_', '-')}", None
-        command = click.option(flag, name, type=kind, default=None, help=text)(command)
-    return command
 
 
 @click.command(short_help="Fine-tune a checkpoint on labelled data; or go on with a run.")
@@ -52,10 +41,11 @@ def _with_settings(command):
 @click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
 @click.option("-o", "--output", metavar="RUN", type=_PATH, help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
-@_with_settings
+@with_settings(FinetuningSettings, _HELP)
 @click.option("--devices", type=int, help="Local devices; default: all.")
+@click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
 @click.option("--quiet", is_flag=True, help="No live line.")
-def finetune(source, task, train, dev, output, run, devices, quiet, **settings):
+def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, **settings):
     """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
 
     \b
@@ -67,11 +57,9 @@ def finetune(source, task, train, dev, output, run, devices, quiet, **settings):
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
     """
     given = {name: value for name, value in settings.items() if value is not None}
-    around = {"devices": devices, "show": not quiet}
+    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
     if run is not None:
-        for name, value in (("task", task), ("output", output)):
-            if value is not None:
-                raise click.UsageError(f"--{name} does not go with --resume: the run has its own")
+        refuse_with_resume(task=task, output=output)
         _go_on(run, source=source, train=train, dev=dev, **around, **given)
         return
     needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
@@ -97,12 +85,9 @@ def _go_on(run: Path, **options) -> None:
 
 
 def _say(tuned) -> None:
-    if tuned.history.stopped:
-        click.echo(tuned.history.stopped)
     if tuned.metrics:
         click.echo(", ".join(f"{name} {value:.4f}" for name, value in tuned.metrics.items()))
-    click.echo(f"wrote {tuned.folder / 'model'}, {tuned.folder / 'model.keras'}")
-    click.echo(f"curves: {tuned.folder / 'report.html'}")
+    say_where(tuned)
 
 
 @click.command(short_help="How good a model is on labelled data.")

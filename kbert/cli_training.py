@@ -1,15 +1,13 @@
 """The command that pretrains: parses, calls, prints; imports wait for the command."""
 
-import dataclasses
 from pathlib import Path
 
 import click
 
+from kbert.cli_settings import with_settings
 from kbert.console import starting_keras
-from kbert.training.settings import PRECISIONS, Settings
+from kbert.training.settings import Settings
 
-_TYPES = {"optimizer": ["adamw", "lamb"], "schedule": ["linear", "constant"]}
-_TYPES |= {"precision": list(PRECISIONS)}
 _HELP = {
     "batch_size": "Examples of an update, over all devices and hosts.",
     "seq_len": "Tokens of an example.",
@@ -37,28 +35,6 @@ _HELP = {
 }
 
 
-def _setting(field: dataclasses.Field):
-    """A setting of `Settings` as an option; None where it is not given, so that resume can tell."""
-    name = field.name.replace("_", "-")
-    text = _HELP[field.name]
-    default = field.default
-    if default is not None and default is not False:
-        text = f"{text} Default: {default}.".strip()
-    if "bool" in str(field.type):
-        return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
-    kind = click.Choice(_TYPES[field.name]) if field.name in _TYPES else int
-    if "float" in str(field.type):
-        kind = float
-    return click.option(f"--{name}", field.name, type=kind, help=text)
-
-
-def _with_settings(command):
-    fields = [field for field in dataclasses.fields(Settings) if field.name != "steps"]
-    for field in reversed(fields):
-        command = _setting(field)(command)
-    return command
-
-
 @click.command(short_help="Pretrain a BERT on shards; or go on with a run.")
 @click.argument("shards", required=False, metavar="[SHARDS]", type=click.Path(path_type=Path))
 @click.option("--config", help="A preset or a JSON file; default: tiny.")
@@ -67,7 +43,7 @@ def _with_settings(command):
 @click.option("-o", "--output", metavar="RUN", type=click.Path(path_type=Path), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
 @click.option("--steps", type=int, help="Updates.")
-@_with_settings
+@with_settings(Settings, _HELP)
 @click.option("--devices", type=int, help="Local devices; default: all.")
 @click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
 @click.option("--quiet", is_flag=True, help="No live line.")
@@ -79,7 +55,7 @@ def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet,
     given = {name: value for name, value in settings.items() if value is not None}
     around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
     if run is not None:
-        _refuse(config=config, init=init, output=output)
+        refuse_with_resume(config=config, init=init, output=output)
         _go_on(run, given, shards=shards, dev=dev, **around)
         return
     for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", given.get("steps"))):
@@ -94,7 +70,7 @@ def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet,
     trained = stoppable(
         start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **given
     )
-    _say_where(trained)
+    say_where(trained)
 
 
 def import_engine() -> None:
@@ -114,7 +90,7 @@ def _go_on(run: Path, settings: dict, **options) -> None:
         from kbert.training.pretraining import resume
 
         import_engine()
-    _say_where(stoppable(resume, run, **options, **settings))
+    say_where(stoppable(resume, run, **options, **settings))
 
 
 def stoppable(function, *arguments, **options):
@@ -128,14 +104,16 @@ def stoppable(function, *arguments, **options):
         raise click.exceptions.Exit(130) from None
 
 
-def _say_where(trained) -> None:
+def say_where(trained) -> None:
+    """What a run has written."""
     if trained.history.stopped:
         click.echo(trained.history.stopped)
     click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
     click.echo(f"curves: {trained.folder / 'report.html'}")
 
 
-def _refuse(**options) -> None:
+def refuse_with_resume(**options) -> None:
+    """Raises a UsageError for what a run has of its own."""
     for name, value in options.items():
         if value is not None:
             raise click.UsageError(f"--{name} does not go with --resume: the run has its own")

@@ -1,26 +1,20 @@
 """`kbert vocab` and `kbert prepare`, as the shell sees them."""
 
 import logging
+from functools import partial
 
 import click
 import pytest
+from command_line import kbert
 from wikitext_shards import text_files
 
-from kbert.cli_data import COMMANDS
 from kbert.console import run
 
 
 @pytest.fixture
 def call(capsys):
     """Runs a command line; its exit status, stdout and stderr."""
-    group = click.Group("kbert", {command.name: command for command in COMMANDS})
-
-    def called(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            run(group, [str(argument) for argument in arguments])
-        return ended.value.code, *capsys.readouterr()
-
-    return called
+    return partial(kbert, capsys)
 
 
 def test_from_text_to_shards(call, tmp_path):

@@ -2,19 +2,17 @@
 
 import dataclasses
 import json
-import os
 import shutil
 
 import keras
 import numpy as np
 import pytest
+from command_line import kbert as kbert_command
 from labelled_texts import read_texts, write_texts
 from small_berts import small_berts
 
 import kbert
-from kbert.cli_finetune import evaluate as evaluate_command
 from kbert.cli_finetune import finetune as finetune_command
-from kbert.console import run as run_command
 from kbert.data.buckets import BucketedBatches, Examples
 from kbert.names import CLASSIFIER, POOLER
 from kbert.training.evaluation import Evaluation, evaluate
@@ -287,30 +285,23 @@ def test_a_label_outside_the_range_is_named(berts, tmp_path):
         evaluate(berts["encoder"], "classify", tmp_path / "dev.tsv")
 
 
-def on_command_line(capsys, command, *arguments) -> tuple[int, str, str]:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as done:
-        run_command(command, [os.fspath(argument) for argument in arguments])
-    return done.value.code or 0, *capsys.readouterr()
-
-
 def test_the_commands(folder, sources, tmp_path, capsys, whole):
     output = tmp_path / "run"
     data = ("--train", sources["train"], "--dev", sources["dev"], "-o", output)
     settings = ("--epochs", "1", "--batch-size", "33", "--quiet")
-    status, out, err = on_command_line(
-        capsys, finetune_command, folder / "source", "--task", "classify", *data, *settings
+    status, out, err = kbert_command(
+        capsys, "finetune", folder / "source", "--task", "classify", *data, *settings
     )
     assert (status, err) == (0, "")
     assert "accuracy 0." in out or "accuracy 1." in out
     assert f"wrote {output / 'model'}" in out
-    status, out, _ = on_command_line(capsys, finetune_command, "--resume", output)
+    status, out, _ = kbert_command(capsys, "finetune", "--resume", output)
     assert (status, "accuracy" in out) == (0, True)
     asked = ("--task", "classify", "--data", sources["dev"])
     model = folder / "whole" / "model"
-    status, out, _ = on_command_line(capsys, evaluate_command, model, *asked, "--format", "json")
+    status, out, _ = kbert_command(capsys, "evaluate", model, *asked, "--format", "json")
     assert (status, json.loads(out)) == (0, pytest.approx(whole.metrics, rel=1e-4))
-    status, out, _ = on_command_line(capsys, evaluate_command, model, *asked)
+    status, out, _ = kbert_command(capsys, "evaluate", model, *asked)
     assert f"accuracy  {whole.metrics['accuracy']:.4f}" in out
 
 
@@ -325,17 +316,18 @@ def test_the_commands(folder, sources, tmp_path, capsys, whole):
 )
 def test_mistakes_on_the_command_line_are_one_line(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
-    status, out, err = on_command_line(capsys, finetune_command, *arguments)
+    status, out, err = kbert_command(capsys, "finetune", *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
 
 
 def test_every_setting_is_an_option():
-    from kbert.cli_finetune import _SETTINGS
     from kbert.training.finetuning_settings import FinetuningSettings
 
+    options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
-    assert set(_SETTINGS) == set(fields) - {"lengths"}
-    for name, (kind, text) in _SETTINGS.items():
-        if isinstance(fields[name], (int, float, str)) and kind is not bool:
-            assert f"Default: {fields[name]}." in text.replace("5e-5", "5e-05")
+    others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "quiet"}
+    assert set(options) - others == set(fields) - {"lengths"}
+    for name, default in fields.items():
+        if isinstance(default, (int, float, str)) and not isinstance(default, bool):
+            assert f"Default: {default}." in options[name]

@@ -40,8 +40,9 @@ def first_bad(engine, batch: Batch, step: int) -> Found:
     model = engine.model
     if bad := bad_weights(model):
         return Found(f"the weight {bad[0]}" + (f" and {len(bad) - 1} more" * (len(bad) > 1)))
-    if layer := first_bad_layer(model, batch):
-        rows = tuple(row for row in range(len(batch)) if first_bad_layer(model, _row(batch, row)))
+    outputs = _LayerOutputs(model)
+    if layer := outputs.first_bad(batch):
+        rows = tuple(row for row in range(len(batch)) if outputs.first_bad(_row(batch, row)))
         return Found(f"the output of {layer}", rows)
     if name := bad_label_weights(batch):
         return Found(name)
@@ -62,22 +63,29 @@ def bad_weights(model) -> list[str]:
     return [w.path for w in model.weights if not _finite(keras.ops.convert_to_numpy(w.value))]
 
 
-def first_bad_layer(model, batch: Batch) -> str | None:
-    """The first layer, in the graph's order, whose output is not finite; without dropout."""
-    outputs = [
-        (layer.name, tensor)
-        for layer in model.layers
-        for tensor in keras.tree.flatten(layer.output)
-        if "float" in tensor.dtype
-    ]
-    probe = keras.Model(model.inputs, [tensor for _, tensor in outputs])
-    first = len(outputs)
-    for start in range(0, len(batch), ROWS):
-        part = batch.rows(slice(start, start + ROWS))
-        values = probe([part.inputs[tensor.name] for tensor in model.inputs], training=False)
-        bad = (place for place, value in enumerate(values) if not _finite(_numpy(value)))
-        first = min(first, next(bad, first))
-    return outputs[first][0] if first < len(outputs) else None
+class _LayerOutputs:
+    """What each layer makes of a batch, in the graph's order; without dropout."""
+
+    def __init__(self, model):
+        outputs = [
+            (layer.name, tensor)
+            for layer in model.layers
+            for tensor in keras.tree.flatten(layer.output)
+            if "float" in tensor.dtype
+        ]
+        self.names = [name for name, _ in outputs]
+        self.probe = keras.Model(model.inputs, [tensor for _, tensor in outputs])
+
+    def first_bad(self, batch: Batch) -> str | None:
+        """The first layer whose output is not finite."""
+        first = len(self.names)
+        for start in range(0, len(batch), ROWS):
+            part = batch.rows(slice(start, start + ROWS))
+            inputs = [part.inputs[tensor.name] for tensor in self.probe.inputs]
+            values = self.probe(inputs, training=False)
+            bad = (place for place, value in enumerate(values) if not _finite(_numpy(value)))
+            first = min(first, next(bad, first))
+        return self.names[first] if first < len(self.names) else None
 
 
 def bad_label_weights(batch: Batch) -> str | None:

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.bert import Bert, load
+from kbert.training.asked import Surroundings
 from kbert.training.determinism import make_deterministic
 from kbert.training.evaluation import records_of
 from kbert.training.finetuning_run import (
+    Best,
     Data,
     encoded,
     flops_of_an_update,
-    keep,
     prepare,
     result,
     trained_bert,
     with_lengths,
 )
 from kbert.training.finetuning_settings import FinetuningSettings
-from kbert.training.hosts import wait_for_all
 from kbert.training.run_folder import RunFolder, refuse_used
 from kbert.training.tasks import task_of
 
@@ -48,23 +48,6 @@ class Finetuned:
     history: object
     metrics: dict[str, float]
     folder: Path | None
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What may differ between two starts of a run.
-
-    Args:
-        devices: how many local devices; None: all.
-        callbacks: Keras's.
-        show: whether the live line is written.
-        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
-    """
-
-    devices: int | None = None
-    callbacks: Sequence = ()
-    show: bool = True
-    peak_flops: float | None = None
 
 
 def finetune(
@@ -166,8 +149,6 @@ def _run(
     folder: Path | None, settings: dict, sources: dict, surroundings: Surroundings, new: bool = True
 ) -> Finetuned:
     """One start of a run, on this process."""
-    import keras
-
     from kbert.training import engines
 
     task = task_of(settings["task"])
@@ -178,7 +159,6 @@ def _run(
     labels = task.labels(read["train"])
     make_deterministic()  # or a run that was stopped would end with other last bits
     engine = engines.start(devices=surroundings.devices)
-    keras.utils.set_random_seed(settings["seed"])
     source = sources["source"]
     bert = source if isinstance(source, Bert) else load(source)
     jit = settings["jit"]
@@ -207,7 +187,7 @@ def _folder(folder: Path, engine, settings: dict, sources: dict, data: Data, new
     chief = engine.process == 0
     if new and chief:
         RunFolder.create(folder, settings, data.fingerprint, task="finetune", places=places)
-    wait_for_all(engine)
+    engine.barrier()
     run = RunFolder.open(folder, chief=chief)
     run.check(data.fingerprint, settings)
     return run, settings
@@ -215,15 +195,12 @@ def _folder(folder: Path, engine, settings: dict, sources: dict, data: Data, new
 
 def _trained(engine, bert, data: Data, settings, run, surroundings, start: int) -> Finetuned:
     from kbert.training.loop import train as train_loop
-    from kbert.training.throughput import measured_peak
 
-    peak, how = surroundings.peak_flops, "given"
-    if peak is None:
-        peak, how = measured_peak(settings["precision"], engine.replicas)
+    peak, how = surroundings.peak(settings["precision"], engine.replicas)
     if run is not None:
         run.warn_of_another_environment(engine)
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
-    best = keep(engine, data, settings, run)
+    best = Best(engine, data, settings["keep_best"], run)
     history = train_loop(
         engine,
         data.train,
@@ -244,5 +221,5 @@ def _trained(engine, bert, data: Data, settings, run, surroundings, start: int) 
     tuned = trained_bert(engine, bert, data)
     if run is not None:
         run.finish(tuned, result(history, metrics, data, settings))
-        wait_for_all(engine)
+        engine.barrier()
     return Finetuned(tuned, history, metrics, run and run.path)

@@ -130,11 +130,6 @@ def flops_of_an_update(bert: Bert, data: Data) -> float:
     return total * data.train.batch_size / counts.total()
 
 
-def keep(engine, data: Data, settings: dict, run) -> "Best":
-    """What evaluates, and gives the engine the weights that are kept."""
-    return Best(engine, data, settings["keep_best"], run)
-
-
 class Best:
     """Evaluates the weights as they are, and remembers the best ones where no run folder does."""
 

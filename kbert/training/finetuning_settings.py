@@ -1,15 +1,14 @@
 """What a fine-tuning run is asked for: everything that its result depends on, beside the data."""
 
-import dataclasses
-import difflib
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kbert.config import require_positive
-from kbert.training.precision import POLICIES
+from kbert.training.asked import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings:
+class FinetuningSettings(RunSettings):
     """Settings of `finetune`; they are kept in the run's settings.json.
 
     Args:
@@ -39,6 +38,8 @@ class FinetuningSettings:
     Raises:
         ValueError: a value out of its range.
     """
+
+    command: ClassVar[str] = "finetune"
 
     epochs: int = 3
     batch_size: int = 32
@@ -75,19 +76,4 @@ class FinetuningSettings:
             given = tuple(require_positive("lengths", length) for length in self.lengths)
             if not given or list(given) != sorted(set(given)):
                 raise ValueError(f"lengths must ascend, got {self.lengths!r}")
-        if self.precision not in POLICIES:
-            known = ", ".join(POLICIES)
-            raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
-
-    @classmethod
-    def of(cls, options: dict) -> "FinetuningSettings":
-        """From keyword arguments; a ValueError names one that there is not."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in options:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-                raise ValueError(f"finetune has no option {name!r}: {hint}")
-        return cls(**options)
+        self.check_precision_and_seed()

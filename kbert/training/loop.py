@@ -15,7 +15,6 @@ from kbert.config import require_positive
 from kbert.data.batch import Batch, Batches
 from kbert.training import diagnosis, environment
 from kbert.training.callbacks import refuse_harmful, watch_batches
-from kbert.training.hosts import wait_for_all
 from kbert.training.live import Live
 from kbert.training.prefetch import Prefetched
 from kbert.training.run_folder import RunFolder
@@ -287,7 +286,7 @@ class _Driver:
             self.run.save_state(self.engine.state(), self.done, score=self.score)
         except OSError as error:
             raise OSError(error.errno, self._not_saved(error), error.filename) from None
-        wait_for_all(self.engine)  # none goes on from a state that is not there
+        self.engine.barrier()  # none goes on from a state that is not there
         self.saved = self.done
         self.speed.pause()
 

@@ -4,7 +4,8 @@ import contextlib
 
 from keras import ops
 
-POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+from kbert.training.asked import PRECISIONS
+
 FIRST_SCALE = 2.0**15
 GROWTH = 2_000  # good updates after which the scale is doubled
 
@@ -14,8 +15,8 @@ def built_in(precision: str):
     """Models built within compute in that precision; their weights stay float32."""
     import keras
 
-    if precision not in POLICIES:
-        raise ValueError(f"precision must be one of {', '.join(POLICIES)}, got {precision!r}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(precision)
     try:

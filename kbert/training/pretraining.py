@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kbert.bert import Bert, load
 from kbert.config import BertConfig
+from kbert.training.asked import Surroundings
 from kbert.training.determinism import make_deterministic
-from kbert.training.hosts import wait_for_all
 from kbert.training.pretraining_run import prepare, result, train_on, trained_bert
 from kbert.training.run_folder import RunFolder, refuse_used
 from kbert.training.settings import Settings, check_fits, configuration
@@ -36,23 +36,6 @@ class Trained:
     bert: Bert
     history: object
     folder: Path
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What may differ between two starts of a run.
-
-    Args:
-        devices: how many local devices; None: all.
-        callbacks: Keras's.
-        show: whether the live line is written.
-        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
-    """
-
-    devices: int | None = None
-    callbacks: Sequence = ()
-    show: bool = True
-    peak_flops: float | None = None
 
 
 def pretrain(
@@ -209,7 +192,7 @@ def _run(folder: Path, asked: tuple, data: tuple, surroundings: Surroundings, ne
         prepare(engine, settings, places, train)
         if engine.process == 0:
             RunFolder.create(folder, settings, fingerprint, places=places)
-        wait_for_all(engine)
+        engine.barrier()
     run = RunFolder.open(folder, chief=engine.process == 0)
     if not new:
         run.check(fingerprint)
@@ -222,5 +205,5 @@ def _run(folder: Path, asked: tuple, data: tuple, surroundings: Surroundings, ne
     history = train_on(engine, run, data, surroundings, start=state.step if state else 0)
     bert = trained_bert(engine, settings, train)
     run.finish(bert, result(history, settings))
-    wait_for_all(engine)
+    engine.barrier()
     return Trained(bert, history, run.path)

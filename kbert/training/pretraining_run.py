@@ -51,12 +51,9 @@ def train_on(engine, run: RunFolder, data: tuple, surroundings, start: int):
     """The loop, with the run's settings; returns its history."""
     from kbert.accounting import account
     from kbert.training.loop import train as train_loop
-    from kbert.training.throughput import measured_peak
 
     (train, held_out), settings = data, run.settings
-    peak, how = surroundings.peak_flops, "given"
-    if peak is None:
-        peak, how = measured_peak(settings["precision"], engine.replicas)
+    peak, how = surroundings.peak(settings["precision"], engine.replicas)
     run.warn_of_another_environment(engine)
     run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
     sizes = {"seq_len": train.seq_len, "max_predictions": train.max_predictions}

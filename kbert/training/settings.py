@@ -1,20 +1,19 @@
 """What a pretraining run is asked for: everything that its result depends on."""
 
-import dataclasses
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from kbert.config import BertConfig, require_positive
+from kbert.training.asked import RunSettings
 
 HELD_OUT = 0.05  # of the documents, where there are enough to spare them
 ENOUGH_DOCUMENTS = 100
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(RunSettings):
     """Settings of `pretrain`; they are kept in the run's settings.json.
 
     Args:
@@ -49,6 +48,8 @@ class Settings:
     Raises:
         ValueError: a value out of its range.
     """
+
+    command: ClassVar[str] = "pretrain"
 
     steps: int
     batch_size: int = 32
@@ -92,22 +93,7 @@ class Settings:
             require_positive(name, getattr(self, name))
         if self.max_predictions is not None:
             require_positive("max_predictions", self.max_predictions)
-        if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
-
-    @classmethod
-    def of(cls, options: dict) -> "Settings":
-        """From keyword arguments; a ValueError names one that there is not."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in options:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-                raise ValueError(f"pretrain has no option {name!r}: {hint}")
-        return cls(**options)
+        self.check_precision_and_seed()
 
 
 def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:

@@ -62,7 +62,10 @@ class Engine:
         self.seed = seed
         self.pieces = Pieces(model) if rematerialize else None
         self.scaled = precision.needs_scale(model)
-        self.decayed = [optimizers.is_decayed(v.path) for v in model.trainable_variables]
+        # asked for at each update: Keras walks through all layers to list them
+        self.weights = list(model.trainable_variables)
+        self.seed_states = _seed_variables(model)
+        self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
         with self.scope():
             self._make_variables()
         self._compile()
@@ -83,9 +86,8 @@ class Engine:
                 "zeros", variable.shape, "float32", trainable=False, name=name, autocast=False
             )
 
-        weights = self.model.trainable_variables
-        self.first = [zeros(weight, "first_moment") for weight in weights]
-        self.second = [zeros(weight, "second_moment") for weight in weights]
+        self.first = [zeros(weight, "first_moment") for weight in self.weights]
+        self.second = [zeros(weight, "second_moment") for weight in self.weights]
         first_scale = precision.FIRST_SCALE if self.scaled else 1.0
         # updates done, loss scale, good updates since it changed: float32 is exact to 2²⁴
         self.counts = [
@@ -97,13 +99,13 @@ class Engine:
 
     def _variables(self) -> dict:
         """Every variable of the training state by its name."""
-        seeds = _seed_variables(self.model)  # their paths count what the process made before
-        found = {f"model/seed/{place}": variable for place, variable in enumerate(seeds)}
+        # without the seeds' paths: those count what the process made before
+        found = {f"model/seed/{place}": state for place, state in enumerate(self.seed_states)}
         found |= {f"model/{weight.path}": weight for weight in self.model.weights}
-        if len(found) != len(seeds) + len(self.model.weights):
+        if len(found) != len(self.seed_states) + len(self.model.weights):
             raise ValueError("two weights of the model have one path: give its layers other names")
         for kind, variables in (("first", self.first), ("second", self.second)):
-            for weight, variable in zip(self.model.trainable_variables, variables, strict=True):
+            for weight, variable in zip(self.weights, variables, strict=True):
                 found[f"optimizer/{kind}/{weight.path}"] = variable
         return found | {f"optimizer/{variable.name}": variable for variable in self.counts}
 
@@ -167,7 +169,7 @@ class Engine:
         """
         arrays, seeds = self._arrays(batch, self.local), self._seeds(step, range(self.local))
         found = [self._gradients_now(*pair) for pair in zip(arrays, seeds, strict=True)]
-        paths = [weight.path for weight in self.model.trainable_variables]
+        paths = [weight.path for weight in self.weights]
         return dict(zip(paths, map(sum, zip(*found, strict=True)), strict=True))
 
     # What an update is, in tensors of one replica.
@@ -175,12 +177,20 @@ class Engine:
     def _seeds(self, step: int, replicas: range) -> np.ndarray:
         """The dropouts' seeds, int32 (replicas, micro-batches, layers, 2): one hash for each."""
         key = key_of(self.seed, step)
-        shape = (len(replicas), self.accumulation, len(_seed_variables(self.model)), 2)
+        shape = (len(replicas), self.accumulation, len(self.seed_states), 2)
         if 0 in shape:
             return np.zeros(shape, np.int32)
         keys = fork(key, np.array(replicas))[:, None]
         places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
         return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)
+
+    def _no_seeds(self) -> np.ndarray:
+        """For what draws nothing."""
+        return self._seeds(0, range(1))[0][0]
+
+    def _changing(self) -> list:
+        """The variables that an update changes."""
+        return [*self.weights, *self.first, *self.second, *self.counts]
 
     def _arrays(self, batch: Batch, replicas: int) -> list[tuple]:
         """A batch of this process's examples for each of its replicas: (micro-batches, B, …)."""
@@ -196,8 +206,8 @@ class Engine:
 
     def _outputs(self, weights, seeds, inputs, training: bool):
         """The model's outputs by name, from weights and seeds that are given."""
-        values = dict(zip(map(id, self.model.trainable_variables), weights, strict=True))
-        values |= {id(v): seeds[place] for place, v in enumerate(_seed_variables(self.model))}
+        values = dict(zip(map(id, self.weights), weights, strict=True))
+        values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
         if training and self.pieces:
             outputs = self.pieces.outputs(values, inputs, self._recomputed)
         else:

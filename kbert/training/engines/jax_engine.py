@@ -46,9 +46,6 @@ class JaxEngine(Engine):
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
 
-    def _changing(self) -> list:
-        return [*self.model.trainable_variables, *self.first, *self.second, *self.counts]
-
     def update(self, batch: Batch, step: int) -> dict:
         """One update from this process's rows of a batch; figures as scalars of the device."""
         variables = self._changing()
@@ -109,13 +106,10 @@ class JaxEngine(Engine):
         return jax.checkpoint(function)
 
     def _weights(self) -> list:
-        return [variable.value for variable in self.model.trainable_variables]
+        return [variable.value for variable in self.weights]
 
     def _logits(self, weights, inputs):
         return list(self._outputs(weights, self._no_seeds(), inputs, training=False).values())
-
-    def _no_seeds(self):
-        return self._seeds(0, range(1))[0][0]
 
     def _measured(self, weights, batch):
         inputs, labels, rated = batch

@@ -68,14 +68,11 @@ class TensorFlowEngine(Engine):
     def _first(self, values):
         return self.strategy.experimental_local_results(values)[0]
 
-    def _no_seeds(self):
-        return self._seeds(0, range(1))[0][0]
-
     def update(self, batch: Batch, step: int) -> dict:
         """One update from this process's rows of a batch; figures as scalars of the device."""
         mine = range(self.process * self.local, (self.process + 1) * self.local)
         seeds = self._seeds(step, mine)
-        values = [(*arrays,) for arrays in self._arrays(batch, self.local)]
+        values = self._arrays(batch, self.local)
         if self.replicas == 1:
             return self._update(values[0], seeds[0])
         return self._update(self._spread(values), self._spread(list(seeds)))
@@ -96,7 +93,7 @@ class TensorFlowEngine(Engine):
         context = tf.distribute.get_replica_context()
         if self.replicas > 1:
             gradients, sums = context.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, sums))
-        variables = [*self.model.trainable_variables, *self.first, *self.second, *self.counts]
+        variables = self._changing()
         count = len(self.first)
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
         moments = values[count : 2 * count], values[2 * count : 3 * count]
@@ -122,7 +119,7 @@ class TensorFlowEngine(Engine):
             found = self._micro_gradients(part, seeds[place])
             return place + 1, tf.nest.map_structure(tf.add, total, found)
 
-        weights = [tf.zeros(weight.shape) for weight in self.model.trainable_variables]
+        weights = [tf.zeros(weight.shape) for weight in self.weights]
         nothing = weights, tf.zeros((len(batch[1]), len(objectives.MEASURES)))
         count = self.accumulation
         return tf.while_loop(
@@ -140,9 +137,7 @@ class TensorFlowEngine(Engine):
         return tf.recompute_grad(function)
 
     def _micro_gradients(self, part, seeds):
-        weights = [
-            tf.convert_to_tensor(variable.value) for variable in self.model.trainable_variables
-        ]
+        weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
         with tf.GradientTape() as tape:
             tape.watch(weights)
             loss, sums = self._loss(
@@ -156,7 +151,7 @@ class TensorFlowEngine(Engine):
         return gradients, sums
 
     def _logits(self, inputs):
-        weights = [variable.value for variable in self.model.trainable_variables]
+        weights = [variable.value for variable in self.weights]
         return self._outputs(weights, self._no_seeds(), inputs, training=False)
 
     def _replica_sums(self, batch):

@@ -33,7 +33,7 @@ class TorchEngine(Engine):
 
     def update(self, batch: Batch, step: int) -> dict:
         """One update from a batch; figures as scalars of the device."""
-        variables = [*self.model.trainable_variables, *self.first, *self.second, *self.counts]
+        variables = self._changing()
         values = [variable.value for variable in variables]
         count = len(self.first)
         (arrays,) = self._arrays(batch, 1)
@@ -67,7 +67,7 @@ class TorchEngine(Engine):
         return total, sums
 
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
-        weights = [weight.value for weight in self.model.trainable_variables]
+        weights = [weight.value for weight in self.weights]
         found, _ = self._gradients(weights, self._placed(arrays), seeds)
         return [gradient.cpu().numpy() for gradient in found]
 
@@ -84,11 +84,8 @@ class TorchEngine(Engine):
             for group in arrays
         )
 
-    def _no_seeds(self):
-        return self._seeds(0, range(1))[0][0]
-
     def _forward(self, inputs) -> dict:
-        weights = [variable.value for variable in self.model.trainable_variables]
+        weights = [variable.value for variable in self.weights]
         return self._outputs(weights, self._no_seeds(), inputs, training=False)
 
     def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:

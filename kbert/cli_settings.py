@@ -1,0 +1,44 @@
+"""A run's settings as options of its command, from the fields of a dataclass."""
+
+import dataclasses
+
+import click
+
+from kbert.training.asked import PRECISIONS
+
+_CHOICES = {
+    "optimizer": ["adamw", "lamb"],
+    "schedule": ["linear", "constant"],
+    "precision": list(PRECISIONS),
+}
+
+
+def with_settings(settings: type, texts: dict[str, str]):
+    """A decorator: an option for each field that has a text, in the order of the fields.
+
+    An option that is not given is None, so that `--resume` can tell.
+
+    Args:
+        settings: the dataclass; its defaults stand in the help.
+        texts: what the help says of each field.
+    """
+    fields = [field for field in dataclasses.fields(settings) if field.name in texts]
+
+    def decorated(command):
+        for field in reversed(fields):
+            command = _option(field, texts[field.name])(command)
+        return command
+
+    return decorated
+
+
+def _option(field: dataclasses.Field, text: str):
+    name, kind = field.name.replace("_", "-"), str(field.type)
+    if field.default is not None and not isinstance(field.default, bool):
+        text = f"{text} Default: {field.default}.".strip()
+    if "bool" in kind:
+        return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
+    types = click.Choice(_CHOICES[field.name]) if field.name in _CHOICES else None
+    return click.option(
+        f"--{name}", field.name, type=types or (float if "float" in kind else int), help=text
+    )

@@ -1,0 +1,59 @@
+"""What a run is told, of either kind: settings from keyword arguments, and its surroundings."""
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+class RunSettings:
+    """What the settings of `pretrain` and `finetune`, which are dataclasses, have in common."""
+
+    command: ClassVar[str]
+
+    @classmethod
+    def of(cls, options: dict):
+        """From keyword arguments; a ValueError names one that there is not."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+                raise ValueError(f"{cls.command} has no option {name!r}: {hint}")
+        return cls(**options)
+
+    def check_precision_and_seed(self) -> None:
+        """Raises a ValueError for one that cannot be."""
+        if self.precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What may differ between two starts of a run.
+
+    Args:
+        devices: how many local devices; None: all.
+        callbacks: Keras's.
+        show: whether the live line is written.
+        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
+    """
+
+    devices: int | None = None
+    callbacks: Sequence = ()
+    show: bool = True
+    peak_flops: float | None = None
+
+    def peak(self, precision: str, replicas: int) -> tuple[float, str]:
+        """FLOP/s of all devices together, and where the number is from."""
+        from kbert.training.throughput import measured_peak
+
+        if self.peak_flops is not None:
+            return self.peak_flops, "given"
+        return measured_peak(precision, replicas)
