@@ -58,18 +58,21 @@ ALLOWED = {
     "checkpoints.deferred": set(),
     "checkpoints.fitting": {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables"}
     | {"checkpoints.transfer", "config"},
-    "checkpoints.weight_files": {"checkpoints.checkpoint", "files"},
+    "checkpoints.hdf5": set(),
+    "checkpoints.tf_weights": {"checkpoints.checkpoint", "checkpoints.hdf5"},
+    "checkpoints.weight_files": {"checkpoints.checkpoint", "checkpoints.tf_weights", "files"},
     "checkpoints.transfer": {"checkpoints", "checkpoints.checkpoint", "checkpoints.deferred"}
     | {"checkpoints.tables"},
     "checkpoints.formats": {"checkpoints.checkpoint", "config"},
-    "checkpoints.transformers_folder": READER | {"checkpoints.weight_files"},
+    "checkpoints.transformers_folder": READER
+    | {"checkpoints.tf_weights", "checkpoints.weight_files"},
     "checkpoints.keras_archive": set(),
     "checkpoints.keras_graph": {"config", "graph", "names"},
     "checkpoints.keras_file": {"checkpoints.checkpoint", "checkpoints.keras_archive", "config"}
     | {"checkpoints.keras_graph", "checkpoints.tables", "files", "sentence"},
     "checkpoints.keras_hub_objects": {"config", "sentence", "vocabulary"},
     "checkpoints.keras_hub_weights": {"checkpoints.checkpoint", "checkpoints.tables", "config"}
-    | {"files"},
+    | {"checkpoints.hdf5", "files"},
     "checkpoints.keras_hub_preset": {"checkpoints.checkpoint", "checkpoints.keras_hub_objects"}
     | {"checkpoints.keras_hub_weights", "config", "files", "sentence", "vocabulary"},
     "checkpoints.keras_hub_writer": {"checkpoints.keras_hub_objects", "checkpoints.tables"}
@@ -80,7 +83,8 @@ ALLOWED = {
     "exports.onnx": {"exports.serving", "files", "names"},
     "exports.litert": {"exports.saved_model", "exports.serving", "files"},
     "checkpoints.google_folder": READER | {"vocabulary"},
-    "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"},
+    "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"}
+    | {"checkpoints.hdf5"},
     "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}
     | {"tokenizer"},
     "encodings": set(),

@@ -33,7 +33,6 @@ WRITERS = {
 _ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}
 # What lies in a folder, or ends a file's name, that kbert knows and does not read.
 _OTHERS = {
-    "tf_model.h5": "weights of transformers' TensorFlow classes",
     "flax_model.msgpack": "weights of transformers' Flax classes",
     "saved_model.pb": "a SavedModel, which is for serving",
 }
@@ -129,18 +128,18 @@ def _reader(form: str):
 
 
 def _looks_like_a_part(path: Path) -> bool:
-    return path.suffix in (".json", ".safetensors", ".bin", ".index", ".txt") or (
-        ".data-" in path.name
-    )
+    parts = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
+    return path.suffix in parts or ".data-" in path.name
 
 
 def _what_is_missing(path: Path) -> str:
     """What a folder that is not a whole checkpoint lacks."""
     if (path / "config.json").is_file():
-        return "no model.safetensors, pytorch_model.bin or model.weights.h5 beside config.json"
+        files = "model.safetensors, pytorch_model.bin, tf_model.h5 or model.weights.h5"
+        return f"no {files} beside config.json"
     if (path / "bert_config.json").is_file():
         return "no bert_model.ckpt.index beside bert_config.json"
-    if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
+    if any(any(path.glob(f"*{ending}")) for ending in (".safetensors", ".bin", "tf_model*.h5")):
         return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from kbert import names
+from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.config import BertConfig
 
@@ -33,6 +32,8 @@ _OTHER_LAYERS = {
 
 def is_one(path: Path) -> bool:
     """Whether it is a file that ends in .h5 or .hdf5; what else it may be is said when opened."""
+    if path.name.startswith("tf_model"):  # a part of transformers' folder
+        return False
     return path.suffix in (".h5", ".hdf5") and path.is_file()
 
 
@@ -56,10 +57,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
     if path.is_dir():
         raise ValueError(f"{path} must be keras_bert's .h5 file, got a folder")
-    try:
+    with hdf5.damage_in_one_line(path):
         file = h5py.File(path, "r")
-    except OSError as error:
-        raise ValueError(f"{path} must be a whole HDF5 file, got: {error}") from None
     with file:
         weights = file.get("model_weights", file)
         tensors = _tensors(path, weights)
@@ -86,29 +85,14 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
     A model within a model keeps its layers one level down. TensorFlow 1 numbered the variables of
     a second model of one session, Embedding-Norm_1/gamma: the group's name is the layer's.
     """
-    import h5py
-
     tensors = {}
-
-    def visit(name: str, found) -> None:  # soft and external links are not followed
-        if not isinstance(found, h5py.Dataset):
-            return
-        if found.external:
-            raise ValueError(f"{path} must hold its own numbers, got {name} in another file")
-        group, *inner, weight = name.split("/")
+    for place, dataset in hdf5.datasets(path, weights).items():
+        group, *inner, weight = place.split("/")
         layer = group if _is_in_the_table(group) or not inner else inner[-1]
         key = f"{layer}/{weight.removesuffix(':0')}"
-        tensors[key] = Tensor(key, found.shape, str(found.dtype), partial(_read, path, found))
-
-    weights.visititems(visit)
+        read = partial(hdf5.numbers, path, dataset)
+        tensors[key] = Tensor(key, dataset.shape, str(dataset.dtype), read)
     return tensors
-
-
-def _read(path: Path, dataset) -> np.ndarray:
-    try:
-        return dataset[()]
-    except OSError as error:
-        raise ValueError(f"{path} must be a whole HDF5 file, got: {error}") from None
 
 
 def _is_in_the_table(layer: str) -> bool:

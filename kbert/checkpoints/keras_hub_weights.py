@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import tables
+from kbert.checkpoints import hdf5, tables
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.config import BertConfig
 from kbert.files import read_json
@@ -178,28 +178,21 @@ def _as_list(value) -> list:
 def _tensors(file: Path, stack: contextlib.ExitStack, names: dict[str, str]) -> list[Tensor]:
     import h5py
 
-    found = []
-
-    def visit(place: str, item) -> None:  # not called for links to elsewhere
-        if isinstance(item, h5py.Dataset):
-            found.append(_tensor(file, names.get(_normal(place), place), item))
-
-    with _damage_in_one_line(file):
+    with hdf5.damage_in_one_line(file):
         content = stack.enter_context(h5py.File(file, "r"))
-        content.visititems(visit)
-    return found
+    return [
+        _tensor(file, names.get(_normal(place), place), dataset)
+        for place, dataset in hdf5.datasets(file, content).items()
+    ]
 
 
 def _tensor(file: Path, name: str, dataset) -> Tensor:
-    if dataset.external or dataset.is_virtual:
-        raise ValueError(f"{file}: {name} must be within the file, got a link")
     dtype = str(dataset.attrs.get("dtype", dataset.dtype))  # bfloat16 stands beside it
     return Tensor(name, dataset.shape, dtype, partial(_read, file, dataset, dtype))
 
 
 def _read(file: Path, dataset, dtype: str) -> np.ndarray:
-    with _damage_in_one_line(file):
-        array = dataset[()]
+    array = hdf5.numbers(file, dataset)
     if dtype == "bfloat16":
         import ml_dtypes
 
@@ -213,11 +206,3 @@ def _normal(place: str) -> str:
     if parts[0] == "layer_checkpoint_dependencies":  # Keras 2.13's
         parts[0] = "layers"
     return "/".join(parts)
-
-
-@contextlib.contextmanager
-def _damage_in_one_line(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, RuntimeError, KeyError) as error:
-        raise ValueError(f"{file} must be a whole HDF5 file, got: {error}") from None

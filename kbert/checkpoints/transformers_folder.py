@@ -1,4 +1,4 @@
-"""A transformers folder: config.json with model.safetensors, its shards, or pytorch_model.bin."""
+"""A transformers folder: config.json with model.safetensors, pytorch_model.bin or tf_model.h5."""
 
 import contextlib
 import json
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import tables, transfer
+from kbert.checkpoints import tables, tf_weights, transfer
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.weight_files import INDEXES, WEIGHTS, read_tensors
+from kbert.checkpoints.weight_files import FILES, INDEXES, read_tensors
 from kbert.config import BertConfig
 from kbert.files import folder_beside, read_object
 from kbert.sentence import read_sentence_settings, write_sentence_settings
@@ -38,7 +38,7 @@ _TIED = {
 
 def is_one(path: Path) -> bool:
     """Whether a folder has transformers' files: a config.json that is not Keras's, and weights."""
-    if not any((path / name).is_file() for name in (*INDEXES, *WEIGHTS)):
+    if not any((path / name).is_file() for name in FILES):
         return False
     file = path / "config.json"
     with contextlib.suppress(ValueError):
@@ -50,8 +50,8 @@ def is_one(path: Path) -> bool:
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """The folder's checkpoint.
 
-    The prefix `bert.`, the old names gamma and beta, position_ids buffers and the decoder's copies
-    of tied weights are dealt with here.
+    The prefix `bert.`, the old names gamma and beta, TensorFlow's names, position_ids buffers and
+    the decoder's copies of tied weights are dealt with here.
 
     Args:
         path: the folder.
@@ -217,13 +217,13 @@ def _named_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     tensors: dict[str, Tensor] = {}
     left_out = []
     for tensor in read_tensors(path):
-        name = _table_name(tensor.name)
+        name = _table_name(tf_weights.torch_name(tensor.name))
         if _BUFFERS.search(name):
             left_out.append(tensor.name)
         elif name in tensors:  # with `bert.` and without: a name that no model has is reported
             tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
         else:
-            tensors[name] = tensor
+            tensors[name] = tf_weights.as_torch(tensor)
     for copy, original in _TIED.items():
         tensor = tensors.pop(copy, None)
         if tensor and original in tensors:

@@ -1,4 +1,4 @@
-"""The files that transformers keeps weights in: safetensors, pytorch_model.bin, and their shards.
+"""The files that transformers keeps weights in, one or in shards: safetensors, .bin, TensorFlow's.
 
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
@@ -11,11 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert.checkpoints import tf_weights
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.files import read_object
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_OF_TENSORFLOW = ("tf_model.h5.index.json", "tf_model.h5")
+FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are several
 
 
 def read_tensors(folder: Path) -> list[Tensor]:
@@ -27,12 +30,10 @@ def read_tensors(folder: Path) -> list[Tensor]:
             leaves the folder, or that names tensors which its shards lack.
         ImportError: a pytorch_model.bin where torch is not installed.
     """
-    for name in INDEXES:
+    for name in FILES:
         if (folder / name).is_file():
-            return _read_shards(folder / name)
-    for name in WEIGHTS:
-        if (folder / name).is_file():
-            return _read_file(folder / name)
+            read = _read_shards if name.endswith(".index.json") else _read_file
+            return read(folder / name)
     raise FileNotFoundError(2, f"no {' or '.join(WEIGHTS)}", str(folder))
 
 
@@ -49,8 +50,9 @@ def _read_shards(index: Path) -> list[Tensor]:
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
         raise FileNotFoundError(2, f"{what}: {', '.join(missing)}", str(index.parent))
     found = {name: _read_file(index.parent / name) for name in names}
-    held = {(tensor.name, name) for name in names for tensor in found[name]}
-    if lost := [name for name, place in places.items() if (name, place) not in held]:
+    plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
+    held = {(plain(tensor.name), name) for name in names for tensor in found[name]}
+    if lost := [name for name, place in places.items() if (plain(name), place) not in held]:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
         raise ValueError(
             f"{index} must name what its shards hold, got {len(lost)} tensors that the shard named "
@@ -64,7 +66,8 @@ def _read_file(file: Path) -> list[Tensor]:
         start = opened.read(40)
     if start.startswith(b"version https://git-lfs"):
         raise ValueError(f"{file} must be weights, got a Git LFS pointer: `git lfs pull` gets them")
-    return _torch_tensors(file) if file.suffix == ".bin" else _safetensors(file)
+    readers = {".bin": _torch_tensors, ".h5": tf_weights.tensors_of}
+    return readers.get(file.suffix, _safetensors)(file)
 
 
 def _safetensors(file: Path) -> list[Tensor]:

@@ -158,7 +158,7 @@ def test_paths_that_are_no_checkpoint(capsys, folder):
     refused(capsys, above, "is it inner in there?")
     refused(capsys, folder.parent / "nowhere", "no such checkpoint here, and none is downloaded")
     (folder / WEIGHTS).unlink()
-    refused(capsys, folder, "no model.safetensors, pytorch_model.bin or")
+    refused(capsys, folder, "no model.safetensors, pytorch_model.bin, tf_model.h5 or")
 
 
 @pytest.mark.parametrize(

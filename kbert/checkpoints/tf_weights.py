@@ -1,0 +1,71 @@
+"""Weights of transformers' TensorFlow classes (TFBert…, to transformers 4), as torch has them.
+
+`save_pretrained` wrote tf_model.h5, its shards, or a safetensors file with TensorFlow's names.
+"""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints import hdf5
+from kbert.checkpoints.checkpoint import Tensor
+
+# The layers below a class, with which the names of torch begin.
+_FIRST = ("bert", "cls", "classifier", "qa_outputs")
+_LAST = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
+
+
+def tensors_of(file: Path) -> list[Tensor]:
+    """Every weight of a .h5 file, unread, once: Keras writes a shared layer's beside each user.
+
+    Raises:
+        ValueError: a damaged file, one that links to others, or a shared weight with two values.
+    """
+    import h5py
+
+    found: dict[str, Tensor] = {}
+    with hdf5.damage_in_one_line(file), h5py.File(file, "r") as opened:
+        for place, dataset in hdf5.datasets(file, opened).items():
+            name = torch_name(place)
+            read = partial(_read, file, place)
+            tensor = Tensor(place, dataset.shape, str(dataset.dtype), read)
+            if name in found and not np.array_equal(found[name].read(), read(), equal_nan=True):
+                raise ValueError(
+                    f"{file}: {place} must equal {found[name].name}, the same weight, got others"
+                )
+            found.setdefault(name, tensor)
+    return list(found.values())
+
+
+def as_torch(tensor: Tensor) -> Tensor:
+    """A tensor with torch's shape: what TensorFlow calls a kernel is (outputs, inputs) there."""
+    if "/" not in tensor.name or _parts(tensor.name)[-1] != "kernel":
+        return tensor
+    return dataclasses.replace(tensor, shape=tensor.shape[::-1], read=lambda: tensor.read().T)
+
+
+def torch_name(name: str) -> str:
+    """The name that the weight has in torch; a name of torch, which has no slashes, stays.
+
+    transformers 4, convert_tf_weight_name_to_pt_weight_name: `layer_._0` is a level of two, and
+    `mlm___cls` is cls. Before the first layer stand the scopes, and Keras's groups.
+    """
+    parts = _parts(name)
+    places = [place for place, part in enumerate(parts) if part in _FIRST]
+    if "/" not in name or not places:
+        return name
+    return ".".join([*parts[places[-1] : -1], _LAST.get(parts[-1], parts[-1])])
+
+
+def _parts(name: str) -> list[str]:
+    levels = name.removesuffix(":0").replace("_._", "/").split("/")
+    return [level.rsplit("___", 1)[-1] for level in levels]
+
+
+def _read(file: Path, place: str) -> np.ndarray:
+    import h5py
+
+    with hdf5.damage_in_one_line(file), h5py.File(file, "r") as opened:
+        return opened[place][()]

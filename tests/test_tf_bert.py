@@ -1,0 +1,133 @@
+"""What transformers 4's TFBert classes saved opens with their numbers (tests/peer_tf_bert.py)."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from command_line import kbert as command
+from numpy.testing import assert_allclose
+
+import kbert
+
+ARCHIVE = Path(__file__).parent / "data" / "tf_bert.zip"
+# by folder: the head, the class's outputs in kbert's order, and how many weights the class lacks
+FOLDERS = {
+    "model": ("encoder", ["last_hidden_state", "pooler_output"], 0),
+    "pretraining": ("pretraining", ["prediction_logits", "seq_relationship_logits"], 0),
+    "masked": ("pretraining", ["logits", None], 4),
+    "next": ("pretraining", [None, "logits"], 5),
+    "classifier": ("classifier", ["logits"], 0),
+    "tokens": ("tokens", ["logits"], 0),
+    "qa": ("qa", ["start_logits", "end_logits"], 0),
+    "shards": ("pretraining", ["prediction_logits", "seq_relationship_logits"], 0),
+    "safe": ("pretraining", ["prediction_logits", "seq_relationship_logits"], 0),
+    "safe_shards": ("pretraining", ["logits", None], 4),
+}
+BIAS = "mlm___cls/tf_bert_for_pre_training/mlm___cls/predictions/bias:0"
+SHARED = "mlm___cls/tf_bert_for_pre_training/bert/embeddings/LayerNorm/beta:0"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """What the classes wrote."""
+    folder = tmp_path_factory.mktemp("tf_bert")
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_class_gives_its_numbers(saved, name):
+    head, outputs, lacks = FOLDERS[name]
+    bert = kbert.load(saved / name)
+    assert (bert.head, len(bert.report.initialized)) == (head, lacks)
+    assert (bert.report.ignored, bert.report.not_finite) == ((), ())
+    theirs = np.load(saved / name / "outputs.npz")
+    token_ids = theirs["token_ids"]
+    found = list(kbert.predict(bert.model, token_ids, theirs["segment_ids"]).values())
+    for value, key in zip(found, outputs, strict=True):
+        if key is not None:
+            place = token_ids != 0 if value.shape[:2] == token_ids.shape else slice(None)
+            assert_allclose(value[place], theirs[key][place], atol=1e-5, rtol=1e-5)
+
+
+def test_it_is_inspected_and_converted(saved, tmp_path, capsys):
+    done = command(capsys, "inspect", saved / "pretraining", "--output", "json")
+    report = json.loads(done.out)
+    with h5py.File(saved / "shards" / "tf_model-00001-of-00002.h5") as one:
+        weights = list(one.attrs["layer_names"])
+    with h5py.File(saved / "shards" / "tf_model-00002-of-00002.h5") as other:
+        weights += list(other.attrs["layer_names"])
+    assert (done.status, report["format"]) == (0, "transformers")
+    assert len(report["tensors"]) == len(weights) == 46  # each once, though Keras wrote five twice
+    done = command(capsys, "convert", saved / "pretraining", tmp_path / "out", "--to", "google")
+    assert done.status == 0, done.err
+    theirs = np.load(saved / "pretraining" / "outputs.npz")
+    bert = kbert.load(tmp_path / "out", config=kbert.load(saved / "pretraining").config)
+    found = kbert.predict(bert.model, theirs["token_ids"], theirs["segment_ids"])
+    assert_allclose(
+        list(found.values())[1], theirs["seq_relationship_logits"], atol=1e-5, rtol=1e-5
+    )
+
+
+def edited(change):
+    def damage(folder):
+        with h5py.File(folder / "tf_model.h5", "a") as file:
+            change(file)
+
+    return damage
+
+
+def cut(folder):
+    file = folder / "tf_model.h5"
+    file.write_bytes(file.read_bytes()[:70_000])
+
+
+def link(file):
+    del file[BIAS]
+    file.create_dataset(BIAS, (31,), "f4", external=[("/etc/passwd", 0, 124)])
+
+
+def set_shared(file):
+    file[SHARED][3] = 7.0
+
+
+def rename(file):
+    file.move(BIAS, BIAS.replace("bias", "offset"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (cut, "tf_model.h5 must be a whole HDF5 file, got"),
+        (lambda f: (f / "tf_model.h5").write_bytes(b""), "must be a whole HDF5 file, got"),
+        (edited(lambda file: file.pop(BIAS)), "1 problem: missing: cls.predictions.bias"),
+        (edited(rename), "unexpected: cls.predictions.offset"),
+        (edited(link), f"must hold its own numbers, got {BIAS} in another file"),
+        (edited(set_shared), f"{SHARED} must equal bert/tf_bert_for_pre_training/bert/embeddings/"),
+        (lambda f: (f / "config.json").unlink(), "no config.json beside the weights"),
+    ],
+)
+def test_a_folder_that_is_not_right_is_one_line(saved, tmp_path, capsys, damage, said):
+    folder = shutil.copytree(saved / "pretraining", tmp_path / "folder")
+    damage(folder)
+    done = command(capsys, "fill-mask", folder, "[MASK]")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+def test_a_shard_that_is_missing_is_named(saved, tmp_path):
+    folder = shutil.copytree(saved / "shards", tmp_path / "folder")
+    (folder / "tf_model-00002-of-00002.h5").unlink()
+    with pytest.raises(FileNotFoundError, match="a shard not there: tf_model-00002"):
+        kbert.load(folder)
+
+
+@pytest.mark.parametrize("name", ["pretraining/tf_model.h5", "shards/tf_model-00001-of-00002.h5"])
+def test_the_file_alone_asks_for_its_folder(saved, name):
+    with pytest.raises(ValueError, match="got another file: give its folder"):
+        kbert.load(saved / name)
