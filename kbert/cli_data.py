@@ -71,11 +71,11 @@ def prepare(corpus, vocab, output, processes, form, text_field, language):
         processes=processes,
         show=True,
     )
-    index = shards.index
-    click.echo(
-        f"wrote {output}: {index['documents']:,} documents, {index['sentences']:,} sentences, "
-        f"{index['tokens']:,} tokens"
-    )
+    counts = [(shards.index[name], name) for name in ("documents", "sentences", "tokens")]
+    words = [
+        f"{count:,} {name.removesuffix('s') if count == 1 else name}" for count, name in counts
+    ]
+    click.echo(f"wrote {output}: {', '.join(words)}")
 
 
 COMMANDS = (vocab, prepare)

@@ -46,7 +46,8 @@ def run(command: click.Command, arguments=None) -> None:
 def _log_lines():
     """kbert's log on stderr, a line a warning."""
     logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("kbert: %(message)s"))
+    over_the_live_line = f"\r{'':79}\r" if sys.stderr.isatty() else ""
+    handler.setFormatter(logging.Formatter(f"{over_the_live_line}kbert: %(message)s"))
     logger.addHandler(handler)
     try:
         yield

@@ -1,10 +1,13 @@
 """The live line, the speed, the page: what a run shows."""
 
 import io
+import logging
 import math
 
+import click
 import pytest
 
+from kbert.console import run
 from kbert.training.live import WIDTH, Live, duration, line
 from kbert.training.report import curves
 from kbert.training.throughput import Speed
@@ -67,6 +70,34 @@ def test_a_terminal_has_one_line_that_is_rewritten():
     assert text.count("\r") == 1 and text.count("\n") == 1 and text.endswith("\n")
     first, second = text.removesuffix("\n").split("\r")
     assert len(first) == len(second) == WIDTH - 1  # what stood there is covered
+
+
+def seen(text: str) -> list[str]:
+    """What a terminal shows of it."""
+    lines = []
+    for written in text.split("\n"):
+        shown = ""
+        for part in written.split("\r"):
+            shown = part + shown[len(part) :]
+        lines.append(shown.rstrip())
+    return lines
+
+
+def test_a_warning_does_not_stand_on_the_live_line(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+
+    @click.command()
+    def trains():
+        with Live(100) as live:
+            live.update(1, VALUES, 50)
+            logging.getLogger("kbert").warning("wet")
+            live._next = 0
+            live.update(2, {"loss": 1.0}, 49)
+
+    with pytest.raises(SystemExit):
+        run(trains, [])
+    assert seen(screen.getvalue()) == ["kbert: wet", line(2, 100, {"loss": 1.0}, 49), ""]
 
 
 def test_a_file_gets_plain_lines_now_and_then():
