@@ -1,5 +1,6 @@
 """The command that pretrains: parses, calls, prints; imports wait for the command."""
 
+import os
 from pathlib import Path
 
 import click
@@ -95,13 +96,16 @@ def _go_on(run: Path, settings: dict, **options) -> None:
 
 def stoppable(function, *arguments, **options):
     """Calls it; Ctrl-C is a line that says how to go on, and exit status 130."""
-    from kbert.training.stopping import Stopped
+    from kbert.training.stopping import ProcessLost, Stopped
 
     try:
         return function(*arguments, **options)
     except Stopped as stopped:
         click.echo(f"kbert: {stopped}", err=True)
         raise click.exceptions.Exit(130) from None
+    except ProcessLost as lost:
+        click.echo(f"kbert: {lost}", err=True)
+        os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone
 
 
 def say_where(trained) -> None:

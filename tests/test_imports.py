@@ -264,6 +264,7 @@ ALLOWED = {
         "training.diagnosis",
         "training.environment",
         "training.live",
+        "training.plan",
         "training.prefetch",
         "training.run_folder",
         "training.stopping",
@@ -272,6 +273,7 @@ ALLOWED = {
     "training.metrics": set(),
     "training.objectives": set(),
     "training.optimizers": {"config"},
+    "training.plan": set(),
     "training.precision": {"training.asked"},
     "training.prefetch": {"data.batch"},
     "training.pretraining": {

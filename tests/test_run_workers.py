@@ -10,16 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from run_shards import make_shards
+from run_shards import CONFIG, SETTINGS, make_shards
 from test_run_kills import assert_equal
 
-WORKER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from run_process import start
-start(Path(sys.argv[2]), sys.argv[3], None)
-"""
+from kbert import BertConfig
 
 
 def ports(count: int) -> list[int]:
@@ -31,28 +25,59 @@ def ports(count: int) -> list[int]:
     return found
 
 
-def workers(folder: Path, run: str) -> list[subprocess.Popen]:
-    """Both, started."""
+def environments(backend: str) -> list[dict[str, str]]:
+    """The variables of both."""
     addresses = [f"127.0.0.1:{port}" for port in ports(2)]
+    if backend == "jax":
+        names = ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
+        values = [(addresses[0], "2", str(index)) for index in range(2)]
+        return [
+            {f"KERAS_DISTRIBUTION_{name}": text for name, text in zip(names, texts, strict=True)}
+            for texts in values
+        ]
+    tasks = [{"type": "worker", "index": index} for index in range(2)]
+    return [
+        {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
+        for task in tasks
+    ]
+
+
+def workers(folder: Path, run: str, backend: str) -> list[subprocess.Popen]:
+    """Both, started."""
+    if (folder / run).exists():
+        asked = ["--resume", folder / run]
+    else:
+        settings = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+        asked = [
+            folder / "shards",
+            "--config",
+            folder / "config.json",
+            "-o",
+            folder / run,
+            *settings,
+        ]
     started = []
-    for index in range(2):
-        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        errors = (folder / f"{run}-{index}.txt").open("a")
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(folder), run],
-                env=os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CONFIG": json.dumps(config)},
+    for index, variables in enumerate(environments(backend)):
+        with said(folder, run, index).open("a") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kbert", "pretrain", *asked, "--peak-flops=1e9", "--quiet"],
+                env=os.environ | {"KERAS_BACKEND": backend} | variables,
+                stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
-        )
-        errors.close()
+        started.append(process)
     return started
+
+
+def said(folder: Path, run: str, index: int) -> Path:
+    """What a worker wrote on stderr."""
+    return folder / f"{run}-{index}.txt"
 
 
 def finish(processes: list[subprocess.Popen], folder: Path, run: str) -> None:
     for index, process in enumerate(processes):
         status = process.wait(180)
-        assert status == 0, (folder / f"{run}-{index}.txt").read_text()[-3000:]
+        assert status == 0, said(folder, run, index).read_text()[-3000:]
 
 
 def recorded(folder: Path, run: str) -> int:
@@ -61,12 +86,17 @@ def recorded(folder: Path, run: str) -> int:
 
 
 @pytest.mark.slow
-def test_one_of_two_workers_is_killed(tmp_path):
-    pytest.importorskip("tensorflow")
+@pytest.mark.parametrize(
+    ("backend", "kills"),
+    [("tensorflow", ((1, 6), (0, 12))), ("jax", ((1, 6),))],  # JAX aborts all without the first
+)
+def test_one_of_two_workers_is_killed(tmp_path, backend, kills):
+    pytest.importorskip(backend)
     make_shards(tmp_path)
-    finish(workers(tmp_path, "whole"), tmp_path, "whole")
-    for killed, lines in ((1, 6), (0, 12)):
-        both = workers(tmp_path, "killed")
+    (tmp_path / "config.json").write_text(BertConfig(**CONFIG).to_json())
+    finish(workers(tmp_path, "whole", backend), tmp_path, "whole")
+    for killed, lines in kills:
+        both = workers(tmp_path, "killed", backend)
         end = time.monotonic() + 120
         while recorded(tmp_path, "killed") < lines and time.monotonic() < end:
             time.sleep(0.01)
@@ -74,9 +104,13 @@ def test_one_of_two_workers_is_killed(tmp_path):
         assert both[killed].wait(30) == -9
         other = both[1 - killed]
         try:
-            assert other.wait(60) != 0  # it cannot go on alone
+            status = other.wait(60)  # it cannot go on alone
         finally:
             other.kill()
+        text = said(tmp_path, "killed", 1 - killed).read_text()
+        (line,) = (line for line in text.splitlines() if "another process of this run" in line)
+        way_on = f"kbert pretrain --resume {tmp_path / 'killed'}"
+        assert status == 2 and line.endswith(f"start all of them again: {way_on}")
         assert not (tmp_path / "killed" / "result.json").exists()
-    finish(workers(tmp_path, "killed"), tmp_path, "killed")
+    finish(workers(tmp_path, "killed", backend), tmp_path, "killed")
     assert_equal(tmp_path / "whole", tmp_path / "killed")

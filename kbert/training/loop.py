@@ -16,9 +16,10 @@ from kbert.data.batch import Batch, Batches
 from kbert.training import diagnosis, environment
 from kbert.training.callbacks import refuse_harmful, watch_batches
 from kbert.training.live import Live
+from kbert.training.plan import Plan
 from kbert.training.prefetch import Prefetched
 from kbert.training.run_folder import RunFolder
-from kbert.training.stopping import Stopped, asked_to_stop
+from kbert.training.stopping import ProcessLost, Stopped, asked_to_stop
 from kbert.training.throughput import Speed, tokens_of
 
 _logger = logging.getLogger("kbert")
@@ -92,6 +93,7 @@ def train(
     Raises:
         NotFinite: loss or gradients were NaN or infinite.
         Stopped: Ctrl-C or SIGTERM.
+        ProcessLost: another process of the run was ended, or cannot be reached.
         ValueError: a callback that would do harm; a batch size that the replicas do not divide.
         OSError: a disk that is full, data that vanished: what was done is saved, where it can be.
     """
@@ -101,7 +103,7 @@ def train(
         if value is not None:
             require_positive(name, value)
     refuse_harmful(callbacks)
-    plan = _Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
+    plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
     part = engine.rows(batches.batch_size)
     with (
         Live(steps, show and engine.process == 0) as live,
@@ -112,49 +114,20 @@ def train(
         driver.batch_size = batches.batch_size
         try:
             driver.go(turns, asked)
+        except Exception as error:
+            if engine.lost_another(error):
+                raise ProcessLost(driver.without_another(error)) from error
+            raise
         finally:
             if run is not None:
                 run.close()
     return driver.history
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is done when; see `train`."""
-
-    steps: int
-    evaluate: Callable[[], dict[str, float]] | None
-    stretch: int  # updates between two evaluations: an epoch of the callbacks
-    save_every: int | None
-    score: str
-    log_every: int
-
-    def evaluates(self, done: int) -> bool:
-        return bool(self.evaluate) and (done % self.stretch == 0 or done == self.steps)
-
-    def ends_epoch(self, done: int) -> bool:
-        return done % self.stretch == 0 or done == self.steps
-
-    def saves(self, done: int) -> bool:
-        return bool(self.save_every) and done % self.save_every == 0
-
-    def records(self, done: int) -> bool:
-        return done % self.log_every == 0 or done == self.steps
-
-    def score_of(self, figures: dict[str, float]) -> float:
-        """Higher is better."""
-        name = self.score.removeprefix("-")
-        if f"val_{name}" not in figures:
-            known = ", ".join(key.removeprefix("val_") for key in figures)
-            raise ValueError(f"score must be one of the evaluation's {known}, got {self.score!r}")
-        value = figures[f"val_{name}"]
-        return -value if self.score.startswith("-") else value
-
-
 class _Driver:
     """A run under way: `done` updates are dispatched, those in `waiting` are not read yet."""
 
-    def __init__(self, engine, plan: _Plan, run, start: int, callbacks, speed, live):
+    def __init__(self, engine, plan: Plan, run, start: int, callbacks, speed, live):
         self.engine, self.plan, self.run = engine, plan, run
         self.speed, self.live = speed, live
         self.done, self.saved = start, None
@@ -297,6 +270,14 @@ class _Driver:
             self._save()
             if self.run is not None:
                 _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
+
+    def without_another(self, error: Exception) -> str:
+        """What is said where another process is gone."""
+        lines = str(error).splitlines()
+        why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
+        go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""
+        why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
+        return f"another process of this run is gone ({why}); {self._last_good()}{go_on}"
 
     def _how_to_go_on(self) -> str:
         text = f"stopped after update {self.done:,} of {self.plan.steps:,}"

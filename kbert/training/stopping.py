@@ -10,6 +10,10 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C or SIGTERM; the message says what is saved and how to go on."""
 
 
+class ProcessLost(RuntimeError):
+    """Another process of the run is gone; the message says how to go on."""
+
+
 class Asked:
     """True once it was asked to stop."""
 

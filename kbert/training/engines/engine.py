@@ -160,6 +160,10 @@ class Engine:
     def barrier(self) -> None:
         """Returns once every process is here."""
 
+    def lost_another(self, error: Exception) -> bool:
+        """Whether an error of an update says that another process is gone."""
+        return False
+
     def gradients(self, batch: Batch, step: int) -> dict[str, np.ndarray]:
         """What an update begins with, by its weight's path: not clipped, times the loss scale.
 

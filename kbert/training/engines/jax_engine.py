@@ -132,6 +132,14 @@ class JaxEngine(Engine):
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(np.array(array))
 
+    def lost_another(self, error: Exception) -> bool:
+        """See `Engine`; XLA has one type of error for all that happens at run time."""
+        return (
+            self.processes > 1
+            and isinstance(error, jax.errors.JaxRuntimeError)
+            and "RESOURCE_EXHAUSTED" not in str(error)
+        )
+
     def barrier(self) -> None:
         if self.processes > 1:
             from jax.experimental import multihost_utils

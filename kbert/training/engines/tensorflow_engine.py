@@ -171,6 +171,11 @@ class TensorFlowEngine(Engine):
         """The model's outputs for some examples, logits, without dropout."""
         return [np.asarray(value) for value in self._forward(inputs).values()]
 
+    def lost_another(self, error: Exception) -> bool:
+        """See `Engine`."""
+        kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+        return self.processes > 1 and isinstance(error, kinds)
+
     def barrier(self) -> None:
         if self.processes > 1:
             one = self.strategy.run(lambda: tf.constant(1.0))
