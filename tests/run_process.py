@@ -55,6 +55,8 @@ def kill_at(point: str, place: float) -> None:
         before(_Driver, "_read", lambda self, at_most=0: self.done == place)
     elif point == "seconds":
         threading.Timer(place, die).start()
+    elif point == "before the settings":
+        before(os, "replace", lambda *paths: str(paths[-1]).endswith("settings.json"))
     elif point == "before the write":
         before(run_folder, "write_state", lambda path, *_: of_state(path))
     elif point == "within the write":

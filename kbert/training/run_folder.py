@@ -79,7 +79,8 @@ class RunFolder:
         """
         path = Path(path)
         refuse_used(path, task)
-        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
+        # the first file: killed before it is there, the folder still counts as empty
         content = {
             "task": task,
             "run": uuid.uuid4().hex,
@@ -193,6 +194,7 @@ class RunFolder:
             self._records.flush()  # a state never outlives the lines up to it
         facts = {"step": step, "score": score, "run": self._id}
         facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
+        self._states.folder.mkdir(exist_ok=True)
         write_state(self._states.path(step), arrays, facts)
         self._whole = step
         self._states.remove_superseded(step)
