@@ -9,6 +9,8 @@ import threading
 
 import click
 
+from kbert import patience
+
 
 def run(command: click.Command, arguments=None) -> None:
     """Runs a command line and exits; a user's mistake is one line on stderr and status 2."""
@@ -64,7 +66,8 @@ def _fail(message: str, status: int = 2) -> None:
 def progress(what: str, file=None):
     """Says what is going on, on stderr, once it has taken two seconds."""
     timer = threading.Timer(
-        2.0, lambda: print(f"kbert: {what} …", file=file or sys.stderr, flush=True)
+        patience.PATIENCE_S,
+        lambda: print(f"kbert: {what} …", file=file or sys.stderr, flush=True),
     )
     timer.daemon = True
     timer.start()

@@ -28,6 +28,12 @@ def source(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def nothing_takes_long(monkeypatch):
+    """On a machine that is busy a test may be slow; no test is about what is said then."""
+    monkeypatch.setattr("kbert.patience.PATIENCE_S", 600.0)
+
+
 @pytest.fixture(scope="session")
 def small():
     """A configuration of odd sizes."""

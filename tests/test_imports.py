@@ -42,7 +42,7 @@ ALLOWED = {
     "tasks.windows": set(),
     "tasks.heat_map": {"files"},
     "tasks.checks": {"bert", "config", "names"},
-    "tasks.running": {"bert", "config", "encodings", "model", "names", "tasks.checks"},
+    "tasks.running": {"bert", "config", "encodings", "model", "names", "patience", "tasks.checks"},
     "tasks.pooling": {"layers", "model", "names", "probes"},
     "tasks.embedding": TASK | {"config", "sentence", "tasks.pooling", "tasks.windows"},
     "tasks.masked": TASK | {"config", "probes", "tasks.numbers"},
@@ -107,7 +107,8 @@ ALLOWED = {
     "verification": CLOSED
     | {"builder", "checkpoints", "checkpoints.tables", "reference.errata", "reports", "summary"},
     "reports": CLOSED | {"bridge", "checkpoints.tables"},
-    "console": set(),
+    "patience": set(),
+    "console": {"patience"},
     "cli": CLOSED
     | {"builder", "checkpoints.tables", "console", "diagrams", "heads", "reports", "summary"}
     | {"cli_checkpoints", "cli_tasks", "tables", "verification"}
@@ -151,6 +152,7 @@ ALLOWED = {
         "data.shard_writer",
         "data.shards",
         "data.workers",
+        "patience",
         "tokenizer",
         "wordpiece",
     },

@@ -3,11 +3,12 @@
 import io
 import logging
 import math
+import time
 
 import click
 import pytest
 
-from kbert.console import run
+from kbert.console import progress, run
 from kbert.training.live import WIDTH, Live, duration, line
 from kbert.training.report import curves
 from kbert.training.throughput import Speed
@@ -98,6 +99,15 @@ def test_a_warning_does_not_stand_on_the_live_line(monkeypatch):
     with pytest.raises(SystemExit):
         run(trains, [])
     assert seen(screen.getvalue()) == ["kbert: wet", line(2, 100, {"loss": 1.0}, 49), ""]
+
+
+def test_what_takes_long_is_said_once(capsys, monkeypatch):
+    with progress("reading"):
+        pass
+    monkeypatch.setattr("kbert.patience.PATIENCE_S", 0.01)
+    with progress("drawing"):
+        time.sleep(0.5)
+    assert capsys.readouterr().err == "kbert: drawing …\n"
 
 
 def test_a_file_gets_plain_lines_now_and_then():

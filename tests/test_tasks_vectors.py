@@ -226,9 +226,12 @@ def test_similarity_is_the_cosine(bert):
     assert np.abs(found).max() <= 1
 
 
-def test_progress_is_shown_only_when_it_takes_long(bert, capfd):
+def test_progress_is_shown_only_when_it_takes_long(bert, capfd, monkeypatch):
     embed(bert, TEXTS)
     assert capfd.readouterr().err == ""
+    monkeypatch.setattr("kbert.patience.PATIENCE_S", 0.0)
+    embed(bert, TEXTS)
+    assert f"0/{len(TEXTS)}" in capfd.readouterr().err
 
 
 def test_jax_compiles_for_few_shapes(bert, monkeypatch):

@@ -27,6 +27,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from kbert import patience
 from kbert.config import require_positive
 from kbert.data.corpus import check_format, describe, find_files, format_of, read_blocks
 from kbert.data.shard_writer import ShardWriter
@@ -147,7 +148,9 @@ def _bar(files: list[Path], show: bool):
     total = None if packed else sum(file.stat().st_size for file in files)
     seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
     style = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
-    return tqdm(total=total, delay=2, disable=not show, mininterval=seldom, **style)
+    return tqdm(
+        total=total, delay=patience.PATIENCE_S, disable=not show, mininterval=seldom, **style
+    )
 
 
 @contextlib.contextmanager

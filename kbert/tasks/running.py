@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 import numpy as np
 
-from kbert import names
+from kbert import names, patience
 from kbert.bert import Bert
 from kbert.config import require_positive
 from kbert.encodings import Encoding, padded
@@ -123,7 +123,7 @@ def progress_bar(total: int, shown: bool = True):
     seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
     return tqdm(
         total=total,
-        delay=2,
+        delay=patience.PATIENCE_S,
         leave=False,
         disable=not shown,
         unit=" texts",
