@@ -14,23 +14,12 @@ _TASKS = click.Choice(["classify", "tag", "qa"])  # kbert.training.tasks.TASKS
 _PATH = click.Path(path_type=Path)
 _HELP = {
     "epochs": "Passes over the data.",
-    "batch_size": "Examples of an update, over all devices and hosts.",
     "max_length": "Tokens of an example.",
-    "learning_rate": "The highest.",
     "warmup_share": "Of the updates.",
-    "optimizer": "",
-    "schedule": "After the warm-up.",
-    "weight_decay": "None on biases and LayerNorm.",
-    "clip_norm": "Global norm of the gradients.",
-    "accumulation": "Micro-batches of an update.",
-    "precision": "",
-    "jit": "Compile with XLA; default: as the device likes it.",
-    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
     "seed": "Of the head, the order and dropout.",
     "keep_best": "The weights that did best on dev, or the last. Default: best.",
     "evaluate_every": "Updates; default: an epoch.",
     "save_every": "Updates; default: at the best evaluations and at the end.",
-    "log_every": "Updates between two lines of metrics.jsonl.",
 }
 
 

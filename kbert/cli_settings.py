@@ -12,6 +12,21 @@ _CHOICES = {
     "precision": list(PRECISIONS),
 }
 
+# What the help says of the settings that every run has.
+_TEXTS = {
+    "batch_size": "Examples of an update, over all devices and hosts.",
+    "learning_rate": "The highest.",
+    "optimizer": "",
+    "schedule": "After the warm-up.",
+    "weight_decay": "None on biases and LayerNorm.",
+    "clip_norm": "Global norm of the gradients.",
+    "accumulation": "Micro-batches of an update.",
+    "precision": "",
+    "jit": "Compile with XLA; default: as the device likes it.",
+    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
+    "log_every": "Updates between two lines of metrics.jsonl.",
+}
+
 
 def with_settings(settings: type, texts: dict[str, str]):
     """A decorator: an option for each field that has a text, in the order of the fields.
@@ -20,8 +35,9 @@ def with_settings(settings: type, texts: dict[str, str]):
 
     Args:
         settings: the dataclass; its defaults stand in the help.
-        texts: what the help says of each field.
+        texts: what the help says of the fields that only this one has.
     """
+    texts = _TEXTS | texts
     fields = [field for field in dataclasses.fields(settings) if field.name in texts]
 
     def decorated(command):

@@ -10,19 +10,9 @@ from kbert.console import starting_keras
 from kbert.training.settings import Settings
 
 _HELP = {
-    "batch_size": "Examples of an update, over all devices and hosts.",
     "seq_len": "Tokens of an example.",
     "max_predictions": "Predictions of an example at most; default: 15 % of its tokens.",
-    "optimizer": "",
-    "learning_rate": "The highest.",
     "warmup_steps": "Default: a tenth of the updates, 10,000 at most.",
-    "schedule": "After the warm-up.",
-    "weight_decay": "None on biases and LayerNorm.",
-    "clip_norm": "Global norm of the gradients.",
-    "accumulation": "Micro-batches of an update.",
-    "precision": "",
-    "jit": "Compile with XLA; default: as the device likes it.",
-    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
     "seed": "Of weights, data and dropout.",
     "masked_share": "Of the tokens.",
     "short_share": "Of the examples.",
@@ -32,7 +22,6 @@ _HELP = {
     "evaluate_every": "Updates; default: a tenth of them.",
     "evaluation_batches": "Of an evaluation, at most.",
     "save_every": "Updates; default: a tenth of them, 1,000 at most.",
-    "log_every": "Updates between two lines of metrics.jsonl.",
 }
 
 

@@ -273,7 +273,7 @@ class _Driver:
 
     def without_another(self, error: Exception) -> str:
         """What is said where another process is gone."""
-        lines = str(error).splitlines()
+        lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
         go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
