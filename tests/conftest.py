@@ -2,6 +2,7 @@
 
 import functools
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items):
         for peer in PEERS:
             if f'"{peer}"' in text or (peer == "transformers" and "peer" in item.fixturenames):
                 item.add_marker(peer)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Keras takes the seeds that it is not given from here: a test draws the same each time."""
+    random.seed(item.nodeid)
 
 
 @functools.cache
