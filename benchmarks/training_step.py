@@ -53,10 +53,11 @@ def main() -> None:
     if arguments.options:
         names = [f"kbert {arguments.backend} {option}" for option in OPTIONS]
     found = {name: [] for name in names}
-    for _ in range(arguments.rounds):
+    for number in range(arguments.rounds):
         for name in list(found):
             if run := measured(name):
                 found[name].append(run)
+                print(f"round {number + 1}: {name} {run['seconds']:.3f} s", file=sys.stderr)
             else:
                 del found[name]
     table(found, names[0])
