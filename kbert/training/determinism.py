@@ -1,10 +1,29 @@
-"""Sums in one order: else threads and atomics round differently from one start to the next."""
+"""What makes a run the same each time: first weights from a seed, sums in one order."""
 
+import contextlib
 import os
+import random
+
+
+@contextlib.contextmanager
+def drawn_from(seed: int):
+    """The first weights of models built within depend on the seed alone.
+
+    Keras's initializers take their seeds from Python's generator, which afterwards goes on as if
+    nothing had been. (`keras.utils.set_random_seed` imports TensorFlow on every backend.)
+    """
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 def make_deterministic() -> None:
     """Asks the backend for operations whose results are the same bits every time.
+
+    Threads and atomics would add up in another order at each start, and round differently.
 
     TensorFlow: where there is a GPU, for the whole process, from here on: Keras then compiles
     nothing else with XLA. A CPU's operations are such as they are (tests/test_run_kills.py). JAX on

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kbert.bert import Bert
 from kbert.data.buckets import BucketedBatches, lengths_up_to
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
+from kbert.training.determinism import drawn_from
 from kbert.training.evaluation import Evaluation, known_labels
 from kbert.training.tasks import Task
 
@@ -72,13 +73,10 @@ def with_lengths(settings: dict, bert: Bert, compiled: bool) -> dict:
 
 def prepare(engine, bert: Bert, data: Data, settings: dict) -> None:
     """Builds the model, with the source's weights wherever it has them, and the step."""
-    import keras
-
     from kbert.training import precision
     from kbert.training.optimizers import Optimizer
 
-    keras.utils.set_random_seed(settings["seed"])  # the head's first weights
-    with engine.scope(), precision.built_in(settings["precision"]):
+    with engine.scope(), drawn_from(settings["seed"]), precision.built_in(settings["precision"]):
         model = _built(bert, data)
     _begin(bert, model, data)
     steps = settings["epochs"] * data.train.steps_per_epoch

@@ -178,15 +178,12 @@ def _config(config, init, train, seq_len: int) -> BertConfig:
 
 def _run(folder: Path, asked: tuple, data: tuple, surroundings: Surroundings, new: bool) -> Trained:
     """One start of a run, on this process; `asked` are settings and places."""
-    import keras
-
     from kbert.training import engines
 
     (settings, places), (train, held_out) = asked, data
     make_deterministic()  # or a run that was stopped would end with other last bits
     engine = engines.start(devices=surroundings.devices)
     fingerprint = {"train": train.fingerprint, "dev": held_out and held_out.fingerprint}
-    keras.utils.set_random_seed(settings["seed"])
     state = None
     if new:  # what cannot be is said before there is a folder
         prepare(engine, settings, places, train)

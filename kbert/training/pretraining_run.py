@@ -4,6 +4,7 @@ import numpy as np
 
 from kbert.bert import Bert, load
 from kbert.config import BertConfig
+from kbert.training.determinism import drawn_from
 from kbert.training.run_folder import RunFolder
 
 
@@ -15,10 +16,11 @@ def prepare(engine, settings: dict, places: dict, train) -> None:
 
     config = BertConfig.from_dict(settings["config"])
     sizes = {"seq_len": train.seq_len, "max_predictions": train.max_predictions}
-    with engine.scope(), precision.built_in(settings["precision"]):
-        model = build_bert(config, **sizes)
-    if places.get("init"):
-        _begin_with(places["init"], train.shards, model)
+    with drawn_from(settings["seed"]):
+        with engine.scope(), precision.built_in(settings["precision"]):
+            model = build_bert(config, **sizes)
+        if places.get("init"):
+            _begin_with(places["init"], train.shards, model)
     names = ("learning_rate", "warmup_steps", "schedule", "weight_decay")
     optimizer = Optimizer(
         name=settings["optimizer"],
