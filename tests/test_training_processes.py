@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     import keras
 
     keras.utils.set_random_seed(5)
-    config = kbert.BertConfig(**SIZES)
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 2})
     folder = tmp_path_factory.mktemp("first")
     kbert.save(kbert.Bert(config, "pretraining", kbert.build_bert(config)), folder / "bert")
     return folder / "bert"

@@ -14,7 +14,7 @@ from kbert.data.batch import Batch
 from kbert.training import diagnosis, engines, objectives, precision
 from kbert.training.optimizers import Optimizer
 
-BATCH = 12
+BATCH, BLOCKS = 12, 2
 
 
 @functools.cache
@@ -24,7 +24,7 @@ def compiled(number: int, dropout: float, mixed: str, learning_rate: float, rema
 
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = kbert.BertConfig(**SIZES, **rates)
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
     engine = engines.start()
     with engine.scope(), precision.built_in(mixed):
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
@@ -146,7 +146,7 @@ def test_each_layer_and_micro_batch_has_seeds_of_its_own():
     seeds = engine._seeds(5, range(2))
     assert seeds.shape[:2] == (2, 3)
     pairs = {tuple(pair) for pair in seeds.reshape(-1, 2).tolist()}
-    assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * 3 + 1)  # dropouts: 3 a block, 1 before
+    assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * BLOCKS + 1)  # dropouts: 3 a block, 1 before
     sums = {first + second for first, second in pairs}  # torch's generator takes their sum
     assert len(sums) == len(pairs)
 
