@@ -146,7 +146,7 @@ def test_each_layer_and_micro_batch_has_seeds_of_its_own():
     seeds = engine._seeds(5, range(2))
     assert seeds.shape[:2] == (2, 3)
     pairs = {tuple(pair) for pair in seeds.reshape(-1, 2).tolist()}
-    assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * BLOCKS + 1)  # dropouts: 3 a block, 1 before
+    assert len(pairs) == seeds.size // 2 == 2 * 3 * (3 * BLOCKS + 1)  # 3 a block, 1 before
     sums = {first + second for first, second in pairs}  # torch's generator takes their sum
     assert len(sums) == len(pairs)
 
