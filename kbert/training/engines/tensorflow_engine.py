@@ -34,12 +34,13 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def default_jit(self) -> bool:
-        # XLA on a CPU is as fast in float32, slower in bfloat16, and takes long to compile
+        # XLA on a CPU takes long to compile, and its gradients several times as long to compute
+        # (benchmarks/training_step.py --options)
         return bool(tf.config.list_physical_devices("GPU"))
 
     def prepare(self, model, optimizer, *, jit: bool | None = None, **options) -> None:
-        # On a CPU XLA compiles what it is faster at, the optimizer's part, and not the gradients:
-        # there it gains nothing, and compiles each length anew. Small models are not worth it.
+        # On a CPU XLA compiles what it is faster at, the optimizer's part, and not the gradients,
+        # whose every length it would compile anew. Small models are not worth it.
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
         super().prepare(model, optimizer, jit=jit, **options)
 
