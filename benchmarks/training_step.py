@@ -53,11 +53,11 @@ def main() -> None:
     if arguments.options:
         names = [f"kbert {arguments.backend} {option}" for option in OPTIONS]
     found = {name: [] for name in names}
-    for number in range(arguments.rounds):
+    for number in range(1, arguments.rounds + 1):
         for name in list(found):
             if run := measured(name):
                 found[name].append(run)
-                print(f"round {number + 1}: {name} {run['seconds']:.3f} s", file=sys.stderr)
+                print(f"round {number}: {name} {run['seconds']:.3f} s", file=sys.stderr)
             else:
                 del found[name]
     table(found, names[0])

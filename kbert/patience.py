@@ -1,3 +1,28 @@
-"""How long something takes before it is said that it is under way."""
+"""What is said on stderr while something takes long, and when."""
+
+import sys
 
 PATIENCE_S = 2.0
+
+
+def progress_bar(total: int | None, unit: str, shown: bool = True, **style):
+    """A bar, once it has taken two seconds; it leaves nothing behind.
+
+    Args:
+        total: how many; None where nobody knows.
+        unit: of what.
+        style: what tqdm takes besides.
+    """
+    from tqdm import tqdm
+
+    seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
+    return tqdm(
+        total=total,
+        unit=unit,
+        disable=not shown,
+        delay=PATIENCE_S,
+        mininterval=seldom,
+        leave=False,
+        dynamic_ncols=True,
+        **style,
+    )

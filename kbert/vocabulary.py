@@ -132,6 +132,11 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
         path = next((file for file in files if file.is_file()), None)
         if path is None:
             raise FileNotFoundError(f"{files[0].parent} has no tokenizer.json and no vocab.txt")
+    elif not path.exists():
+        raise FileNotFoundError(
+            f"{path}: no such folder or file; a vocabulary is a folder with tokenizer.json or "
+            "vocab.txt, or one of the two (kbert vocab trains one)"
+        )
     try:
         is_json = path.suffix == ".json"
         found = _read_tokenizer_json(path) if is_json else {"tokens": read_tokens(path)}

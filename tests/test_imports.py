@@ -44,11 +44,11 @@ ALLOWED = {
     "tasks.checks": {"bert", "config", "names"},
     "tasks.running": {"bert", "config", "encodings", "model", "names", "patience", "tasks.checks"},
     "tasks.pooling": {"layers", "model", "names", "probes"},
-    "tasks.embedding": TASK | {"config", "sentence", "tasks.pooling", "tasks.windows"},
+    "tasks.embedding": TASK | {"config", "patience", "sentence", "tasks.pooling", "tasks.windows"},
     "tasks.masked": TASK | {"config", "probes", "tasks.numbers"},
     "tasks.sentences": TASK | {"tasks.numbers"},
     "tasks.words": TASK | {"tasks.numbers", "tasks.sentences"},
-    "tasks.answers": TASK | {"config", "tasks.numbers", "tasks.spans", "tasks.windows"},
+    "tasks.answers": TASK | {"config", "patience", "tasks.numbers", "tasks.spans", "tasks.windows"},
     "tasks.maps": {"bert", "probes", "tasks.checks", "tasks.heat_map", "tasks.running"},
     "inspection": {"checkpoints", "checkpoints.checkpoint", "checkpoints.fitting", "config"}
     | {"checkpoints.formats", "checkpoints.tables", "sentence", "vocabulary"},

@@ -161,5 +161,5 @@ def test_other_bad_files_are_one_line(folder):
     (folder / "vocab.txt").unlink()
     with pytest.raises(FileNotFoundError, match="has no tokenizer"):
         Tokenizer.load(folder)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.txt: no such folder or file"):
         Tokenizer.load(folder / "nothing.txt", lowercase=True)

@@ -23,16 +23,15 @@ import contextlib
 import hashlib
 import importlib.metadata
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kbert import patience
 from kbert.config import require_positive
 from kbert.data.corpus import check_format, describe, find_files, format_of, read_blocks
 from kbert.data.shard_writer import ShardWriter
 from kbert.data.shards import Shards, open_shards
 from kbert.data.workers import MOST_PROCESSES, Settings, tokenize
+from kbert.patience import progress_bar
 from kbert.tokenizer import Tokenizer
 from kbert.wordpiece import WordPiece
 
@@ -117,7 +116,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> dict:
 
 def _write(writer: ShardWriter, files, forms, settings, processes, shard_tokens, show) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
-    with _bar(files, show) as bar:
+    with progress_bar(_size(files), "B", show, unit_scale=True) as bar:
         for block, tokens in tokenize(_blocks(files, forms, writer.place), settings, processes):
             writer.add(tokens, numbers[block.path])
             bar.update(len(block.data))
@@ -140,17 +139,10 @@ def _settings(tokenizer: Tokenizer, text_field: str, language: str) -> Settings:
     return Settings(text, reserved, tokenizer.unk_id, text_field, language)
 
 
-def _bar(files: list[Path], show: bool):
-    """A bar of the text that is read; where some of it is packed, nobody knows the total."""
-    from tqdm import tqdm
-
+def _size(files: list[Path]) -> int | None:
+    """Bytes of text; None where some of it is packed."""
     packed = any(file.suffix == ".gz" for file in files)
-    total = None if packed else sum(file.stat().st_size for file in files)
-    seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
-    style = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
-    return tqdm(
-        total=total, delay=patience.PATIENCE_S, disable=not show, mininterval=seldom, **style
-    )
+    return None if packed else sum(file.stat().st_size for file in files)
 
 
 @contextlib.contextmanager

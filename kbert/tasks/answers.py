@@ -6,6 +6,7 @@ from typing import NamedTuple
 from kbert import names
 from kbert.bert import Bert
 from kbert.config import require_positive
+from kbert.patience import progress_bar
 from kbert.tasks.checks import (
     listed_pairs,
     longest,
@@ -14,7 +15,7 @@ from kbert.tasks.checks import (
     require_two_segments,
 )
 from kbert.tasks.numbers import softmax
-from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, progress_bar, run_rows
+from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows
 from kbert.tasks.spans import best_span
 from kbert.tasks.windows import windows
 
@@ -81,7 +82,7 @@ def answer(
         bert, (names.SPAN_START, names.SPAN_END), outputs_of(names.SPAN_START, names.SPAN_END)
     )
     best: dict[int, tuple[float, Answer]] = {}
-    with progress_bar(len(rows), progress) as bar:
+    with progress_bar(len(rows), " texts", progress) as bar:
         for place, (start, end) in run_rows(bert, function, rows, batch_size):
             window = found[place]
             first = window.question + 2  # after [CLS] question [SEP]

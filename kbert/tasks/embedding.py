@@ -8,6 +8,7 @@ import numpy as np
 from kbert import names
 from kbert.bert import Bert
 from kbert.config import require_positive
+from kbert.patience import progress_bar
 from kbert.sentence import POOLINGS
 from kbert.tasks.checks import (
     listed,
@@ -20,7 +21,6 @@ from kbert.tasks.running import (
     BATCH_SIZE,
     CHUNK,
     function_of,
-    progress_bar,
     run_rows,
     warn_of_cut,
 )
@@ -128,7 +128,7 @@ def _check(bert: Bert, pooling, layers, long) -> None:
 def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:
     """float32 (N, D): the mean over each text's windows, of which most texts have one."""
     vectors, cut = None, 0
-    with progress_bar(len(texts), progress) as bar:
+    with progress_bar(len(texts), " texts", progress) as bar:
         for start in range(0, len(texts), CHUNK):
             owners, rows, more = _rows(bert.tokenizer, texts[start : start + CHUNK], limit, whole)
             cut += more

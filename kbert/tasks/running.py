@@ -1,18 +1,18 @@
 """Sequences through a model: compiled once, in batches of similar lengths."""
 
 import logging
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
 
-from kbert import names, patience
+from kbert import names
 from kbert.bert import Bert
 from kbert.config import require_positive
 from kbert.encodings import Encoding, padded
 from kbert.model import BertModel
+from kbert.patience import progress_bar
 from kbert.tasks.checks import longest, require_tokenizer
 
 BATCH_SIZE = 32
@@ -70,7 +70,7 @@ def run_texts(
     """
     tokenizer = require_tokenizer(bert, task)
     limit, cut = longest(bert, max_length), 0
-    with progress_bar(len(texts), progress) as bar:
+    with progress_bar(len(texts), " texts", progress) as bar:
         for start in range(0, len(texts), CHUNK):
             part = slice(start, start + CHUNK)
             encodings = tokenizer.encode_batch(
@@ -114,22 +114,6 @@ def run_rows(
         outputs = function(token_ids, segment_ids)
         for row, place in enumerate(places):
             yield place, [output[row] for output in outputs]
-
-
-def progress_bar(total: int, shown: bool = True):
-    """A bar on stderr, once it has taken two seconds; it leaves nothing behind."""
-    from tqdm import tqdm
-
-    seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
-    return tqdm(
-        total=total,
-        delay=patience.PATIENCE_S,
-        leave=False,
-        disable=not shown,
-        unit=" texts",
-        mininterval=seldom,
-        dynamic_ncols=True,
-    )
 
 
 def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:

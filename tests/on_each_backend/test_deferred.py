@@ -24,9 +24,10 @@ def test_given_values_are_there_and_the_others_are_drawn(small):
         found, wanted = (keras.ops.convert_to_numpy(w) for w in (found, wanted))
         assert found.dtype == wanted.dtype and found.shape == wanted.shape
         if found.size > 200 and found.shape[0] != 99:
-            # A normal of 0.02 has 4.6 % beyond 0.04, a truncated one none; but Keras on torch
-            # takes the first good one of four draws, and in 4 of a million values none is.
-            assert 0 < np.quantile(np.abs(found), 0.99) <= 0.04
+            # A truncated normal of 0.02 is cut at 0.04. Keras on torch takes the first good one of
+            # four draws: in 4 of a million values none is. Of a normal 4.6 % lie beyond.
+            allowed = 1 if keras.backend.backend() == "torch" else 0
+            assert found.any() and (np.abs(found) > 0.04).sum() <= allowed
             assert_allclose(found.std(), wanted.std(), rtol=0.3)
     assert_array_equal(keras.ops.convert_to_numpy(model.weights[0]), given)
 
