@@ -3,12 +3,14 @@
 import dataclasses
 import difflib
 import json
+import math
 import os
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 
-from kbert.files import read_json, write_beside
+from kbert import json_schema as js
+from kbert.files import write_beside
 
 ACTIVATIONS = {
     "gelu": "erf form: transformers' `gelu`, Google's first release",
@@ -64,6 +66,7 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+_SHOWN_KEYS = 20  # of a configuration, in an error
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
 
@@ -117,11 +120,11 @@ class BertConfig:
             if rate is None and key == "classifier_dropout":
                 continue
             if not _is_number(rate) or not 0 <= rate < 1:
-                raise ValueError(f"{key} must be a rate in [0, 1), got {rate!r}")
+                raise ValueError(f"{key} must be a rate in [0, 1), got {js.shown(rate)}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
             if not _is_number(value) or not 0 < value < float("inf"):
-                raise ValueError(f"{key} must be a positive number, got {value!r}")
+                raise ValueError(f"{key} must be a positive number, got {js.shown(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
@@ -129,13 +132,14 @@ class BertConfig:
             )
         if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             raise ValueError(
-                f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}"
+                f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got "
+                f"{js.shown(self.hidden_act)}"
             )
         pad = self.pad_token_id
         if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < self.vocab_size:
             raise ValueError(
                 f"pad_token_id must be a token of the vocabulary, 0 … {self.vocab_size - 1}, "
-                f"got {pad!r}"
+                f"got {js.shown(pad)}"
             )
 
     @property
@@ -163,10 +167,10 @@ class BertConfig:
         if not isinstance(values, dict):
             raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
         for key, allowed in ONLY_VALUES.items():
-            if key in values and values[key] not in allowed:
+            if key in values and not _is_one_of(values[key], allowed):
                 raise ValueError(
-                    f"{source}: {key} must be {allowed[0]!r}, got {values[key]!r}: not a BERT "
-                    "encoder that kbert builds"
+                    f"{source}: {key} must be {allowed[0]!r}, got {js.shown(values[key])}"
+                    ": not a BERT encoder that kbert builds"
                 )
         known = {
             key: value
@@ -175,7 +179,8 @@ class BertConfig:
         }
         _refuse_unknown(known, source)
         if "vocab_size" not in known:
-            raise ValueError(f"{source} must say vocab_size, got {', '.join(values) or 'no keys'}")
+            keys = ", ".join(list(values)[:_SHOWN_KEYS]) or "no keys"
+            raise ValueError(f"{source} must say vocab_size, got {keys}")
         if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
             del known["pad_token_id"]
         try:
@@ -191,7 +196,7 @@ class BertConfig:
             FileNotFoundError, OSError: no such file, or one that cannot be read.
             ValueError: not JSON, or a configuration that `from_dict` refuses.
         """
-        values = read_json(path, "JSON of a configuration")
+        values = js.read(path, what="JSON of a configuration")
         return cls.from_dict(values, source=str(path))
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:
@@ -214,16 +219,29 @@ class BertConfig:
         return text
 
     def _nearest_head_counts(self) -> str:
-        fits = [n for n in range(1, self.hidden_size + 1) if self.hidden_size % n == 0]
+        size = self.hidden_size
+        small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+        fits = {*small, *(size // n for n in small)}
         nearest = sorted(fits, key=lambda n: abs(n - self.num_attention_heads))[:3]
         return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
 
 
 def require_positive(name: str, value) -> int:
-    """The value as an int; a ValueError unless it is a whole number of at least 1."""
+    """The value as an int; a ValueError unless it is a whole number of 1 to 2³¹ - 1.
+
+    No backend has indexes for more.
+    """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        got = js.shown(value)
+        raise ValueError(f"{name} must be a whole number of at least 1, got {got}")
+    if value > js.MOST:
+        raise ValueError(f"{name} must be at most {js.MOST:,}, got {value}")
     return int(value)
+
+
+def _is_one_of(value, allowed: tuple) -> bool:
+    """Equality that tells 0 from False."""
+    return any(type(value) is type(one) and value == one for one in allowed)
 
 
 def _is_number(value) -> bool:
@@ -236,4 +254,4 @@ def _refuse_unknown(keys, source: str = "the configuration") -> None:
         if key not in fields:
             near = difflib.get_close_matches(str(key), fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(fields)}"
-            raise ValueError(f"{source} has an unknown key {key!r}: {hint}")
+            raise ValueError(f"{source} has an unknown key {js.shown(key)}: {hint}")

@@ -1,8 +1,7 @@
-"""Files in and out: written beside and renamed, read as JSON."""
+"""Files and folders written whole or not at all: beside their place, then renamed."""
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 import tempfile
@@ -76,38 +75,6 @@ def folder_beside(path: str | os.PathLike) -> Iterator[Path]:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def read_json(path: str | os.PathLike, what: str = "JSON"):
-    """A JSON file's content; `what` is what an error says that it must be.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: not UTF-8, not JSON, or a key that stands twice.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # Windows begins a file with a mark
-        return json.loads(text, object_pairs_hook=_without_duplicates)
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} must be UTF-8 text in JSON, got other bytes") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} must be {what}, got: {error}") from None
-
-
-def read_object(path: str | os.PathLike) -> dict:
-    """A JSON file that must hold an object; raises as `read_json`."""
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must be a JSON object, got {type(values).__name__}")
-    return values
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice")
-    return values
 
 
 def _umask() -> int:

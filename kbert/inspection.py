@@ -194,7 +194,7 @@ def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
 def _vocabulary(checkpoint: Checkpoint) -> tuple[int | None, bool | None]:
     if checkpoint.vocabulary is None:
         return None, None
-    from kbert.vocabulary import read_vocabulary
+    from kbert.tokenizer_files import read_vocabulary
 
     rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
     vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)

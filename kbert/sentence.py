@@ -5,12 +5,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbert import json_schema as js
 from kbert.config import BertConfig, require_positive
-from kbert.files import read_json, read_object
 
 _logger = logging.getLogger("kbert")
 
 POOLINGS = ("mean", "cls", "max", "pooler", "last")
+OF_CHECKPOINTS = POOLINGS[:-1]
 
 
 @dataclass(frozen=True)
@@ -18,14 +19,26 @@ class SentenceSettings:
     """A checkpoint's own way from token vectors to a sentence vector.
 
     Attributes:
-        pooling: one of `POOLINGS`, but "last".
+        pooling: one of `OF_CHECKPOINTS`.
         normalize: whether the vector is brought to length 1.
         max_length: tokens that a text is cut to; None: the model's positions.
+
+    Raises:
+        ValueError: one that is of another type.
     """
 
     pooling: str
     normalize: bool
     max_length: int | None = None
+
+    def __post_init__(self):
+        if self.pooling not in OF_CHECKPOINTS:
+            poolings = ", ".join(OF_CHECKPOINTS)
+            raise ValueError(f"pooling must be one of {poolings}, got {js.shown(self.pooling)}")
+        if not isinstance(self.normalize, bool):
+            raise ValueError(f"normalize must be True or False, got {js.shown(self.normalize)}")
+        if self.max_length is not None:
+            require_positive("max_length", self.max_length)
 
 
 # sentence-transformers' keys: each its own until version 5, then one `pooling_mode`
@@ -35,6 +48,15 @@ _MODES = {
     "pooling_mode_max_tokens": "max",
 }
 _MODULES = ("Transformer", "Pooling", "Normalize")
+_LISTED = js.list_of(
+    js.fields({"type": js.TEXT, "path": js.TEXT}), "a list of modules with type and path"
+)
+_MODE = js.either(js.TEXT, js.list_of(js.TEXT))
+_NONE = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
+_LENGTHS = {
+    "sentence_bert_config.json": ("max_seq_length", js.whole(1)),
+    "tokenizer_config.json": ("model_max_length", js.either(js.whole(1), js.number(_NONE, 1e31))),
+}
 
 
 def read_sentence_settings(path: Path) -> SentenceSettings | None:
@@ -57,12 +79,9 @@ def read_sentence_settings(path: Path) -> SentenceSettings | None:
 
 def _modules(file: Path) -> dict[str, str]:
     """The modules' folders by their classes."""
-    entries = read_json(file)
-    try:
-        found = [(entry["type"].rsplit(".", 1)[-1], entry["path"]) for entry in entries]
-        outside = [place for _, place in found if Path(place).name != place]
-    except (AttributeError, KeyError, TypeError):
-        raise ValueError(f"{file} must be a list of modules with type and path") from None
+    entries = js.read(file, _LISTED)
+    found = [(entry["type"].rsplit(".", 1)[-1], entry["path"]) for entry in entries]
+    outside = [place for _, place in found if Path(place).name != place]
     names = [name for name, _ in found]
     if names != list(_MODULES[: len(names)]) or not names:
         raise ValueError(
@@ -75,37 +94,39 @@ def _modules(file: Path) -> dict[str, str]:
 
 
 def _pooling(file: Path) -> str:
-    values = read_object(file)
-    modes = [key for key, value in values.items() if key.startswith("pooling_mode_") and value]
+    values = js.read_object(file)
+    flags = {key: js.FLAG for key in values if key.startswith("pooling_mode_")}
+    js.check(values, js.fields(optional=flags | {"pooling_mode": _MODE}), str(file))
+    modes = [key for key in flags if values[key]]
     if "pooling_mode" in values:
         modes = values["pooling_mode"]
         modes = modes if isinstance(modes, list) else [modes]
-    pooling = [_MODES.get(str(mode), mode) for mode in modes]
+    pooling = [_MODES.get(mode, mode) for mode in modes]
     if len(pooling) != 1 or pooling[0] not in list(_MODES.values()):
         raise ValueError(
             f"{file}: the pooling must be one of {', '.join(_MODES.values())}, got "
-            f"{', '.join(map(str, modes)) or 'none'}"
+            f"{', '.join(modes) or 'none'}"
         )
     return pooling[0]
 
 
 def _max_length(path: Path) -> int | None:
     """max_seq_length; since sentence-transformers 5 the tokenizer's own, where it has one."""
-    for name, key in (
-        ("sentence_bert_config.json", "max_seq_length"),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
+    for name, (key, kind) in _LENGTHS.items():
         file = path / name
-        length = read_object(file).get(key) if file.is_file() else None
-        if length is None or (key == "model_max_length" and length > 1e9):  # "none" is 1e30
-            continue
-        return require_positive(f"{file}: {key}", length)
+        values = (
+            js.read(file, js.fields(optional={key: js.or_null(kind)})) if file.is_file() else {}
+        )
+        length = values.get(key)
+        if length is not None and length < _NONE:
+            return length
     return None
 
 
 def _warn_of_a_prompt(path: Path) -> None:
     file = path / "config_sentence_transformers.json"
-    name = read_object(file).get("default_prompt_name") if file.is_file() else None
+    prompt = js.fields(optional={"default_prompt_name": js.or_null(js.TEXT)})
+    name = js.read(file, prompt).get("default_prompt_name") if file.is_file() else None
     if name is not None:
         _logger.warning("%s puts the prompt %r before each text: kbert puts none", file, name)
 

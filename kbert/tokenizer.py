@@ -17,7 +17,8 @@ from pathlib import Path
 
 from kbert.config import require_positive, write_beside
 from kbert.encodings import Batch, Encoding, padded
-from kbert.vocabulary import Vocabulary, read_tokens, read_vocabulary
+from kbert.tokenizer_files import read_vocabulary
+from kbert.vocabulary import Vocabulary, read_tokens
 from kbert.wordpiece import WordPiece
 
 PADDINGS = ("longest", "max_length")

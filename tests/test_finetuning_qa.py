@@ -131,8 +131,8 @@ def squad(**change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{\n]", "s.json, line 2: JSON expected"),
-        (b'{"\xff": 1}', "s.json: UTF-8 text expected"),
+        ("{\n]", "s.json must be JSON, got: Expecting"),
+        (b'{"\xff": 1}', "s.json must be UTF-8 text in JSON"),
         ("[]", '"data" must be a list, as in SQuAD'),
         ('{"data": []}', "s.json: questions expected, got none"),
         (

@@ -52,10 +52,10 @@ def test_the_three_kinds_of_files(tmp_path):
         ("\n\n", "a.conll", "a.conll: sentences of labelled words expected, got none"),
         (b"a\tO\n\xff\tO\n", "a.conll", "a.conll, line 2: UTF-8 text expected, got byte 0xff"),
         ("1\ta\tO\n", "a.conllu", "a.conllu, line 1: 10 columns expected, got 3"),
-        ("{", "a.jsonl", "a.jsonl, line 1: a JSON object expected"),
+        ("{", "a.jsonl", "a.jsonl, line 1 must be JSON, got"),
         ('{"words": ["a"]}', "a.json", 'line 1: "labels" must be a list of texts, got None'),
         ('{"words": ["a"], "labels": ["O", "O"]}', "a.json", "line 1: 1 words but 2 labels"),
-        ("[1]", "a.json", "line 1: a JSON object expected, got [1]"),
+        ("[1]", "a.json", "line 1 must be a JSON object, got list"),
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):

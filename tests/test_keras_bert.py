@@ -195,11 +195,11 @@ def with_config(pattern, replacement):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (with_config('"class_name"', "'class_name'"), "its model_config must be Keras's JSON"),
+        (with_config('"class_name"', "'class_name'"), "model_config must be JSON, got"),
         (with_config('"activation": "gelu"', '"activation": "mish"'), "hidden_act must be one of"),
         (with_config('"history_only": false', '"history_only": true'), "got history_only"),
         (with_config('"head_num"', '"num_heads"'), "must be keras_bert's, got that of another"),
-        (with_config('"units"', '"Units"'), "got no 'units'"),
+        (with_config('"units"', '"Units"'), "FeedForward.units must be a value, got nothing"),
         (with_config('"head_num": 4', '"head_num": 5'), "hidden_size must be a multiple"),
         (lambda file: file["model_weights"].attrs.pop("layer_names"), "got another HDF5 file"),
         (lambda file: file["model_weights"].move("MLM-Sim", "MLM-Sim-Adapter"), "use_adapter"),
@@ -224,7 +224,7 @@ def test_a_file_that_is_not_right_is_one_line(peer, tmp_path, change, message):
     [
         ("weights", r"without num_attention_heads and hidden_act .* num_hidden_layers=3"),
         ("task", r"got one with task embeddings \(use_task_embed=True\)"),
-        ("tanh", "must be BERT's attention, got the activation tanh"),
+        ("tanh", "must be BERT's attention, got the activation 'tanh'"),
         ("other", "with a layer Embedding-Token, got a Keras model with alone"),
     ],
 )

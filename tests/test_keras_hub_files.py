@@ -56,10 +56,17 @@ def test_another_model_is_named(preset):
     assert "BertBackbone, got RobertaBackbone" in error_of(preset)
 
 
-@pytest.mark.parametrize("text", ["[1]", "{}", '{"class_name": "BertBackbone"}'])
-def test_a_configuration_that_is_none(preset, text):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", "must be a JSON object, got list"),
+        ("{}", "class_name must be a text, got nothing"),
+        ('{"class_name": "BertBackbone"}', "config must be a JSON object, got nothing"),
+    ],
+)
+def test_a_configuration_that_is_none(preset, text, said):
     (preset / CONFIG).write_text(text)
-    assert "class_name and config" in error_of(preset)
+    assert said in error_of(preset)
 
 
 def test_sizes_that_are_missing_or_impossible(preset):
@@ -132,7 +139,7 @@ def test_shards_that_are_missing_or_elsewhere(preset):
         index.write_text(json.dumps({"weight_map": {"/layers/dense/vars": name}}))
         assert "shard" in error_of(preset)
     index.write_text('{"metadata": {}}')
-    assert "must have a weight_map" in error_of(preset)
+    assert "weight_map must be file names by group" in error_of(preset)
 
 
 def test_a_task_that_kbert_does_not_know_is_named(preset, caplog):

@@ -2,7 +2,6 @@
 
 import functools
 import io
-import json
 import os
 import shutil
 import struct
@@ -16,8 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
+from kbert.checkpoints import hdf5
+
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_LARGEST_TEXT = 2**28  # bytes of a member that is text
+_LARGEST_TEXT = js.LARGEST  # bytes of a member that is text
 _MOST_EXPANSION = 100  # of a compressed member; weights hardly shrink
 _CHUNK = 2**22  # bytes
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
@@ -80,45 +82,31 @@ class KerasArchive:
         """The bytes of a small member."""
         size = self._zip.getinfo(name).file_size
         if size > _LARGEST_TEXT:
-            raise ValueError(f"{self.path}: {name} must be smaller than 256 MiB, got {size} bytes")
+            most = f"{_LARGEST_TEXT >> 20} MiB"
+            raise ValueError(f"{self.path}: {name} must be at most {most}, got {size} bytes")
         try:
             return self._zip.read(name)
         except _DAMAGED as error:
             raise self._damaged(error) from None
 
-    def json(self, name: str):
-        """The content of a member in JSON."""
-        try:
-            return json.loads(self.text(name))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{self.path}: {name} must be JSON, got: {error}") from None
+    def json(self, name: str, kind: js.Kind):
+        """The content of a member in JSON, which must be of a kind."""
+        return js.parse(self.text(name), kind, f"{self.path}: {name}")
 
     def variables(self) -> list[Variable]:
         """Every variable, in the file's order."""
-        import h5py
-
-        found = []
-
-        def visit(path: str, item) -> None:  # not called for links to elsewhere
-            if isinstance(item, h5py.Dataset):
-                found.append(self._variable(path, item))
-
-        try:
-            self._weights.visititems(visit)
-        except (OSError, RuntimeError, KeyError) as error:
-            raise self._damaged(error) from None
-        return found
+        found = hdf5.datasets(self.path, self._weights)
+        return [self._variable(path, dataset) for path, dataset in found.items()]
 
     def _variable(self, path: str, dataset) -> Variable:
-        if dataset.external or dataset.is_virtual:
-            raise ValueError(f"{self.path}: {path} must be within the file, got a link")
-        dtype = str(dataset.attrs.get("dtype", dataset.dtype))  # bfloat16 stands beside it
-        layer, sublayer = self._layer_names(path)
+        dtype = hdf5.dtype_of(self.path, path, dataset)
+        with hdf5.damage_in_one_line(self.path):
+            layer, sublayer = self._layer_names(path)
         return Variable(
             path,
             layer,
             sublayer,
-            path.rsplit("/", 1)[1],
+            path.rsplit("/", 1)[-1],
             dataset.shape,
             dtype,
             lambda: self._numbers(dataset, dtype),
@@ -135,15 +123,7 @@ class KerasArchive:
 
     def _numbers(self, dataset, dtype: str) -> np.ndarray:
         self._check_sum  # noqa: B018  (once, with the first numbers)
-        try:
-            array = dataset[()]
-        except OSError as error:
-            raise self._damaged(error) from None
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            return array.view(ml_dtypes.bfloat16)
-        return array
+        return hdf5.numbers(self.path, dataset, dtype)
 
     @functools.cached_property
     def _weights(self):

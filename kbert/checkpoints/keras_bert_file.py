@@ -5,13 +5,13 @@ layer, one dataset a weight. kbert's layers have keras_bert's names.
 """
 
 import contextlib
-import json
 import logging
 import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from kbert import json_schema as js
 from kbert import names
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
@@ -19,6 +19,8 @@ from kbert.config import BertConfig
 
 _logger = logging.getLogger("kbert")
 
+_MODEL = js.fields({"config": js.either(js.LIST, js.OBJECT)})
+_LAYER = js.fields({"config": js.fields(optional={"name": js.TEXT, "layers": js.LIST})})
 _BLOCK = re.compile(rf"Encoder-(\d+)-{names.FEED_FORWARD}$")
 _ATTENTION = re.compile(rf"Encoder-\d+-{names.ATTENTION}$")
 # keras_bert calls the tanh form gelu (keras_transformer/gelu.py).
@@ -101,21 +103,26 @@ def _is_in_the_table(layer: str) -> bool:
 
 def _layers(path: Path, file) -> dict[str, dict] | None:
     """The layers' configurations by name, those of models within among them; None: weights only."""
-    text = file.attrs.get("model_config")
+    with hdf5.damage_in_one_line(path):
+        text = file.attrs.get("model_config")
     if text is None:
         return None
-    try:
-        return dict(_flat(json.loads(text)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: its model_config must be Keras's JSON, got: {error!r}") from None
+    source = f"{path}: model_config"
+    if not isinstance(text, (str, bytes)):
+        raise ValueError(f"{source} must be Keras's JSON, got {type(text).__name__}")
+    return dict(_flat(js.parse(text, _MODEL, source), source))
 
 
-def _flat(model: dict) -> Iterator[tuple[str, dict]]:
-    config = model["config"]
-    for layer in config if isinstance(config, list) else config.get("layers", ()):
+def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:
+    """The layers of a model and of those within; Keras 2's Sequential had no object around them."""
+    config = js.check(model, _MODEL, source)["config"]
+    layers = config if isinstance(config, list) else config.get("layers", [])
+    js.check(layers, js.list_of(_LAYER, "a list of layers"), source, "config.layers")
+    for layer in layers:
         if "layers" in layer["config"]:
-            yield from _flat(layer)
+            yield from _flat(layer, source)
         else:
+            js.check(layer, js.fields({"config": js.fields({"name": js.TEXT})}), source, "layer")
             yield layer["config"]["name"], layer["config"]
 
 
@@ -146,7 +153,9 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
             raise ValueError(f"{path}: {name} must be keras_bert's, got that of another package")
         activation = layer.get("activation")
         if activation not in (None, "linear") or layer.get("history_only"):
-            what = "history_only" if layer.get("history_only") else f"the activation {activation}"
+            what = "history_only"
+            if not layer.get("history_only"):
+                what = f"the activation {js.shown(activation)}"
             raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
     if "Encoder-Output" in layers:
         _logger.warning(
@@ -158,30 +167,33 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
 
 def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
     """The configuration that keras_bert's get_model was called with."""
+
+    def setting(name: str, key: str):
+        wanted = js.fields({name: js.fields({key: js.ANYTHING})})
+        return js.check(layers, wanted, f"{path}: model_config")[name][key]
+
+    blocks = [int(match[1]) for name in layers if (match := _BLOCK.match(name))]
+    first = names.encoder(1, names.FEED_FORWARD)
+    activation = setting(first, "activation")
+    if isinstance(activation, str):
+        activation = _ACTIVATIONS.get(activation, activation)
     try:
-        blocks = [int(match[1]) for name in layers if (match := _BLOCK.match(name))]
-        tokens, segments = layers[names.TOKEN_EMBEDDING], layers[names.SEGMENT_EMBEDDING]
-        feed_forward = layers[names.encoder(1, names.FEED_FORWARD)]
-        activation = feed_forward["activation"]
-        if isinstance(activation, str):
-            activation = _ACTIVATIONS.get(activation, activation)
         return BertConfig(
-            vocab_size=tokens["input_dim"],
-            hidden_size=tokens["output_dim"],
+            vocab_size=setting(names.TOKEN_EMBEDDING, "input_dim"),
+            hidden_size=setting(names.TOKEN_EMBEDDING, "output_dim"),
             num_hidden_layers=max(blocks),
-            num_attention_heads=layers[names.encoder(1, names.ATTENTION)]["head_num"],
-            intermediate_size=feed_forward["units"],
+            num_attention_heads=setting(names.encoder(1, names.ATTENTION), "head_num"),
+            intermediate_size=setting(first, "units"),
             hidden_act=activation,
             hidden_dropout_prob=layers.get(names.EMBEDDING_DROPOUT, {}).get("rate", 0.0),
             attention_probs_dropout_prob=0.0,  # keras_bert has none there
-            max_position_embeddings=layers[names.POSITION_EMBEDDING]["input_dim"],
-            type_vocab_size=segments["input_dim"],
-            layer_norm_eps=layers[names.EMBEDDING_NORM]["epsilon"],
+            max_position_embeddings=setting(names.POSITION_EMBEDDING, "input_dim"),
+            type_vocab_size=setting(names.SEGMENT_EMBEDDING, "input_dim"),
+            layer_norm_eps=setting(names.EMBEDDING_NORM, "epsilon"),
         )
-    except KeyError as error:
-        raise ValueError(f"{path}: its model_config must be keras_bert's, got no {error}") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        own = str(error).startswith(str(path))
+        raise ValueError(str(error) if own else f"{path}: model_config: {error}") from None
 
 
 def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:

@@ -17,15 +17,27 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kbert import json_schema as js
 from kbert.checkpoints import tables
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras_archive import KerasArchive
 from kbert.checkpoints.keras_graph import Graph, read_graph
 from kbert.config import BertConfig
 from kbert.files import beside
-from kbert.sentence import SentenceSettings
+from kbert.sentence import OF_CHECKPOINTS, SentenceSettings
 
 _OWN = "kbert/bert.json"
+_SENTENCE = {"pooling": js.one_of(*OF_CHECKPOINTS), "normalize": js.FLAG}
+_SETTINGS = js.fields(
+    {"config": js.OBJECT, "head": js.TEXT},
+    {
+        "architecture": js.or_null(js.TEXT),
+        "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
+        "sentence": js.or_null(
+            js.fields(_SENTENCE, {"max_length": js.or_null(js.whole(1))}, closed=True)
+        ),
+    },
+)
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
@@ -49,8 +61,9 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     """
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(KerasArchive(path))
-        own = archive.json(_OWN) if _OWN in archive else {}
-        graph = read_graph(archive.json("config.json"), str(path), config or _own_config(own, path))
+        own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
+        values = archive.json("config.json", js.OBJECT)
+        graph = read_graph(values, str(path), config or _own_config(own, path))
         tensors, left_out = _tensors(archive, graph)
         yield Checkpoint(
             source=str(path),
@@ -102,32 +115,26 @@ def _settings(bert) -> dict:
 
 
 def _own_config(own: dict, path: Path) -> BertConfig | None:
-    if not isinstance(own, dict) or not isinstance(own.get("config", {}), dict):
-        raise ValueError(f"{path}: {_OWN} must be an object with a config, got {type(own)}")
     return BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}") if own else None
 
 
 def _own_settings(own: dict, graph: Graph, path: Path) -> dict:
     """Architecture, labels and sentence settings, as `Checkpoint` has them."""
     labels, sentence = own.get("labels"), own.get("sentence")
-    if own and own.get("head") != graph.head:
+    if own and own["head"] != graph.head:
         raise ValueError(
             f"{path}: {_OWN} must say the head that the graph has, {graph.head}, got "
-            f"{own.get('head')!r}"
+            f"{js.shown(own['head'])}"
         )
     if labels is not None and len(labels) != graph.num_labels:
         raise ValueError(
-            f"{path}: {_OWN} must have {graph.num_labels} labels, as the graph, got {labels!r}"
+            f"{path}: {_OWN} must have {graph.num_labels} labels, as the graph, got "
+            f"{js.shown(labels)}"
         )
-    try:
-        sentence = sentence and SentenceSettings(**sentence)
-    except TypeError:
-        fields = ", ".join(field.name for field in dataclasses.fields(SentenceSettings))
-        raise ValueError(f"{path}: {_OWN}: sentence must have {fields}, got {sentence}") from None
     return {
         "architecture": own.get("architecture"),
-        "labels": labels and tuple(labels),
-        "sentence": sentence,
+        "labels": None if labels is None else tuple(labels),
+        "sentence": None if sentence is None else SentenceSettings(**sentence),
     }
 
 

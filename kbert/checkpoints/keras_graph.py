@@ -7,6 +7,7 @@ configuration that they tell, so that another graph is never taken for a BERT.
 from dataclasses import dataclass
 
 from kbert import graph, names
+from kbert import json_schema as js
 from kbert.config import BertConfig
 
 _HEADS = {
@@ -16,6 +17,26 @@ _HEADS = {
     names.SPAN: "qa",
 }
 _SHOWN = 3  # differences in one error
+_MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
+_LAYER = js.fields(
+    {
+        "class_name": js.TEXT,
+        "config": js.OBJECT,
+        "inbound_nodes": js.list_of(js.fields({"args": js.LIST})),
+    },
+    {"name": js.TEXT},
+)
+_LAYERS = js.fields({"config": js.fields({"layers": js.list_of(_LAYER)})})
+_HISTORY = js.Kind(
+    "a layer's name and two numbers",
+    lambda value: js.LIST.fits(value) and list(map(type, value)) == [str, int, int],
+)
+_TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
+_LENGTH = js.or_null(js.whole(1))
+_SHAPE = js.Kind(
+    "a batch of a number of positions or of any",
+    lambda value: js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1]),
+)
 
 
 @dataclass(frozen=True)
@@ -47,18 +68,13 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
         ValueError: no graph that kbert builds: what it is, or which layers differ.
     """
     layers = _layers(values, source)
-    try:
-        found = Graph(
-            config or _config(layers),
-            next((head for name, head in _HEADS.items() if name in layers), "encoder"),
-            _num_labels(layers),
-            _max_predictions(layers),
-        )
-        differences = _differences(layers, found)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"{source} must hold a graph that kbert builds, got layers without {error}"
-        ) from None
+    found = Graph(
+        config or _config(layers, source),
+        next((head for name, head in _HEADS.items() if name in layers), "encoder"),
+        _num_labels(layers, source),
+        _max_predictions(layers, source),
+    )
+    differences = _differences(layers, found)
     if differences:
         more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
         raise ValueError(
@@ -71,13 +87,13 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
 
 def _layers(values: dict, source: str) -> dict[str, dict]:
     """The layers by name; a ValueError that says what the model is, if it is no BERT."""
-    config = values.get("config") if isinstance(values, dict) else None
-    layers = config.get("layers") if isinstance(config, dict) else None
-    kind = values.get("class_name") if isinstance(values, dict) else type(values).__name__
-    if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
+    kind = values.get("class_name")
+    if not js.matches(values, _MODEL):
         raise ValueError(f"{source} must hold a graph that kbert builds, got a {kind}")
+    layers = values["config"]["layers"]
     by_name = {str(layer.get("name", _own_name(layer))): layer for layer in layers}
     if names.TOKEN_EMBEDDING in by_name:
+        js.check(values, _LAYERS, f"{source}: config.json")
         return by_name
     inner = [name for name, layer in by_name.items() if layer.get("class_name") == "BertModel"]
     what = ", ".join(f"{name} ({layer.get('class_name')})" for name, layer in by_name.items())
@@ -96,12 +112,18 @@ def _own_name(layer: dict):
     return config.get("name") if isinstance(config, dict) else None
 
 
-def _config(layers: dict[str, dict]) -> BertConfig:
-    def setting(name: str, key: str):
-        return layers[name]["config"][key]
+def _setting(layers: dict[str, dict], name: str, key: str, kind: js.Kind, source: str):
+    wanted = js.fields({name: js.fields({"config": js.fields({key: kind})})})
+    return js.check(layers, wanted, f"{source}: config.json")[name]["config"][key]
 
+
+def _config(layers: dict[str, dict], source: str) -> BertConfig:
+    def setting(name: str, key: str, kind: js.Kind = js.ANYTHING):
+        return _setting(layers, name, key, kind, source)
+
+    of_initializer = js.fields({"config": js.OBJECT})
     attention, feed_forward = names.encoder(1, names.ATTENTION), names.encoder(1, "FeedForward")
-    initializer = setting(names.TOKEN_EMBEDDING, "embeddings_initializer")["config"]
+    initializer = setting(names.TOKEN_EMBEDDING, "embeddings_initializer", of_initializer)["config"]
     values = {
         "vocab_size": setting(names.TOKEN_EMBEDDING, "input_dim"),
         "hidden_size": setting(names.TOKEN_EMBEDDING, "output_dim"),
@@ -120,17 +142,23 @@ def _config(layers: dict[str, dict]) -> BertConfig:
     for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
         if name in layers and setting(name, "rate") != values["hidden_dropout_prob"]:
             values["classifier_dropout"] = setting(name, "rate")
-    return BertConfig(**values)
+    try:
+        return BertConfig(**values)
+    except ValueError as error:
+        raise ValueError(f"{source}: config.json: {error}") from None
 
 
-def _num_labels(layers: dict[str, dict]) -> int:
-    classifier = layers.get(names.CLASSIFIER) or layers.get(names.TOKEN_CLASSIFIER)
-    return classifier["config"]["units"] if classifier else 2
+def _num_labels(layers: dict[str, dict], source: str) -> int:
+    for name in (names.CLASSIFIER, names.TOKEN_CLASSIFIER):
+        if name in layers:
+            return _setting(layers, name, "units", js.whole(1), source)
+    return 2
 
 
-def _max_predictions(layers: dict[str, dict]) -> int | None:
-    positions = layers.get(names.MASKED_POSITIONS)
-    return positions["config"]["batch_shape"][1] if positions else None
+def _max_predictions(layers: dict[str, dict], source: str) -> int | None:
+    if names.MASKED_POSITIONS not in layers:
+        return None
+    return _setting(layers, names.MASKED_POSITIONS, "batch_shape", _SHAPE, source)[1]
 
 
 def _differences(layers: dict[str, dict], found: Graph) -> list[str]:
@@ -159,13 +187,20 @@ def _differences(layers: dict[str, dict], found: Graph) -> list[str]:
 
 def _connections(layer: dict) -> str:
     """The inputs as a summary writes them: name[node][tensor], joined by ", "."""
-    histories = [
-        tensor["config"]["keras_history"]
+    tensors = [
+        tensor
         for node in layer["inbound_nodes"]
         for argument in node["args"]
         for tensor in (argument if isinstance(argument, list) else [argument])
     ]
-    return ", ".join(f"{name}[{node}][{tensor}]" for name, node, tensor in histories)
+    return ", ".join(map(_connection, tensors))
+
+
+def _connection(tensor) -> str:
+    if not js.matches(tensor, _TENSOR):
+        return f"{js.shown(tensor)}, which is no layer's output"
+    name, node, output = tensor["config"]["keras_history"]
+    return f"{name}[{node}][{output}]"
 
 
 def _changed_settings(name: str, layer: dict, found: Graph) -> list[str]:

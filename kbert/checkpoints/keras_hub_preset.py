@@ -17,17 +17,28 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from kbert import json_schema as js
 from kbert.checkpoints import keras_hub_objects as objects
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras_hub_weights import INDEX, WEIGHTS, name_within, opened_tensors
 from kbert.config import BertConfig
-from kbert.files import read_json
 from kbert.sentence import SentenceSettings
 from kbert.vocabulary import SPECIAL_TOKENS, read_tokens
 
 _logger = logging.getLogger("kbert")
 
 _PACKAGES = ("keras_hub", "keras_nlp")
+_OBJECT = js.fields({"class_name": js.TEXT, "config": js.OBJECT})
+_LENGTH = js.fields(optional={"sequence_length": js.or_null(js.whole(1))})
+_TASK = js.fields(
+    optional={
+        "num_classes": js.whole(1),
+        "dropout": js.number(0, 1),
+        "pooling_mode": js.one_of("mean", "cls", "max"),
+        "normalize": js.FLAG,
+        "preprocessor": js.or_null(js.fields(optional={"config": _LENGTH})),
+    }
+)
 _HEADS = {
     "BertMaskedLM": "pretraining",
     "BertTextClassifier": "classifier",
@@ -58,11 +69,11 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         ValueError: a damaged file, another model's preset, a quantized one.
     """
     source = str(path)
-    sizes = _config_of(read_json(path / "config.json"), f"{source}: config.json", ("BertBackbone",))
+    sizes = _read(path / "config.json", ("BertBackbone",))
     vocabulary, lowercase = _vocabulary(path)
     task, settings = None, {}
     if (path / "task.json").is_file():
-        task, settings = _task_of(read_json(path / "task.json"), f"{source}: task.json")
+        task, settings = _task_of(js.read(path / "task.json", _OBJECT), str(path / "task.json"))
     config = config or _config(sizes, source, task, settings, vocabulary)
     with opened_tensors(path, config, with_task=task in _HEADS) as (tensors, left_out):
         yield Checkpoint(
@@ -107,12 +118,13 @@ def opened_backbone(backbone) -> Iterator[Checkpoint]:
         )
 
 
-def _config_of(values, source: str, classes: tuple[str, ...] | None = None) -> dict:
+def _read(file: Path, classes: tuple[str, ...]) -> dict:
+    return _config_of(js.read(file, _OBJECT), str(file), classes)
+
+
+def _config_of(values: dict, source: str, classes: tuple[str, ...] | None = None) -> dict:
     """The arguments in a serialized object, which must be of KerasHub."""
-    name = values.get("class_name") if isinstance(values, dict) else None
-    arguments = values.get("config") if name else None
-    if not isinstance(arguments, dict):
-        raise ValueError(f"{source} must be a KerasHub object with class_name and config, got none")
+    name, arguments = values["class_name"], values["config"]
     if classes and name not in classes:
         raise ValueError(f"{source} must be that of a {classes[0]}, got {name}: not a BERT")
     dtype = arguments.get("dtype")
@@ -127,7 +139,7 @@ def _task_of(values, source: str) -> tuple[str | None, dict]:
     arguments = _config_of(values, source)
     name = values["class_name"]
     if name in _HEADS:
-        return name, arguments
+        return name, js.check(arguments, _TASK, source, "config")
     _logger.warning("%s is of %s, which kbert does not know: the encoder is read", source, name)
     return None, {}
 
@@ -183,7 +195,8 @@ def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
         return None, None
     if not description.is_file():
         return file, None
-    rules = _config_of(read_json(description), str(description), ("BertTokenizer",))
+    rules = _read(description, ("BertTokenizer",))
+    js.check(rules, js.fields(optional={"lowercase": js.FLAG}), str(description), "config")
     others = [f"{k}={rules[k]!r}" for k, v in _TOKENIZER.items() if rules.get(k, v) != v]
     if others:
         _logger.warning(

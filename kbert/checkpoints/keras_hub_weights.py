@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.checkpoints import hdf5, tables
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.config import BertConfig
-from kbert.files import read_json
 
 WEIGHTS, INDEX = "model.weights.h5", "model.weights.json"
+_FILES = js.either(js.TEXT, js.list_of(js.TEXT))
+_INDEX = js.fields({"weight_map": js.mapping_of(_FILES, "file names by group")})
 TASK_WEIGHTS = "task.weights.h5"
 TASK_PARTS = ("mlm", "classifier")
 
@@ -157,12 +159,9 @@ def _weight_files(folder: Path) -> list[Path]:
     """model.weights.h5, which KerasHub takes first, else the shards."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    index = read_json(folder / INDEX)
-    places = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(places, dict):
-        raise ValueError(f"{folder / INDEX} must have a weight_map, got none")
+    places = js.read(folder / INDEX, _INDEX)["weight_map"]
     names = [name for value in places.values() for name in _as_list(value)]
-    files = [folder / str(name) for name in sorted(set(map(str, names)))]
+    files = [folder / name for name in sorted(set(names))]
     for file in files:
         if file.parent != folder or file.name in ("", ".."):
             raise ValueError(f"{folder / INDEX}: a shard must lie beside it, got {file}")
@@ -180,24 +179,12 @@ def _tensors(file: Path, stack: contextlib.ExitStack, names: dict[str, str]) -> 
 
     with hdf5.damage_in_one_line(file):
         content = stack.enter_context(h5py.File(file, "r"))
-    return [
-        _tensor(file, names.get(_normal(place), place), dataset)
-        for place, dataset in hdf5.datasets(file, content).items()
-    ]
-
-
-def _tensor(file: Path, name: str, dataset) -> Tensor:
-    dtype = str(dataset.attrs.get("dtype", dataset.dtype))  # bfloat16 stands beside it
-    return Tensor(name, dataset.shape, dtype, partial(_read, file, dataset, dtype))
-
-
-def _read(file: Path, dataset, dtype: str) -> np.ndarray:
-    array = hdf5.numbers(file, dataset)
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return array.view(ml_dtypes.bfloat16)
-    return array
+    tensors = []
+    for place, dataset in hdf5.datasets(file, content).items():
+        name, dtype = names.get(_normal(place), place), hdf5.dtype_of(file, place, dataset)
+        read = partial(hdf5.numbers, file, dataset, dtype)
+        tensors.append(Tensor(name, dataset.shape, dtype, read))
+    return tensors
 
 
 def _normal(place: str) -> str:

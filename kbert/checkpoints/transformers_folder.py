@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.checkpoints import tables, tf_weights, transfer
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_files import FILES, INDEXES, read_tensors
 from kbert.config import BertConfig
-from kbert.files import folder_beside, read_object
+from kbert.files import folder_beside
 from kbert.sentence import read_sentence_settings, write_sentence_settings
 
 _logger = logging.getLogger("kbert")
@@ -29,6 +30,8 @@ CLASSES = {
     "BertForTokenClassification": ("tokens", (*_BODY, "tokens")),
     "BertForQuestionAnswering": ("qa", (*_BODY, "qa")),
 }
+_CONFIG = js.fields(optional={"architectures": js.or_null(js.list_of(js.TEXT, "class names"))})
+_LABELS = js.mapping_of(js.TEXT)
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 _TIED = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
@@ -42,7 +45,7 @@ def is_one(path: Path) -> bool:
         return False
     file = path / "config.json"
     with contextlib.suppress(ValueError):
-        return file.is_file() and "class_name" not in read_object(file)
+        return file.is_file() and "class_name" not in js.read_object(file)
     return True  # what is wrong with it is said when it is opened
 
 
@@ -63,7 +66,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         ImportError: a pytorch_model.bin where torch is not installed.
     """
     config = config or BertConfig.from_json(path / "config.json")
-    values = read_object(path / "config.json")
+    values = js.read(path / "config.json", _CONFIG)
     architecture = _architecture(values, path)
     tensors, left_out = _named_tensors(path)
     head = CLASSES[architecture][0] if architecture else _head_of(tensors)
@@ -183,10 +186,6 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
 def _architecture(values: dict, path: Path) -> str | None:
     """The class that config.json names; None where it names none, or another of BERT's."""
     names = values.get("architectures") or ()
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ValueError(
-            f"{path / 'config.json'}: architectures must be class names, got {names!r}"
-        )
     if names and not any(name.startswith("Bert") for name in names):
         raise ValueError(
             f"{path / 'config.json'}: architectures must name a class of BERT, one of "
@@ -197,19 +196,20 @@ def _architecture(values: dict, path: Path) -> str | None:
 
 def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:
     """What the outputs are called, where id2label says it of each."""
-    names = values.get("id2label") or {}
-    places = {str(place) for place in range(count)}
-    texts = names.values() if isinstance(names, dict) else [None]
-    if names and (set(names) != places or not all(isinstance(text, str) for text in texts)):
+    names = values.get("id2label")
+    if names is None or names == {}:
+        return None
+    places = [str(place) for place in range(count)]
+    if not js.matches(names, _LABELS) or set(names) != set(places):
         _logger.warning(
             "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is left out",
             path / "config.json",
             count,
             count - 1,
-            ", ".join(map(str, names)) if isinstance(names, dict) else names,
+            js.shown(names),
         )
         return None
-    return tuple(names[str(place)] for place in range(count)) if names else None
+    return tuple(names[place] for place in places)
 
 
 def _named_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:

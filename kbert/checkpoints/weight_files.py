@@ -3,7 +3,6 @@
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
 
-import json
 import warnings
 import zipfile
 from functools import partial
@@ -11,13 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.checkpoints import tf_weights
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.files import read_object
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _OF_TENSORFLOW = ("tf_model.h5.index.json", "tf_model.h5")
+_INDEX = js.fields({"weight_map": js.mapping_of(js.TEXT, "file names by tensor")})
+_HEADER = js.mapping_of(js.fields({"data_offsets": js.list_of(js.whole(0, 2**63))}))
 FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are several
 
 
@@ -38,9 +39,7 @@ def read_tensors(folder: Path) -> list[Tensor]:
 
 
 def _read_shards(index: Path) -> list[Tensor]:
-    places = read_object(index).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(p, str) for p in places.values()):
-        raise ValueError(f"{index} must have a weight_map of file names by tensor, got none")
+    places = js.read(index, _INDEX)["weight_map"]
     names = list(dict.fromkeys(places.values()))
     if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
         raise ValueError(
@@ -95,8 +94,9 @@ def _starts(file: Path) -> dict[str, int]:
     """Where each tensor's bytes begin in a safetensors file that the library found whole."""
     with open(file, "rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
-        header = json.loads(opened.read(size))
+        header = js.parse(opened.read(size), js.OBJECT, str(file))
     header.pop("__metadata__", None)
+    js.check(header, _HEADER, str(file))
     return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items()}
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import hashlib
-import json
 import os
 import re
 import zlib
@@ -11,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+
+from kbert import json_schema as js
 
 FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
@@ -156,12 +157,7 @@ def _opened(path: Path):
 
 def parse_json(line: str, text_field: str, where: str) -> str:
     """The text of a JSON line; a ValueError that says where it is not one."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: must be a JSON object, got: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{where}: must be a JSON object, got {type(values).__name__}")
+    values = js.parse(line, js.OBJECT, where, "a JSON object", any_number=True)
     if not isinstance(values.get(text_field), str):
         got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"
         raise ValueError(f"{where}: must have a text in the field {text_field!r}, got {got}")

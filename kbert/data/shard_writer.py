@@ -7,11 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.data.shards import DOCUMENTS, INDEX, SENTENCES, VERSION, VOCABULARY, tokens_name
-from kbert.files import beside, folder_beside, read_object, write_beside
+from kbert.files import beside, folder_beside, write_beside
 from kbert.tokenizer import Tokenizer
 
 _BEGUN = "begun.json"
+
+_COUNT = js.whole(0, 2**62)
+_PART = js.fields(
+    {name: _COUNT for name in ("tokens", "sentences", "documents", "file")}
+    | {
+        "sha256": js.TEXT,
+        "next": js.fields({name: _COUNT for name in ("file", "offset", "line")}),
+        "fresh": js.FLAG,
+    }
+)
 
 
 class ShardWriter:
@@ -134,14 +145,14 @@ class ShardWriter:
     def _read_parts(self) -> list[dict]:
         parts = []
         while (path := self._part(len(parts))).exists():
-            parts.append(read_object(path))
+            parts.append(js.read(path, _PART))
         return parts
 
     def _empty(self) -> None:
         self.tokens, self._ids, self._lengths, self._begins = 0, [], [], []
 
     def _check(self, path: Path) -> None:
-        values = read_object(path)
+        values = js.read_object(path)
         there = {key: values.get(key) for key in self.identity}
         if there != self.identity:
             state = "holds" if self.done else "holds the beginning of"

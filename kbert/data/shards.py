@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.data.draws import fork, key_of
-from kbert.files import read_object
 from kbert.tokenizer import Tokenizer
 
 VERSION = 1
@@ -21,6 +21,22 @@ INDEX, SENTENCES, DOCUMENTS, VOCABULARY = (
     "vocabulary",
 )
 
+_NAME = js.Kind(
+    "the name of a file",
+    lambda name: js.TEXT.fits(name) and name not in ("", "..") and Path(name).name == name,
+)
+_COUNT = js.whole(0, 2**62)
+_INDEX = js.fields(
+    {
+        "dtype": js.one_of("uint16", "uint32"),
+        "sentences": _COUNT,
+        "documents": _COUNT,
+        "files": js.list_of(js.fields({"name": _NAME, "sha256": js.TEXT}, {"tokens": _COUNT})),
+        "vocabulary": js.fields({"size": js.whole(1), "sha256": js.TEXT, "lowercase": js.FLAG}),
+        "corpus": js.LIST,
+        "settings": js.OBJECT,
+    }
+)
 _SPLIT = 0x5B117  # the key of `Shards.split`: a constant, so that every run splits alike
 
 
@@ -155,15 +171,16 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
         begun = (folder / "begun.json").exists()
         state = "prepare was interrupted: run it again, it goes on" if begun else "no index.json"
         raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
-    index = read_object(folder / INDEX)
+    index = js.read_object(folder / INDEX)
     if index.get("kbert_shards") != VERSION:
         got = index.get("kbert_shards")
-        raise ValueError(f"{folder / INDEX} must be of kbert's shards {VERSION}, got {got!r}")
-    try:
-        arrays = {entry["name"]: _opened(folder / entry["name"]) for entry in index["files"]}
-        _check_sizes(folder, index, arrays)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{folder / INDEX} is damaged: {error!r}") from None
+        raise ValueError(
+            f"{folder / INDEX} must be of kbert's shards {VERSION}, got {js.shown(got)}"
+        )
+    js.check(index, _INDEX, str(folder / INDEX))
+    _check_names(folder, index)
+    arrays = {entry["name"]: _opened(folder / entry["name"]) for entry in index["files"]}
+    _check_sizes(folder, index, arrays)
     if check:
         _check_content(folder, index)
     return Shards(folder, index, arrays)
@@ -178,6 +195,15 @@ def _opened(path: Path) -> np.ndarray:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} must be a whole .npy file, got: {error}") from None
+
+
+def _check_names(folder: Path, index: dict) -> None:
+    names = [entry["name"] for entry in index["files"]]
+    if len(set(names)) < len(names) or not {SENTENCES, DOCUMENTS} <= set(names):
+        raise ValueError(
+            f"{folder / INDEX} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
+            f"{', '.join(names[:5])}"
+        )
 
 
 def _check_sizes(folder: Path, index: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -204,6 +230,23 @@ def _check_content(folder: Path, index: dict) -> None:
                     f"{path} must be the file that the index names, got other content: prepare "
                     "again into an empty folder"
                 )
+    _check_vocabulary(folder, index["vocabulary"])
+
+
+def _check_vocabulary(folder: Path, said: dict) -> None:
+    """The tokens' ids mean nothing without the vocabulary that they were made with."""
+    path = folder / VOCABULARY / "tokenizer.json"
+    if _sha256(path) != said["sha256"]:
+        raise ValueError(
+            f"{path} must be the vocabulary that the shards were made with, got another: put it "
+            "back, or prepare again into an empty folder"
+        )
+    found = Tokenizer.load(path.parent)
+    if (found.vocab_size, found.lowercase) != (said["size"], said["lowercase"]):
+        raise ValueError(
+            f"{path.parent} must be of {said['size']} tokens, lowercase={said['lowercase']}, as "
+            f"the index says, got {found.vocab_size}, lowercase={found.lowercase}"
+        )
 
 
 def _sha256(path: Path) -> str:

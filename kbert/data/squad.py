@@ -1,12 +1,12 @@
 """Questions with a context and the answers in it: SQuAD's files, windows of tokens, best spans."""
 
-import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert import json_schema as js
 from kbert.data.buckets import IGNORED, Examples
 from kbert.names import SPAN_END, SPAN_START
 from kbert.tasks.spans import best_span
@@ -16,6 +16,7 @@ _logger = logging.getLogger("kbert")
 STRIDE = 128  # tokens of a window that are in the one before, at most half of it
 LONGEST_QUESTION = 64  # tokens, as Google's run_squad.py
 LONGEST_ANSWER = 30  # tokens, the same
+LARGEST_FILE = 2**30  # bytes; SQuAD 2.0 has 42 million
 
 
 class Question(NamedTuple):
@@ -52,12 +53,7 @@ def read_squad(path: str | os.PathLike) -> list[Question]:
             question without an answer that is not impossible, none at all; with the line or the id.
     """
     path = Path(path)
-    try:
-        content = json.loads(path.read_bytes())
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: UTF-8 text expected") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {error.lineno}: JSON expected: {error.msg}") from None
+    content = js.read(path, largest=LARGEST_FILE)
     questions = []
     for article in _list(content, "data", str(path)):
         for number, paragraph in enumerate(_list(article, "paragraphs", str(path)), 1):

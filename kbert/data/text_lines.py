@@ -1,8 +1,9 @@
 """The lines of a text file, with their numbers."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+
+from kbert import json_schema as js
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -32,12 +33,4 @@ def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
-        try:
-            found = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: a JSON object expected, got {error}"
-            ) from None
-        if not isinstance(found, dict):
-            raise ValueError(f"{path}, line {number}: a JSON object expected, got {line[:40]}")
-        yield number, found
+        yield number, js.parse(line, js.OBJECT, f"{path}, line {number}", any_number=True)

@@ -2,9 +2,20 @@
 
 import dataclasses
 import difflib
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+from kbert import json_schema as js
+
+_KINDS = {
+    int: js.whole(0, 2**62),
+    float: js.number(-1e300, 1e300),
+    bool: js.FLAG,
+    str: js.TEXT,
+    tuple[int, ...]: js.list_of(js.whole(1)),
+}
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
@@ -13,6 +24,7 @@ class RunSettings:
     """What the settings of `pretrain` and `finetune`, which are dataclasses, have in common."""
 
     command: ClassVar[str]
+    kept_beside: ClassVar[dict]  # what else a run's settings.json has, and its kind
 
     @classmethod
     def of(cls, options: dict):
@@ -25,6 +37,14 @@ class RunSettings:
                 raise ValueError(f"{cls.command} has no option {name!r}: {hint}")
         return cls(**options)
 
+    @classmethod
+    def check_kept(cls, run) -> None:
+        """Raises a ValueError where a run's settings.json has not what the annotations say."""
+        hints = typing.get_type_hints(cls)
+        kinds = {field.name: _kind(hints[field.name]) for field in dataclasses.fields(cls)}
+        source = str(run.path / "settings.json")
+        js.check(run.settings, js.fields(kinds | cls.kept_beside), source, "settings")
+
     def check_precision_and_seed(self) -> None:
         """Raises a ValueError for one that cannot be."""
         if self.precision not in PRECISIONS:
@@ -32,6 +52,14 @@ class RunSettings:
             raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
             raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+
+
+def _kind(hint) -> js.Kind:
+    """What JSON has for an annotation, `int` or `int | None`."""
+    if hint in _KINDS:
+        return _KINDS[hint]
+    (inner,) = (part for part in typing.get_args(hint) if part is not type(None))
+    return js.or_null(_KINDS[inner])
 
 
 @dataclass(frozen=True)

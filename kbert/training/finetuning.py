@@ -129,6 +129,7 @@ def resume(
     run = RunFolder.open(folder)
     if run.task != "finetune":
         raise ValueError(f"{run.path} is no run of finetune: go on with {run.way_on}")
+    FinetuningSettings.check_kept(run)
     run.check(run.fingerprint, run.settings | settings)
     if run.finished:
         from kbert.training.loop import History

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kbert import json_schema as js
 from kbert.config import require_positive
 from kbert.training.asked import RunSettings
 
@@ -40,6 +41,7 @@ class FinetuningSettings(RunSettings):
     """
 
     command: ClassVar[str] = "finetune"
+    kept_beside: ClassVar[dict] = {"task": js.TEXT}
 
     epochs: int = 3
     batch_size: int = 32

@@ -118,6 +118,7 @@ def resume(
     run = RunFolder.open(folder)
     if run.task != "pretrain":
         raise ValueError(f"{run.path} is no run of pretrain: go on with {run.way_on}")
+    Settings.check_kept(run)
     Settings.of({"steps": run.settings["steps"]} | settings)
     run.check(run.fingerprint, run.settings | settings)
     if run.finished:

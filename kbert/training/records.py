@@ -5,7 +5,11 @@ import math
 import os
 from pathlib import Path
 
+from kbert import json_schema as js
 from kbert.files import write_beside
+
+_NUMBERS = js.mapping_of(js.or_null(js.number(-math.inf, math.inf)))
+_STEP = js.fields({"step": js.whole(0, 2**62)})
 
 
 class Records:
@@ -54,10 +58,10 @@ def read_records(path: str | os.PathLike) -> list[dict]:
     lines = []
     for line in text.splitlines(keepends=True):
         try:
-            values = json.loads(line)
+            values = js.check(js.parse(line, _NUMBERS, str(path)), _STEP, str(path))
         except ValueError:
             break
-        if not line.endswith("\n") or not isinstance(values, dict) or "step" not in values:
+        if not line.endswith("\n"):
             break
         lines.append({key: math.nan if value is None else value for key, value in values.items()})
     return lines

@@ -9,7 +9,8 @@ import json
 import re
 import statistics
 
-from kbert.files import read_object, write_beside
+from kbert.files import write_beside
+from kbert.json_schema import read_object
 
 POINTS = 500  # of a curve: each is the mean over an equal stretch of updates
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;

@@ -15,7 +15,8 @@ import shutil
 import uuid
 from pathlib import Path
 
-from kbert.files import read_object, write_beside
+from kbert import json_schema as js
+from kbert.files import write_beside
 from kbert.training import environment
 from kbert.training.differences import differences, listed
 from kbert.training.event_file import EventFile
@@ -24,6 +25,17 @@ from kbert.training.state_files import write_state
 from kbert.training.states import State, States
 
 _logger = logging.getLogger("kbert")
+
+_CONTENT = js.fields(
+    {
+        "task": js.one_of("pretrain", "finetune"),
+        "run": js.TEXT,
+        "settings": js.OBJECT,
+        "fingerprint": js.OBJECT,
+    },
+    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name")},
+)
+_RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
 class RunFolder:
@@ -104,16 +116,13 @@ class RunFolder:
         file = path / "settings.json"
         if not file.is_file():
             raise FileNotFoundError(2, "no run: a folder with a settings.json expected", str(path))
-        content = read_object(file)
-        if missing := {"task", "run", "settings", "fingerprint"} - set(content):
-            raise ValueError(f"{file} must be a run's settings, got none of {sorted(missing)}")
-        return cls(path, content, chief)
+        return cls(path, js.read(file, _CONTENT), chief)
 
     @property
     def finished(self) -> dict | None:
         """What the run came to, where it is finished."""
         file = self.path / "result.json"
-        return read_object(file) if file.is_file() else None
+        return js.read(file, _RESULT) if file.is_file() else None
 
     @property
     def way_on(self) -> str:
@@ -228,7 +237,7 @@ class RunFolder:
     def warn_of_another_environment(self, engine) -> None:
         """Says where the result will be equal to rounding only, since the run began otherwise."""
         file = self.path / "environment.json"
-        before, now = read_object(file) if file.is_file() else {}, environment.described(engine)
+        before, now = js.read_object(file) if file.is_file() else {}, environment.described(engine)
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
@@ -267,10 +276,10 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
 
 
 def _as_json(value):
-    """As it is read back: tuples are lists, keys are text."""
-    return json.loads(json.dumps(value))
+    """As it is read back: tuples are lists, keys are text, what JSON has no number for is null."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
 
 
 def _write_json(path: Path, content: dict) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(_as_json(content), indent=2, ensure_ascii=False) + "\n"
     write_beside(path, text.encode())

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from kbert import json_schema as js
 from kbert.config import BertConfig, require_positive
 from kbert.training.asked import RunSettings
 
@@ -50,6 +51,7 @@ class Settings(RunSettings):
     """
 
     command: ClassVar[str] = "pretrain"
+    kept_beside: ClassVar[dict] = {"config": js.OBJECT}
 
     steps: int
     batch_size: int = 32

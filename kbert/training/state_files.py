@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.files import beside
 
 _FORMAT = "kbert-state-1"
@@ -92,7 +93,7 @@ def _facts(path, metadata: dict | None) -> dict:
     if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
         raise DamagedState(f"{path} is not a checkpoint of a kbert run")
     try:
-        return json.loads(metadata["facts"])
+        return js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
     except ValueError:
         raise DamagedState(f"{path} is damaged: its metadata are not JSON") from None
 

@@ -11,9 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import json_schema as js
 from kbert.training.state_files import DamagedState, read_facts, read_state
 
 _logger = logging.getLogger("kbert")
+_SCORE = js.or_null(js.number(-np.inf, np.inf))
+_FACTS = js.fields(
+    {"step": js.whole(0, 2**62), "score": _SCORE, "settings": js.OBJECT, "fingerprint": js.OBJECT}
+)
 _NAME = re.compile(r"step-(\d{8,})\.safetensors")
 KEPT = 2  # beside the best
 
@@ -98,16 +103,19 @@ class States:
         if facts.get("run") != self._run:
             _logger.warning("%s is of another run", path)
             return None
+        if not js.matches(facts, _FACTS):
+            _logger.warning("%s is damaged: its facts are not a state's", path)
+            return None
         self._check(facts["fingerprint"], facts["settings"])
         return State(facts["step"], arrays, facts["score"], path)
 
 
 def _score(path: Path) -> float:
     try:
-        score = read_facts(path)["score"]
-    except (DamagedState, OSError, KeyError):
+        score = read_facts(path).get("score")
+    except (DamagedState, OSError):
         score = None
-    return -np.inf if score is None else score
+    return -np.inf if score is None or not _SCORE.fits(score) else score
 
 
 def _step(path: Path) -> int:

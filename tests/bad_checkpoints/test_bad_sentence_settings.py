@@ -30,10 +30,11 @@ def modules(*names, paths=("", "1_Pooling", "2_Normalize")) -> list[dict]:
         (modules(*MODULES), {"pooling_mode": "cls"}, "x", "max_seq_length must be a whole number"),
         (modules(*MODULES), {"pooling_mode": "cls"}, 0, "max_seq_length must be a whole number"),
         (modules(*MODULES, paths=("", "../x", "n")), {}, 7, "must lie beside it, got '../x'"),
-        (modules(*MODULES, paths=("", 3, "n")), {}, 7, "must be a list of modules"),
-        ({}, {}, 7, "got none"),
-        ([1], {}, 7, "must be a list of modules"),
-        ([{"path": ""}], {}, 7, "must be a list of modules"),
+        (modules(*MODULES, paths=("", 3, "n")), {}, 7, "[1].path must be a text, got 3"),
+        ({}, {}, 7, "must be a list of modules with type and path, got dict"),
+        ([], {}, 7, "got none"),
+        ([1], {}, 7, "[0] must be a JSON object, got 1"),
+        ([{"path": ""}], {}, 7, "[0].type must be a text, got nothing"),
     ],
 )
 def test_a_sentence_transformers_folder_that_is_damaged(

@@ -249,12 +249,15 @@ def rewritten(source, target, **members):
         ({"config.json": None}, ["must be a .keras file with config.json"]),
         ({"model.weights.h5": None}, ["must be a .keras file with model.weights.h5"]),
         ({"config.json": b"{"}, ["config.json must be JSON"]),
-        ({"config.json": b"\xff"}, ["config.json must be JSON"]),
-        ({"config.json": b"[]"}, ["got a list"]),
+        ({"config.json": b"\xff"}, ["config.json must be UTF-8 text in JSON"]),
+        ({"config.json": b"[]"}, ["config.json must be a JSON object, got list"]),
         ({"config.json": b'{"class_name": "X", "config": {"layers": 3}}'}, ["got a X"]),
-        ({"kbert/bert.json": b"[]"}, ["kbert/bert.json must be an object"]),
-        ({"kbert/bert.json": b'{"config": {"vocab_size": 0}}'}, ["vocab_size must be"]),
-        ({"kbert/bert.json": b'{"config": {"vocab_size": 99}}'}, ["got another", "no Encoder-4"]),
+        ({"kbert/bert.json": b"[]"}, ["kbert/bert.json must be a JSON object, got list"]),
+        ({"kbert/bert.json": b'{"head": "qa", "config": {"vocab_size": 0}}'}, ["_size must be"]),
+        (
+            {"kbert/bert.json": b'{"head": "qa", "config": {"vocab_size": 99}}'},
+            ["got another", "no Encoder-4"],
+        ),
     ],
 )
 def test_a_member_that_is_missing_or_wrong_is_named(plain, tmp_path, members, parts):
@@ -266,7 +269,7 @@ def test_a_member_that_is_missing_or_wrong_is_named(plain, tmp_path, members, pa
     [
         ({"head": "encoder"}, "the head that the graph has, pretraining, got 'encoder'"),
         ({"labels": ["a", "b", "c"]}, "must have 2 labels"),
-        ({"sentence": {"pool": 1}}, "sentence must have pooling, normalize, max_length"),
+        ({"sentence": {"pool": 1}}, "sentence must be an object with pooling, normalize, max_length alone"),
     ],
 )
 def test_settings_that_contradict_the_graph_are_refused(small, tmp_path, change, part):
@@ -301,7 +304,7 @@ def test_weights_that_lie_in_another_file_are_refused(plain, tmp_path):
             "0", (24, 24), "float32", external=[(str(secret), 0, 24 * 24 * 4)]
         )
     members = {"model.weights.h5": (tmp_path / "weights.h5").read_bytes()}
-    refused(rewritten(plain, tmp_path / "linked.keras", **members), "within the file")
+    refused(rewritten(plain, tmp_path / "linked.keras", **members), "must hold its own numbers")
 
 
 def test_another_model_is_called_by_its_name(small, tmp_path):

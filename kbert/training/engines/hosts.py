@@ -2,14 +2,21 @@
 
 import contextlib
 import errno
-import json
 import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from kbert import json_schema as js
+
 PATIENCE_S = 40  # with the start of the libraries less than a minute
 _TF_CONFIG = "TF_CONFIG"
+_CONFIG = js.fields(
+    {
+        "cluster": js.fields({"worker": js.LIST}),
+        "task": js.fields({"type": js.TEXT, "index": js.whole()}),
+    }
+)
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 _COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 _ID = "KERAS_DISTRIBUTION_PROCESS_ID"
@@ -26,21 +33,19 @@ def tf_config() -> dict | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
-        workers = found["cluster"]["worker"]
-        index = found["task"]["index"]
-        kind = found["task"]["type"]
-    except (ValueError, KeyError, TypeError):
+        found = js.parse(text, _CONFIG, _TF_CONFIG)
+    except ValueError as error:
         raise ValueError(
             'TF_CONFIG must be JSON like {"cluster": {"worker": ["host:port", …]}, "task": '
-            f'{{"type": "worker", "index": 0}}}}, got {text!r}'
+            f'{{"type": "worker", "index": 0}}}}: {error}'
         ) from None
+    workers, (kind, index) = found["cluster"]["worker"], map(found["task"].get, ("type", "index"))
     if set(found["cluster"]) != {"worker"} or kind != "worker":
         raise ValueError(
             "TF_CONFIG must name workers alone (the first one is the chief), got "
             f"{', '.join(found['cluster'])} and a task of type {kind!r}"
         )
-    if not isinstance(index, int) or not 0 <= index < len(workers):
+    if index >= len(workers):
         raise ValueError(
             f"TF_CONFIG must give this task an index of 0 … {len(workers) - 1}, got {index!r}"
         )

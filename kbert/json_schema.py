@@ -1,0 +1,276 @@
+"""JSON that others wrote: parsed strictly, then held against what each key must be.
+
+    LENGTHS = fields(optional={"max_seq_length": or_null(whole(1))})
+    values = read(path, LENGTHS)
+
+What is not as told raises one ValueError, `FILE: KEY must be …, got …`, so that no use of a value
+asks for its type again. Keys that are not named may hold anything.
+"""
+
+import json
+import os
+import re
+import reprlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+LARGEST = 2**26  # bytes of a file; the largest tokenizer.json of a BERT has 9 million
+DEEPEST = 64  # levels; a model within a model of Keras has about 20
+LONGEST_NUMBER = 64  # digits; transformers' "no limit" has 31
+MOST = 2**31 - 1  # of a size: what indexes have room for on every backend
+
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHOWN = 60  # characters of a value in an error
+_NOTHING = object()  # the value of a key that is not there
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value must be.
+
+    Attributes:
+        what: how an error says it.
+        fits: whether a value is that, its parts left aside.
+        parts: the (place, value, kind) of what is in a value that fits; a place is `.key` or `[0]`.
+    """
+
+    what: str
+    fits: Callable[[object], bool]
+    parts: Callable[[object], Iterable[tuple[str, object, "Kind"]]] = lambda value: ()
+
+
+ANYTHING = Kind("a value", lambda value: value is not _NOTHING)
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+LIST = Kind("a list", lambda value: isinstance(value, list))
+OBJECT = Kind("a JSON object", lambda value: isinstance(value, dict))
+
+
+def whole(least: int = 0, most: int = MOST) -> Kind:
+    """A whole number of a range, 3 and not 3.0."""
+    upper = "" if most == MOST else f" and at most {most}"
+    return Kind(
+        f"a whole number of at least {least}{upper}",
+        lambda value: (
+            isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        ),
+    )
+
+
+def number(least: float, most: float) -> Kind:
+    """A number of a range, both ends included."""
+    return Kind(
+        f"a number of {least:g} to {most:g}",
+        lambda value: (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and least <= value <= most
+        ),
+    )
+
+
+def one_of(*values) -> Kind:
+    """One of some texts, or true or false or null."""
+    words = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    what = " or ".join([", ".join(words[:-1]), words[-1]]) if words[1:] else words[0]
+    return Kind(what, lambda found: any(type(found) is type(v) and found == v for v in values))
+
+
+def or_null(kind: Kind) -> Kind:
+    """That, or null, which an error does not offer."""
+    return Kind(
+        kind.what,
+        lambda value: value is None or kind.fits(value),
+        lambda value: () if value is None else kind.parts(value),
+    )
+
+
+def either(*kinds: Kind) -> Kind:
+    """The first of the kinds that fits, its parts left aside."""
+    return Kind(
+        " or ".join(kind.what for kind in kinds),
+        lambda value: any(kind.fits(value) for kind in kinds),
+        lambda value: next(kind for kind in kinds if kind.fits(value)).parts(value),
+    )
+
+
+def list_of(kind: Kind, what: str = "a list") -> Kind:
+    """A list of one kind."""
+    return Kind(
+        what,
+        LIST.fits,
+        lambda value: ((f"[{place}]", entry, kind) for place, entry in enumerate(value)),
+    )
+
+
+def mapping_of(kind: Kind, what: str = OBJECT.what, keys: str = "(?s:.*)") -> Kind:
+    """An object with any keys, those that match a pattern, whose values are of one kind."""
+    pattern = re.compile(keys)
+    return Kind(
+        what,
+        lambda value: isinstance(value, dict) and all(map(pattern.fullmatch, value)),
+        lambda value: ((f".{key}", entry, kind) for key, entry in value.items()),
+    )
+
+
+def fields(required: dict | None = None, optional: dict | None = None, closed=False) -> Kind:
+    """An object with some keys and the kind of each; `closed`: with no others."""
+    required, optional = required or {}, optional or {}
+    known = required | optional
+    what = f"an object with {', '.join(known)} alone" if closed else OBJECT.what
+
+    def parts(value: dict):
+        for key, kind in known.items():
+            if key in required or key in value:
+                yield f".{key}", value.get(key, _NOTHING), kind
+
+    def fits(value) -> bool:
+        return isinstance(value, dict) and not (closed and set(value) - set(known))
+
+    return Kind(what, fits, parts)
+
+
+def check(value, kind: Kind, source: str, place: str = ""):
+    """The value, which is of the kind; a ValueError that names the source and the place if not."""
+    if not kind.fits(value):
+        where = f"{source}: {place.removeprefix('.')}" if place else source
+        got = shown(value) if place else type(value).__name__
+        raise ValueError(f"{where} must be {kind.what}, got {got}")
+    for inner, part, part_kind in kind.parts(value):
+        check(part, part_kind, source, place + inner)
+    return value
+
+
+def matches(value, kind: Kind) -> bool:
+    """Whether a value is of a kind, with all its parts."""
+    return kind.fits(value) and all(matches(part, inner) for _, part, inner in kind.parts(value))
+
+
+def read(
+    path: str | os.PathLike, kind: Kind = ANYTHING, what: str = "JSON", *, largest: int = LARGEST
+):
+    """The content of a file of JSON.
+
+    Args:
+        path: the file.
+        kind: what the content must be.
+        what: what an error says that the file must be, where it is no JSON.
+        largest: bytes that it may have.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: larger than that, not UTF-8, not JSON, a key that stands twice, a number
+            that is not finite, a lone surrogate, levels beyond `DEEPEST`, or not of the kind.
+    """
+    with open(path, "rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"{path} must be JSON of at most {largest >> 20} MiB, got more")
+    return parse(content, kind, str(path), what)
+
+
+def read_object(path: str | os.PathLike) -> dict:
+    """A file of JSON that must hold an object; raises as `read`."""
+    return read(path, OBJECT)
+
+
+def parse(
+    content: bytes | str, kind: Kind, source: str, what: str = "JSON", *, any_number: bool = False
+):
+    """As `read`, of a text or bytes.
+
+    Args:
+        content: the text.
+        kind: what it must be.
+        source: what errors call it.
+        what: what an error says that it must be, where it is no JSON.
+        any_number: takes NaN and infinities, which Python writes into rows of data.
+    """
+    try:
+        if isinstance(content, bytes):
+            content = content.decode("utf-8-sig")  # Windows begins a file with a mark
+        value = json.loads(
+            content,
+            object_pairs_hook=_without_duplicates,
+            parse_int=_integer,
+            parse_float=None if any_number else _finite,
+            parse_constant=None if any_number else _refuse_constant,
+        )
+    except UnicodeDecodeError:
+        raise ValueError(f"{source} must be UTF-8 text in JSON, got other bytes") from None
+    except RecursionError:
+        raise ValueError(f"{source} must be {what} of at most {DEEPEST} levels") from None
+    except ValueError as error:
+        raise ValueError(f"{source} must be {what}, got: {error}") from None
+    _check_levels(value, source, bool(_ESCAPED_SURROGATE.search(content)))
+    return check(value, kind, source)
+
+
+def shown(value) -> str:
+    """A value in an error: short, however large or deep it is."""
+    if value is _NOTHING:
+        return "nothing"
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = _SHOWN
+    short.maxlevel, short.maxlist, short.maxdict = 2, 4, 4
+    text = short.repr(value)
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}…"
+
+
+def _check_levels(value, source: str, look_for_surrogates: bool) -> None:
+    """Raises a ValueError for too many levels, and for half of a character, which no file holds."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"{source} must be JSON of at most {DEEPEST} levels, got more")
+        if look_for_surrogates:
+            _refuse_surrogates(level, source)
+        inner = []
+        for entry in level:
+            entries = entry.values() if isinstance(entry, dict) else entry
+            if isinstance(entry, (dict, list)):
+                inner += entries
+        level = [
+            entry
+            for entry in inner
+            if isinstance(entry, (dict, list)) or (look_for_surrogates and isinstance(entry, str))
+        ]
+
+
+def _refuse_surrogates(values: list, source: str) -> None:
+    for value in values:
+        texts = [value] if isinstance(value, str) else value if isinstance(value, dict) else ()
+        for text in texts:
+            if found := _SURROGATE.search(text):
+                raise ValueError(
+                    f"{source} must be Unicode text, got a lone surrogate {found[0]!r} in "
+                    f"{shown(text)}"
+                )
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {shown(twice)} stands twice")
+    return values
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text[:_SHOWN]}, which is not finite")
+    return value
+
+
+def _refuse_constant(text: str):
+    raise ValueError(f"the number {text}, which is not finite")
