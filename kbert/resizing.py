@@ -10,7 +10,7 @@ import numpy as np
 
 from kbert import names
 from kbert.bert import Bert
-from kbert.checkpoints import deferred
+from kbert.checkpoints import deferred, first_values
 from kbert.config import BertConfig, require_positive
 
 FILLINGS = ("normal", "mean", "repeat")
@@ -130,7 +130,17 @@ def _rebuilt(
         changes = weight.path.split("/")[0] in tables
         values[weight.path] = _reader(keras, weight, change if changes else None)
     deferred.fill(model, values)
-    return dataclasses.replace(bert, config=config, model=model, tokenizer=tokenizer)
+    report = _report(bert, model)
+    return dataclasses.replace(bert, config=config, model=model, tokenizer=tokenizer, report=report)
+
+
+def _report(bert: Bert, model):
+    """The report, which goes on knowing which layers have their first weights."""
+    if bert.report is None:
+        return None
+    first = dict(bert.report.first_values)
+    same = set(first) - first_values.changed(bert.model, first)
+    return dataclasses.replace(bert.report, first_values=first | first_values.digests(model, same))
 
 
 def _reader(keras, weight, change):

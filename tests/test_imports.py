@@ -34,14 +34,15 @@ ALLOWED = {
     "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
     "bridge": {"accounting", "config", "presets"},
     "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.deferred", "config"}
-    | {"checkpoints.fitting", "checkpoints.formats", "checkpoints.transfer", "graph", "sentence"}
+    | {"checkpoints.first_values", "checkpoints.fitting", "checkpoints.formats"}
+    | {"checkpoints.transfer", "graph", "sentence"}
     | {"tokenizer"},
     "tasks": set(),
     "tasks.numbers": set(),
     "tasks.spans": set(),
     "tasks.windows": set(),
     "tasks.heat_map": {"files"},
-    "tasks.checks": {"bert", "config", "names"},
+    "tasks.checks": {"bert", "checkpoints", "checkpoints.first_values", "config", "names"},
     "tasks.running": {"bert", "config", "encodings", "model", "names", "patience", "tasks.checks"},
     "tasks.pooling": {"layers", "model", "names", "probes"},
     "tasks.embedding": TASK | {"config", "patience", "sentence", "tasks.pooling", "tasks.windows"},
@@ -56,6 +57,7 @@ ALLOWED = {
     "checkpoints": set(),
     "checkpoints.checkpoint": {"config", "sentence"},
     "checkpoints.deferred": set(),
+    "checkpoints.first_values": set(),
     "checkpoints.fitting": {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables"}
     | {"checkpoints.transfer", "config"},
     "checkpoints.hdf5": set(),
@@ -86,6 +88,7 @@ ALLOWED = {
     "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"}
     | {"checkpoints.hdf5"},
     "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}
+    | {"checkpoints.first_values"}
     | {"tokenizer"},
     "encodings": set(),
     "vocabulary": {"config"},
