@@ -128,10 +128,13 @@ def save(
             another format in it.
         OSError: it cannot be written.
     """
+    require_bert(bert, "save")
+    if not str(path):
+        raise ValueError("path must be that of a folder or a file, got an empty one")
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    formats.refuse_other_formats(path, form)
+    formats.check_destination(path, form)
     if architecture is not None and form != "transformers":
         raise ValueError(f"architecture goes with format='transformers', got {form!r}")
     options = {} if architecture is None else {"architecture": architecture}
@@ -179,6 +182,15 @@ def _built(
         labels=labels,
         sentence=checkpoint.sentence,
     )
+
+
+def require_bert(bert, function: str) -> None:
+    """A ValueError for what is no `Bert`."""
+    if not isinstance(bert, Bert):
+        raise ValueError(
+            f"{function} needs a kbert.Bert, as kbert.load gives it, got {type(bert).__name__}: a "
+            "model of your own goes into kbert.Bert(config, head, model, tokenizer)"
+        )
 
 
 def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:

@@ -49,7 +49,7 @@ ALLOWED = {
     "tasks.masked": TASK | {"config", "probes", "tasks.numbers"},
     "tasks.sentences": TASK | {"tasks.numbers"},
     "tasks.words": TASK | {"tasks.numbers", "tasks.sentences"},
-    "tasks.answers": TASK | {"config", "patience", "tasks.numbers", "tasks.spans", "tasks.windows"},
+    "tasks.answers": TASK | {"config", "data.squad", "patience", "tasks.numbers"},
     "tasks.maps": {"bert", "probes", "tasks.checks", "tasks.heat_map", "tasks.running"},
     "inspection": {"checkpoints", "checkpoints.checkpoint", "checkpoints.fitting", "config"}
     | {"checkpoints.formats", "checkpoints.tables", "sentence", "vocabulary"},
@@ -65,7 +65,9 @@ ALLOWED = {
     "checkpoints.weight_files": {"checkpoints.checkpoint", "checkpoints.tf_weights", "files"},
     "checkpoints.transfer": {"checkpoints", "checkpoints.checkpoint", "checkpoints.deferred"}
     | {"checkpoints.tables"},
-    "checkpoints.formats": {"checkpoints.checkpoint", "config"},
+    "checkpoints.formats": {"checkpoints", "checkpoints.checkpoint", "checkpoints.run_folders"}
+    | {"config"},
+    "checkpoints.run_folders": {"files"},
     "checkpoints.transformers_folder": READER
     | {"checkpoints.tf_weights", "checkpoints.weight_files"},
     "checkpoints.keras_archive": set(),
@@ -115,13 +117,23 @@ ALLOWED = {
     "cli": CLOSED
     | {"builder", "checkpoints.tables", "console", "diagrams", "heads", "reports", "summary"}
     | {"cli_checkpoints", "cli_tasks", "tables", "verification"}
-    | {"cli_data", "cli_finetune", "cli_training"},
-    "cli_checkpoints": {"bert", "checkpoints", "checkpoints.formats", "console", "inspection"}
+    | {"cli_checks", "cli_data", "cli_finetune", "cli_training"},
+    "cli_checks": {"checkpoints", "checkpoints.formats", "tasks.checks"},
+    "cli_checkpoints": {
+        "bert",
+        "cli_checks",
+        "checkpoints",
+        "checkpoints.formats",
+        "console",
+        "inspection",
+    }
     | {"checkpoints.google_folder", "presets", "tables"},
     "cli_tasks": {"bert", "builder", "console", "files", "tables", "tasks.answers", "tasks.maps"}
+    | {"cli_checks", "tasks.checks"}
     | {"tasks.embedding", "tasks.heat_map", "tasks.masked", "tasks.sentences", "tasks.words"},
-    "cli_data": {"console", "data.preparing", "data.vocab_training"},
+    "cli_data": {"cli_checks", "console", "data.preparing", "data.vocab_training"},
     "cli_finetune": {
+        "cli_checks",
         "cli_settings",
         "cli_training",
         "console",
@@ -129,9 +141,12 @@ ALLOWED = {
         "training.evaluation",
         "training.finetuning",
         "training.finetuning_settings",
+        "training.run_folder",
+        "training.tasks",
     },
     "cli_settings": {"training.asked"},
     "cli_training": {
+        "cli_checks",
         "cli_settings",
         "console",
         "training.loop",
@@ -139,6 +154,8 @@ ALLOWED = {
         "training.run_folder",
         "training.settings",
         "training.stopping",
+        "data.shards",
+        "presets",
     },
     "data": set(),
     "data.batch": set(),
