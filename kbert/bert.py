@@ -3,13 +3,13 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbert.checkpoints import deferred, fitting, formats, transfer
+from kbert.checkpoints import deferred, first_values, fitting, formats, transfer
 from kbert.checkpoints.checkpoint import Checkpoint
-from kbert.config import BertConfig
+from kbert.config import BertConfig, require_positive
 from kbert.sentence import SentenceSettings
 
 _logger = logging.getLogger("kbert")
@@ -52,6 +52,8 @@ def load(
     path: str | os.PathLike,
     *,
     head: str | None = None,
+    num_labels: int | None = None,
+    labels: Sequence[str] | None = None,
     seq_len: int | None = None,
     config: BertConfig | None = None,
     format: str | None = None,
@@ -69,6 +71,10 @@ def load(
         path: the folder or file.
         head: the graph to build, one of `kbert.graph.HEADS`; None: the one that the checkpoint
             has. A head that it lacks keeps its first weights; the log says so, once, by name.
+        num_labels: outputs of the heads "classifier" and "tokens"; None: as many as `labels`, as
+            the checkpoint has, else 2. Where the checkpoint's classifier has another number, a new
+            one begins with first weights; the log says so.
+        labels: what those outputs are called, in their order; None: as the checkpoint says.
         seq_len: tokens in a sequence; None: any length.
         config: the configuration to go by, for files that have none: keras_bert's weights.
         format: which format to read, where a folder holds two.
@@ -84,13 +90,18 @@ def load(
         FileNotFoundError: no such path, or one without configuration or weights.
         ValueError: weights that do not fit the configuration: one error lists every missing,
             unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
-            tokens than the embedding has rows. A format that is not read.
+            tokens than the embedding has rows. A format that is not read. Labels that contradict
+            their number or the checkpoint's order, or go with a head that has none.
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
+    labels = _checked_labels(labels, num_labels)
+    num_labels = len(labels) if labels else num_labels
     with formats.opened(path, config, format) as checkpoint:
+        head = head or checkpoint.head
+        _check_labels_fit(checkpoint, head, num_labels, labels)
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
-        return _built(checkpoint, head, seq_len, allow_missing, ignore, words)
+        return _built(checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels)
 
 
 def save(
@@ -117,22 +128,27 @@ def save(
             another format in it.
         OSError: it cannot be written.
     """
+    require_bert(bert, "save")
+    if not str(path):
+        raise ValueError("path must be that of a folder or a file, got an empty one")
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    formats.refuse_other_formats(path, form)
+    formats.check_destination(path, form)
     if architecture is not None and form != "transformers":
         raise ValueError(f"architecture goes with format='transformers', got {form!r}")
     options = {} if architecture is None else {"architecture": architecture}
     write(bert, path, **options)
 
 
-def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) -> Bert:
+def _built(
+    checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels
+) -> Bert:
     from kbert import builder, graph
 
-    config, head = checkpoint.config, head or checkpoint.head
+    config = checkpoint.config
     graph.check(config, head, seq_len, None)
-    fit = fitting.fit(checkpoint, head, allow_missing, ignore)
+    fit = fitting.fit(checkpoint, head, allow_missing, ignore, num_labels)
     tokens = words.vocab_size if words else None
     if problems := fit.problems + fitting.vocabulary_problems(tokens, config):
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
@@ -144,9 +160,18 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
     with transfer.Reading(fit.entries, fit.tensors) as reading:
         with deferred.without_values():
             model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
-        report = _whole(transfer.fill(model, reading), fit)
-    _warn(checkpoint, report, words)
+        report = _whole(transfer.fill(model, reading), fit, model)
     own = head == checkpoint.head
+    if own and fit.num_labels != checkpoint.num_labels:
+        _logger.warning(
+            "%s has a classifier of %d labels, %d are asked for: a new one begins",
+            checkpoint.source,
+            checkpoint.num_labels,
+            fit.num_labels,
+        )
+    elif own:
+        labels = labels or checkpoint.labels
+    _warn(checkpoint, report, words)
     return Bert(
         config,
         head,
@@ -154,9 +179,48 @@ def _built(checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words) 
         words,
         report,
         architecture=checkpoint.architecture if own else None,
-        labels=checkpoint.labels if own else None,
+        labels=labels,
         sentence=checkpoint.sentence,
     )
+
+
+def require_bert(bert, function: str) -> None:
+    """A ValueError for what is no `Bert`."""
+    if not isinstance(bert, Bert):
+        raise ValueError(
+            f"{function} needs a kbert.Bert, as kbert.load gives it, got {type(bert).__name__}: a "
+            "model of your own goes into kbert.Bert(config, head, model, tokenizer)"
+        )
+
+
+def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
+    if num_labels is not None:
+        require_positive("num_labels", num_labels)
+    if labels is None:
+        return None
+    listed = tuple(labels) if isinstance(labels, Sequence) and not isinstance(labels, str) else ()
+    if not listed or not all(isinstance(label, str) for label in listed):
+        raise ValueError(f"labels must be a list of names, one an output, got {labels!r:.60}")
+    if len(set(listed)) < len(listed):
+        twice = next(label for label in listed if listed.count(label) > 1)
+        raise ValueError(f"labels must have each name once, got {twice!r} again")
+    if num_labels not in (None, len(listed)):
+        raise ValueError(f"labels must be num_labels={num_labels} names, got {len(listed)}")
+    return listed
+
+
+def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> None:
+    if num_labels is not None and head not in ("classifier", "tokens"):
+        raise ValueError(
+            f"{'labels go' if labels else 'num_labels goes'} with head='classifier' or "
+            f"head='tokens', got {head!r}"
+        )
+    own = (checkpoint.labels or ()) if head == checkpoint.head else ()
+    if labels and labels != own and sorted(labels) == sorted(own):
+        raise ValueError(
+            f"labels must be in the order of the checkpoint's outputs, {', '.join(own)}, got "
+            f"{', '.join(labels)}"
+        )
 
 
 def _hint(problems: list[str]) -> str:
@@ -164,7 +228,7 @@ def _hint(problems: list[str]) -> str:
     return " (ignore=[…] leaves out what is unexpected)" if unexpected else ""
 
 
-def _whole(report: transfer.Report, fit: fitting.Fit) -> transfer.Report:
+def _whole(report: transfer.Report, fit: fitting.Fit, model) -> transfer.Report:
     """The report with what the format has no names for: that keeps its first weights."""
     layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless)]
     return dataclasses.replace(
@@ -172,6 +236,7 @@ def _whole(report: transfer.Report, fit: fitting.Fit) -> transfer.Report:
         initialized=(*report.initialized, *fit.nameless),
         initialized_layers=tuple(dict.fromkeys(layers)),
         ignored=(*report.ignored, *fit.others),
+        first_values=first_values.digests(model, layers),
     )
 
 

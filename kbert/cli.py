@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kbert import cli_checkpoints, cli_data, cli_finetune, cli_tasks, cli_training
+from kbert.cli_checks import Output
 from kbert.console import progress, run, starting_keras
 
 CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
@@ -186,7 +187,7 @@ def verify(config):
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path),
+    type=Output(),
     help="Where to; the ending decides: .png .svg .pdf .dot .mmd (Mermaid).",
 )
 @click.option(
@@ -206,7 +207,7 @@ def plot(config, head, num_labels, max_predictions, output, collapse):
     "-o",
     "--output",
     default="bert.png",
-    type=click.Path(path_type=Path),
+    type=Output(),
     help="The picture; default: bert.png here.",
 )
 def demo(output):

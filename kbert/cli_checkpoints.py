@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kbert.cli_checks import Output, check_source, check_writable
 from kbert.console import progress, starting_keras
 
 SOURCE = click.argument("source", metavar="SRC")
@@ -42,6 +43,7 @@ def inspect(source, config, form, every_tensor, output):
     from kbert.inspection import inspect as look
     from kbert.inspection import inspection_text
 
+    check_source(source, form=form)
     if _is_googles(Path(source)):
         with starting_keras(), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401  (it talks while it starts)
@@ -59,7 +61,7 @@ def inspect(source, config, form, every_tensor, output):
 
 @click.command(short_help="Write a checkpoint in another format.")
 @SOURCE
-@click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DST", type=Output())
 @click.option(
     "--to",
     type=click.Choice(FORMATS),
@@ -77,7 +79,11 @@ def convert(source, destination, to, head, architecture, config, form):
     from kbert.checkpoints import formats
 
     to = to or formats.format_for(destination)
-    formats.refuse_other_formats(destination, to)
+    formats.check_destination(destination, to)
+    check_writable(destination)
+    check_source(source, form=form)
+    if architecture is not None and to != "transformers":
+        raise click.UsageError(f"--architecture goes with --to transformers, got {to}")
     with starting_keras():
         from kbert.bert import load, save
     with progress(f"reading {source}"):

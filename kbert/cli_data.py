@@ -1,9 +1,8 @@
 """The commands that make data for pretraining: parse, call, print; imports wait for the command."""
 
-from pathlib import Path
-
 import click
 
+from kbert.cli_checks import Output
 from kbert.console import progress
 
 CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
@@ -24,7 +23,7 @@ LANGUAGE = click.option(
 @click.command(short_help="Train a WordPiece vocabulary.")
 @CORPUS
 @click.option("--size", type=int, required=True, metavar="N", help="Tokens, special ones included.")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder.")
+@click.option("-o", "--output", required=True, type=Output(), help="The folder.")
 @click.option("--lowercase/--cased", default=True, help="Whether texts are lowercased.")
 @click.option("--min-frequency", type=int, default=2, help="Of two pieces that are joined.")
 @click.option("--alphabet", type=int, default=1000, help="Characters that get a token.")
@@ -48,7 +47,7 @@ def vocab(corpus, size, output, form, **options):
 @click.command(short_help="Text to shards for pretraining.")
 @CORPUS
 @click.option("--vocab", required=True, metavar="DIR", help="A folder with a vocabulary.")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder.")
+@click.option("-o", "--output", required=True, type=Output(), help="The folder.")
 @click.option("--processes", type=int, metavar="N", help="Default: one a core, 8 at most.")
 @FORMAT
 @TEXT_FIELD

@@ -5,8 +5,16 @@ from pathlib import Path
 
 import click
 
+from kbert.cli_checks import POSITIVE, Output, check_file, check_source
 from kbert.cli_settings import with_settings
-from kbert.cli_training import import_engine, refuse_with_resume, say_where, stoppable
+from kbert.cli_training import (
+    check_new_run,
+    import_engine,
+    refuse_other_task,
+    refuse_with_resume,
+    say_where,
+    stoppable,
+)
 from kbert.console import starting_keras
 from kbert.training.finetuning_settings import FinetuningSettings
 
@@ -28,10 +36,10 @@ _HELP = {
 @click.option("--task", type=_TASKS, help="Texts, words or answers.")
 @click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
 @click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
-@click.option("-o", "--output", metavar="RUN", type=_PATH, help="New folder.")
+@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
 @with_settings(FinetuningSettings, _HELP)
-@click.option("--devices", type=int, help="Local devices; default: all.")
+@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
 @click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
 @click.option("--quiet", is_flag=True, help="No live line.")
 def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, **settings):
@@ -57,6 +65,11 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, 
             raise click.UsageError(
                 f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
             )
+    check_new_run(output, "finetune")
+    FinetuningSettings.of(given)
+    check_source(source)
+    check_file(train)
+    check_file(dev)
     with starting_keras():
         from kbert.training.finetuning import finetune as start
 
@@ -66,6 +79,13 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, 
 
 
 def _go_on(run: Path, **options) -> None:
+    from kbert.training.run_folder import RunFolder
+
+    refuse_other_task(RunFolder.open(run), "finetune")
+    if options["source"] is not None:
+        check_source(options["source"])
+    check_file(options["train"])
+    check_file(options["dev"])
     with starting_keras():
         from kbert.training.finetuning import resume
 
@@ -83,11 +103,15 @@ def _say(tuned) -> None:
 @click.argument("source", metavar="SRC")
 @click.option("--task", type=_TASKS, required=True, help="Texts, words or answers.")
 @click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
-@click.option("--max-length", type=int, help="Tokens of an example; default: the model's.")
-@click.option("--batch-size", type=int, default=32, show_default=True)
+@click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")
+@click.option("--batch-size", type=POSITIVE, default=32, show_default=True)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def evaluate(source, task, data, max_length, batch_size, form):
     """Print the figures of the model SRC on labelled data."""
+    from kbert.training.tasks import task_of
+
+    check_source(source, f"--task {task}", task_of(task).head)
+    check_file(data)
     with starting_keras():
         import kbert.tasks.running  # noqa: F401
         from kbert.training.evaluation import evaluate as figures_of

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kbert.cli_checks import POSITIVE, Output, check_new_file, check_source
 from kbert.console import progress, starting_keras
 
 _WIDTH = 80
@@ -15,15 +16,19 @@ _MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
 SOURCE = click.argument("source", metavar="SRC")
 FORM = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 LINES = click.option("--lines", metavar="FILE", help="A text a line, from a file; - for stdin.")
-BATCH = click.option("--batch-size", type=int, default=32, metavar="B", help="Texts at a time.")
-LAYER = click.option("--layer", type=int, help="One encoder block, from 1; default: their mean.")
-HEAD = click.option("--head", type=int, help="One head, from 1; default: their mean.")
+BATCH = click.option(
+    "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
+)
+LAYER = click.option(
+    "--layer", type=POSITIVE, help="One encoder block, from 1; default: their mean."
+)
+HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: their mean.")
 POOLING = click.option(
     "--pooling",
     type=click.Choice(["mean", "cls", "max", "pooler", "last"]),
     help="From token vectors to one; default: the checkpoint's own, else mean.",
 )
-LAYERS = click.option("--layers", type=int, default=4, help="Hidden states that 'last' joins.")
+LAYERS = click.option("--layers", type=POSITIVE, default=4, help="Hidden states that 'last' joins.")
 LONG = click.option(
     "--long",
     type=click.Choice(["truncate", "window"]),
@@ -35,13 +40,13 @@ LONG = click.option(
 @click.command("fill-mask", short_help="The likeliest tokens for [MASK].")
 @SOURCE
 @click.argument("text")
-@click.option("--top-k", type=int, default=5, help="How many for each [MASK].")
+@click.option("--top-k", type=POSITIVE, default=5, help="How many for each [MASK].")
 @FORM
 def fill_mask(source, text, top_k, form):
     """The likeliest tokens for every [MASK] of a text, with their probabilities."""
     from kbert import tables
 
-    with _loaded(source) as bert:
+    with _loaded(source, "fill-mask", "pretraining") as bert:
         from kbert.tasks.masked import fill_mask
 
         filled = fill_mask(bert, text, top_k=top_k)
@@ -64,7 +69,7 @@ def next_sentence(source, a, b, form):
     """The probability that the text B follows the text A."""
     from kbert import tables
 
-    with _loaded(source) as bert:
+    with _loaded(source, "next-sentence", "pretraining") as bert:
         from kbert.tasks.sentences import next_sentence
 
         probability = next_sentence(bert, a, b)
@@ -77,23 +82,20 @@ def next_sentence(source, a, b, form):
 @click.command(short_help="Texts to vectors, as .npy.")
 @SOURCE
 @click.argument("lines", metavar="LINES")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to; ends in .npy."
-)
+@click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .npy.")
 @POOLING
 @LAYERS
 @click.option(
     "--normalize/--no-normalize", default=None, help="Length 1; default: the checkpoint's own."
 )
 @LONG
-@click.option("--max-length", type=int, metavar="S", help="Tokens that a text is cut to.")
+@click.option("--max-length", type=POSITIVE, metavar="S", help="Tokens that a text is cut to.")
 @BATCH
 def embed(source, lines, output, pooling, layers, normalize, long, max_length, batch_size):
     """One vector for every line of LINES (- for stdin), as a float32 array in an .npy file."""
     if output.suffix != ".npy":
         raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
-    if not output.parent.is_dir():
-        raise FileNotFoundError(2, "no such folder", str(output.parent))
+    check_new_file(output)
     texts = read_lines(lines)
     with _loaded(source) as bert:
         from kbert.tasks.embedding import embed
@@ -143,7 +145,7 @@ def similarity(source, texts, pooling, layers, long, form):
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path),
+    type=Output(),
     help="Where to: .png .svg .pdf.",
 )
 @LAYER
@@ -152,7 +154,7 @@ def attention(source, text, pair, output, layer, head):
     """Draw a heat map of how much each token attends to each."""
     from kbert.tasks.heat_map import check_path
 
-    check_path(output)
+    check_new_file(check_path(output))
     with _loaded(source) as bert:
         from kbert.tasks.maps import attention
 
@@ -173,7 +175,7 @@ def classify(source, texts, lines, batch_size, form):
     from kbert import tables
 
     texts = _texts(texts, lines)
-    with _loaded(source) as bert:
+    with _loaded(source, "classify", "classifier") as bert:
         from kbert.tasks.sentences import classify
 
         found = classify(bert, texts, batch_size=batch_size)
@@ -198,7 +200,7 @@ def tag(source, texts, lines, batch_size, form):
     from kbert import tables
 
     texts = _texts(texts, lines)
-    with _loaded(source) as bert:
+    with _loaded(source, "tag", "tokens") as bert:
         from kbert.tasks.words import tag
 
         found = tag(bert, texts, batch_size=batch_size)
@@ -217,20 +219,28 @@ def tag(source, texts, lines, batch_size, form):
 @SOURCE
 @click.argument("question")
 @click.argument("context")
-@click.option("--stride", type=int, default=128, help="Tokens that two windows share.")
+@click.option("--stride", type=POSITIVE, default=128, help="Tokens that two windows share.")
+@click.option(
+    "--no-answer-threshold",
+    type=float,
+    metavar="X",
+    help="Odds of no answer above X are none, as SQuAD 2.0's; default: always an answer.",
+)
 @FORM
-def answer(source, question, context, stride, form):
+def answer(source, question, context, stride, no_answer_threshold, form):
     """The span of a context that answers a question, its score and place."""
     from kbert import tables
 
-    with _loaded(source) as bert:
+    with _loaded(source, "answer", "qa") as bert:
         from kbert.tasks.answers import answer
 
-        found = answer(bert, question, context, stride=stride)
+        options = {"stride": stride, "no_answer_threshold": no_answer_threshold}
+        found = answer(bert, question, context, **options)
     if form == "json":
         click.echo(tables.to_json(found), nl=False)
     else:
-        click.echo(f"{found.text}\n{found.score:.4f}  characters {found.start}:{found.end}")
+        place = f"characters {found.start}:{found.end}" if found.text else f"odds {found.odds:.4f}"
+        click.echo(f"{found.text or 'no answer'}\n{found.score:.4f}  {place}")
 
 
 COMMANDS = [fill_mask, next_sentence, embed, similarity, attention, classify, tag, answer]
@@ -244,6 +254,8 @@ def read_lines(path: str) -> list[str]:
         ValueError: nothing in it, or a line that is not UTF-8: named.
     """
     name = "stdin" if path == "-" else path
+    if path == "-" and (sys.stdin is None or sys.stdin.closed):
+        raise ValueError("stdin must have a text a line, got one that is closed: give a file")
     content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:  # what follows the last line's end
@@ -261,14 +273,19 @@ def read_lines(path: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _loaded(source: str):
-    """The checkpoint, opened; the block is for what computes with it."""
+def _loaded(source: str, command: str | None = None, head: str | None = None):
+    """The checkpoint, opened; the block is for what computes with it, and may need a head."""
+    check_source(source, command, head)
     with starting_keras():
         from kbert import builder  # noqa: F401
         from kbert.bert import load
     with _without_missing_heads():
         with progress(f"reading {source}"):
             bert = load(source)
+        if head is not None:
+            from kbert.tasks.checks import require_head_of
+
+            require_head_of(source, command, head, bert.head)
         yield bert
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kbert.cli_checks import POSITIVE, Output, check_source, check_writable
 from kbert.cli_settings import with_settings
 from kbert.console import starting_keras
 from kbert.training.settings import Settings
@@ -30,11 +31,11 @@ _HELP = {
 @click.option("--config", help="A preset or a JSON file; default: tiny.")
 @click.option("--init", metavar="SRC", help="A checkpoint to begin with.")
 @click.option("--dev", metavar="SHARDS", help="Shards to evaluate with.")
-@click.option("-o", "--output", metavar="RUN", type=click.Path(path_type=Path), help="New folder.")
+@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
 @click.option("--steps", type=int, help="Updates.")
 @with_settings(Settings, _HELP)
-@click.option("--devices", type=int, help="Local devices; default: all.")
+@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
 @click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
 @click.option("--quiet", is_flag=True, help="No live line.")
 def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet, **settings):
@@ -51,16 +52,41 @@ def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet,
     for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", given.get("steps"))):
         if value is None:
             raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
+    if init is not None and config is not None:
+        raise click.UsageError("--init brings its own configuration: leave --config out")
+    _check(shards, config, output, init, dev, given)
     with starting_keras():
         from kbert.training.pretraining import pretrain as start
 
         import_engine()
-    if init is not None and config is not None:
-        raise click.UsageError("--init brings its own configuration: leave --config out")
     trained = stoppable(
         start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **given
     )
     say_where(trained)
+
+
+def _check(shards: Path, config, output: Path, init, dev, settings: dict) -> None:
+    """What can be known before Keras starts."""
+    from kbert.data.shards import open_shards
+    from kbert.presets import get_config
+
+    check_new_run(output, "pretrain")
+    Settings.of(settings)
+    if config is not None:
+        get_config(config)
+    if init is not None:
+        check_source(init)
+    for folder in (shards, dev):
+        if folder is not None:
+            open_shards(folder, check=False)
+
+
+def check_new_run(output: Path, task: str) -> None:
+    """Raises where a new run cannot have its folder."""
+    from kbert.training.run_folder import refuse_used
+
+    refuse_used(output, task)
+    check_writable(output)
 
 
 def import_engine() -> None:
@@ -72,7 +98,8 @@ def _go_on(run: Path, settings: dict, **options) -> None:
     from kbert.training.run_folder import RunFolder
 
     folder = RunFolder.open(run)
-    if folder.task == "pretrain" and (finished := folder.finished):
+    refuse_other_task(folder, "pretrain")
+    if finished := folder.finished:
         folder.check(folder.fingerprint, folder.settings | settings)
         click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
         return
@@ -81,6 +108,12 @@ def _go_on(run: Path, settings: dict, **options) -> None:
 
         import_engine()
     say_where(stoppable(resume, run, **options, **settings))
+
+
+def refuse_other_task(folder, task: str) -> None:
+    """A ValueError for a run that another command goes on with."""
+    if folder.task != task:
+        raise ValueError(f"{folder.path} is no run of {task}: go on with {folder.way_on}")
 
 
 def stoppable(function, *arguments, **options):

@@ -14,6 +14,7 @@ from kbert import patience
 
 def run(command: click.Command, arguments=None) -> None:
     """Runs a command line and exits; a user's mistake is one line on stderr and status 2."""
+    _hold_places_of_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
@@ -42,6 +43,25 @@ def run(command: click.Command, arguments=None) -> None:
         if os.environ.get("KBERT_TRACEBACK"):
             raise
         _fail(str(error))
+
+
+def _hold_places_of_closed_streams() -> None:
+    """So that no file that is opened is taken for a stream that was closed (`<&-`, `>&-`).
+
+    A closed stdout ends the command: what it prints would be lost without a word.
+    """
+    closed = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the first number that is free: this one
+            closed.append(number)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    if 1 in closed:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        _fail("stdout is closed: leave it open, or send it to /dev/null")
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from kbert import names
-from kbert.bert import Bert
-from kbert.checkpoints import deferred
+from kbert.bert import Bert, require_bert
+from kbert.checkpoints import deferred, first_values
 from kbert.config import BertConfig, require_positive
 
 FILLINGS = ("normal", "mean", "repeat")
@@ -36,6 +36,7 @@ def resize_vocab(
     Raises:
         ValueError: a size that does not hold the tokenizer's tokens, a token that is there.
     """
+    require_bert(bert, "resize_vocab")
     tokens = tuple(tokens)
     old = bert.config.vocab_size
     tokenizer = _with_tokens(bert, tokens)
@@ -66,6 +67,7 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     Raises:
         ValueError: an id or token that is not there or stands twice; a special token left out.
     """
+    require_bert(bert, "keep_tokens")
     ids = _ids(bert, tokens)
     pad = bert.config.pad_token_id
     if pad not in ids:
@@ -88,6 +90,7 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     Returns:
         A new `Bert`.
     """
+    require_bert(bert, "resize_positions")
     positions = require_positive("positions", positions)
     _check_filling(new_rows, FILLINGS)
     config = bert.config.replace(max_position_embeddings=positions)
@@ -130,7 +133,17 @@ def _rebuilt(
         changes = weight.path.split("/")[0] in tables
         values[weight.path] = _reader(keras, weight, change if changes else None)
     deferred.fill(model, values)
-    return dataclasses.replace(bert, config=config, model=model, tokenizer=tokenizer)
+    report = _report(bert, model)
+    return dataclasses.replace(bert, config=config, model=model, tokenizer=tokenizer, report=report)
+
+
+def _report(bert: Bert, model):
+    """The report, which goes on knowing which layers have their first weights."""
+    if bert.report is None:
+        return None
+    first = dict(bert.report.first_values)
+    same = set(first) - first_values.changed(bert.model, first)
+    return dataclasses.replace(bert.report, first_values=first | first_values.digests(model, same))
 
 
 def _reader(keras, weight, change):

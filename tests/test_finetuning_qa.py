@@ -113,8 +113,8 @@ def test_an_answer_without_a_token_counts_for_nothing(caplog):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (asked(" ", question="a"), "f, question q1: a context with a token expected, got none"),
-        (asked("a", question="a " * 20), "question q1: max_length must hold the question"),
+        (asked(" ", question="a"), "f, question q1: the context must have a token, got none"),
+        (asked("a", question="a " * 20), "question q1: the question must leave room"),
     ],
 )
 def test_what_cannot_be_encoded(record, message):

@@ -37,21 +37,22 @@ ALLOWED = {
     "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
     "bridge": {"accounting", "config", "presets"},
     "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.deferred", "config"}
-    | {"checkpoints.fitting", "checkpoints.formats", "checkpoints.transfer", "graph", "sentence"}
+    | {"checkpoints.first_values", "checkpoints.fitting", "checkpoints.formats"}
+    | {"checkpoints.transfer", "graph", "sentence"}
     | {"tokenizer"},
     "tasks": set(),
     "tasks.numbers": set(),
     "tasks.spans": set(),
     "tasks.windows": set(),
     "tasks.heat_map": {"files"},
-    "tasks.checks": {"bert", "config", "names"},
+    "tasks.checks": {"bert", "checkpoints", "checkpoints.first_values", "config", "names"},
     "tasks.running": {"bert", "config", "encodings", "model", "names", "patience", "tasks.checks"},
     "tasks.pooling": {"layers", "model", "names", "probes"},
     "tasks.embedding": TASK | {"config", "patience", "sentence", "tasks.pooling", "tasks.windows"},
     "tasks.masked": TASK | {"config", "probes", "tasks.numbers"},
     "tasks.sentences": TASK | {"tasks.numbers"},
     "tasks.words": TASK | {"tasks.numbers", "tasks.sentences"},
-    "tasks.answers": TASK | {"config", "patience", "tasks.numbers", "tasks.spans", "tasks.windows"},
+    "tasks.answers": TASK | {"config", "data.squad", "patience", "tasks.numbers"},
     "tasks.maps": {"bert", "probes", "tasks.checks", "tasks.heat_map", "tasks.running"},
     "inspection": {"checkpoints", "checkpoints.checkpoint", "checkpoints.fitting", "config"}
     | {"checkpoints.formats", "checkpoints.tables", "sentence", "tokenizer_files"},
@@ -59,6 +60,7 @@ ALLOWED = {
     "checkpoints": set(),
     "checkpoints.checkpoint": {"config", "sentence"},
     "checkpoints.deferred": set(),
+    "checkpoints.first_values": set(),
     "checkpoints.fitting": {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables"}
     | {"checkpoints.transfer", "config"},
     "checkpoints.hdf5": set(),
@@ -66,7 +68,9 @@ ALLOWED = {
     "checkpoints.weight_files": {"checkpoints.checkpoint", "checkpoints.tf_weights", "files"},
     "checkpoints.transfer": {"checkpoints", "checkpoints.checkpoint", "checkpoints.deferred"}
     | {"checkpoints.tables"},
-    "checkpoints.formats": {"checkpoints.checkpoint", "config"},
+    "checkpoints.formats": {"checkpoints", "checkpoints.checkpoint", "checkpoints.run_folders"}
+    | {"config"},
+    "checkpoints.run_folders": {"files"},
     "checkpoints.transformers_folder": READER
     | {"checkpoints.tf_weights", "checkpoints.weight_files"},
     "checkpoints.keras_archive": {"checkpoints", "checkpoints.hdf5"},
@@ -89,6 +93,7 @@ ALLOWED = {
     "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"}
     | {"checkpoints.hdf5"},
     "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}
+    | {"checkpoints.first_values"}
     | {"tokenizer"},
     "encodings": set(),
     "vocabulary": {"config"},
@@ -116,13 +121,23 @@ ALLOWED = {
     "cli": CLOSED
     | {"builder", "checkpoints.tables", "console", "diagrams", "heads", "reports", "summary"}
     | {"cli_checkpoints", "cli_tasks", "tables", "verification"}
-    | {"cli_data", "cli_finetune", "cli_training"},
-    "cli_checkpoints": {"bert", "checkpoints", "checkpoints.formats", "console", "inspection"}
+    | {"cli_checks", "cli_data", "cli_finetune", "cli_training"},
+    "cli_checks": {"checkpoints", "checkpoints.formats", "tasks.checks"},
+    "cli_checkpoints": {
+        "bert",
+        "cli_checks",
+        "checkpoints",
+        "checkpoints.formats",
+        "console",
+        "inspection",
+    }
     | {"checkpoints.google_folder", "presets", "tables"},
     "cli_tasks": {"bert", "builder", "console", "files", "tables", "tasks.answers", "tasks.maps"}
+    | {"cli_checks", "tasks.checks"}
     | {"tasks.embedding", "tasks.heat_map", "tasks.masked", "tasks.sentences", "tasks.words"},
-    "cli_data": {"console", "data.preparing", "data.vocab_training"},
+    "cli_data": {"cli_checks", "console", "data.preparing", "data.vocab_training"},
     "cli_finetune": {
+        "cli_checks",
         "cli_settings",
         "cli_training",
         "console",
@@ -130,9 +145,12 @@ ALLOWED = {
         "training.evaluation",
         "training.finetuning",
         "training.finetuning_settings",
+        "training.run_folder",
+        "training.tasks",
     },
     "cli_settings": {"training.asked"},
     "cli_training": {
+        "cli_checks",
         "cli_settings",
         "console",
         "training.loop",
@@ -140,6 +158,8 @@ ALLOWED = {
         "training.run_folder",
         "training.settings",
         "training.stopping",
+        "data.shards",
+        "presets",
     },
     "data": set(),
     "data.batch": set(),

@@ -50,11 +50,13 @@ def fit(
     head: str,
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
+    num_labels: int | None = None,
 ) -> Fit:
     """Compares a checkpoint with the graph of a head.
 
     A part of which the checkpoint has nothing may be missing, and so may a part of another head
-    be there; a part of which it has something must be whole.
+    be there; a part of which it has something must be whole. A classifier of another number of
+    labels than `num_labels` is another head.
 
     Raises:
         ValueError: `allow_missing` or `ignore` is no list of names, or names what neither the
@@ -63,8 +65,8 @@ def fit(
     config, column = checkpoint.config, checkpoint.column
     allow_missing = _known("allow_missing", allow_missing, checkpoint)
     ignore = _known("ignore", ignore, checkpoint)
-    own = head == checkpoint.head
-    num_labels = checkpoint.num_labels if own else 2
+    own = head == checkpoint.head and num_labels in (None, checkpoint.num_labels)
+    num_labels = checkpoint.num_labels if own else num_labels or 2
     tensors = dict(checkpoint.tensors)
     names = {
         part: {entry.name for entry in tables.entries(part, config, column)}

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from kbert.checkpoints import run_folders
 from kbert.config import BertConfig
 
 # Each reader has `is_one(path)` and `opened(path, config)`.
@@ -52,17 +53,27 @@ def opened(source, config: BertConfig | None = None, form: str | None = None):
         with _reader("keras_hub").opened_backbone(source) as checkpoint:
             yield checkpoint
         return
-    path = Path(source)
-    if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
-        path = index  # bert_model.ckpt, as Google's own code is given it
-    if not path.exists():
-        raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
+    path = located(source)
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
             path = stack.enter_context(_extracted(path))
         reader = _reader(form or recognized(path))
         checkpoint = stack.enter_context(reader.opened(path, config))
         yield dataclasses.replace(checkpoint, source=str(source))
+
+
+def located(source: str | os.PathLike) -> Path:
+    """The file or folder that a path means: a run's model, the index of Google's prefix.
+
+    Raises:
+        FileNotFoundError: nothing is there, or a run that has no model yet.
+    """
+    path = Path(source)
+    if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
+        return index  # bert_model.ckpt, as Google's own code is given it
+    if not path.exists():
+        raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
+    return run_folders.model_of(path) if run_folders.is_one(path) else path
 
 
 def recognized(path: Path) -> str:
@@ -93,9 +104,35 @@ def recognized(path: Path) -> str:
     raise FileNotFoundError(2, _what_is_missing(path), str(path))
 
 
+def head_said(source: str | os.PathLike, form: str | None = None) -> str | None:
+    """The head that a checkpoint's own description says, its tensors unread; None: it does not.
+
+    Raises:
+        FileNotFoundError, ValueError: as `opened`, where no checkpoint is there.
+    """
+    path = located(source)
+    if path.suffix == ".zip":
+        return None
+    said = getattr(_reader(form or recognized(path)), "head_said", None)
+    try:
+        return said and said(path)
+    except ValueError:  # what is wrong with it is said when it is opened
+        return None
+
+
 def format_for(path: Path) -> str:
-    """The format that a path to write to means by its ending."""
-    return _ENDINGS.get(Path(path).suffix, "transformers")
+    """The format that a path to write to means by its ending.
+
+    Raises:
+        ValueError: an ending that kbert reads and does not write.
+    """
+    suffix = Path(path).suffix
+    if suffix in (".zip", ".h5"):
+        raise ValueError(
+            f"{path} must be a folder, or a file that ends in {', '.join(_ENDINGS)}, got "
+            f"{suffix}, which kbert reads and does not write"
+        )
+    return _ENDINGS.get(suffix, "transformers")
 
 
 def writer(form: str):
@@ -109,10 +146,34 @@ def writer(form: str):
     return importlib.import_module(WRITERS[form]).write
 
 
-def refuse_other_formats(path: Path, form: str) -> None:
+def check_destination(path: Path, form: str) -> None:
+    """Raises where a format cannot be written to a path, before anything is computed.
+
+    Raises:
+        ValueError: an ending or a backend that the format does not go with; a folder with another
+            checkpoint.
+        OSError: a folder where a file is meant, or the other way round; no such folder.
+        ImportError: a package that the format needs is not installed.
+    """
+    module = importlib.import_module(WRITERS[form])
+    if form in _ENDINGS.values():
+        if path.is_dir():
+            raise IsADirectoryError(21, "a folder, not a file", str(path))
+        if not path.parent.is_dir():
+            raise FileNotFoundError(2, "no such folder", str(path.parent))
+    elif path.exists() and not path.is_dir():
+        raise NotADirectoryError(20, "a file, not a folder", str(path))
+    if check := getattr(module, "check", None):
+        check(path)
+    _refuse_other_formats(path, form)
+
+
+def _refuse_other_formats(path: Path, form: str) -> None:
     """Raises a ValueError where a folder to write to holds a checkpoint of another format."""
     if not path.is_dir():
         return
+    if run_folders.is_one(path):
+        raise ValueError(f"{path} must not hold a run, got one: choose another place")
     others = [name for name in READERS if name != form and _reader(name).is_one(path)]
     if others:
         raise ValueError(

@@ -79,6 +79,19 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         )
 
 
+def head_said(path: Path) -> str | None:
+    """The head that kbert has written beside the weights."""
+    with KerasArchive(path) as archive:
+        own = archive.json(_OWN) if _OWN in archive else {}
+    return own.get("head") if isinstance(own, dict) else None
+
+
+def check(path: Path) -> None:
+    """A ValueError for a path that does not end in .keras."""
+    if path.suffix != ".keras":
+        raise ValueError(f"the path of a .keras file must end in .keras, got {path}")
+
+
 def write(bert, path: str | os.PathLike) -> None:
     """Writes a `kbert.Bert` as one file; after `import kbert`, `keras.saving.load_model` opens it.
 
@@ -89,8 +102,7 @@ def write(bert, path: str | os.PathLike) -> None:
         OSError: it cannot be written; an old file stays.
     """
     path = Path(path)
-    if path.suffix != ".keras":
-        raise ValueError(f"the path of a .keras file must end in .keras, got {path}")
+    check(path)
     with beside(path) as part, tempfile.TemporaryDirectory(dir=path.parent) as folder:
         whole = Path(folder) / "bert.keras"
         bert.model.save(whole)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Report:
         ignored: tensors of the checkpoint that the model has no place for.
         not_finite: tensors that hold NaN or infinity.
         initialized_layers: the kbert layers that `initialized` belongs to.
+        first_values: a digest of the first weights of each of those layers.
     """
 
     assigned: tuple[str, ...]
@@ -32,9 +33,11 @@ class Report:
     ignored: tuple[str, ...]
     not_finite: tuple[str, ...]
     initialized_layers: tuple[str, ...] = ()
+    first_values: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        counts = (f"{field.name}: {len(getattr(self, field.name))}" for field in fields(self))
+        shown = [one.name for one in fields(self) if one.repr]
+        counts = (f"{name}: {len(getattr(self, name))}" for name in shown)
         return f"Report({', '.join(counts)})"
 
 

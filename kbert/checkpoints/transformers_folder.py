@@ -89,6 +89,12 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     )
 
 
+def head_said(path: Path) -> str | None:
+    """The head of the class that config.json names."""
+    architecture = _architecture(read_object(path / "config.json"), path)
+    return CLASSES[architecture][0] if architecture else None
+
+
 def write(bert, path: Path, architecture: str | None = None) -> None:
     """Writes config.json, model.safetensors and the tokenizer's files: all of them, or none.
 

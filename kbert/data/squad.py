@@ -148,11 +148,11 @@ def encode_squad(
 
 def _windows(record: Question, tokens: int, width: int, stride: int) -> list[tuple[int, int]]:
     if not tokens:
-        raise ValueError(f"{record.place}: a context with a token expected, got none")
+        raise ValueError(f"{record.place}: the context must have a token, got none")
     if width < 1:
         raise ValueError(
-            f"{record.place}: max_length must hold the question and a token of the context, give "
-            f"at least {1 - width} more"
+            f"{record.place}: the question must leave room for a token of the context, got one "
+            f"that is {1 - width} too long: cut it, or take a greater length"
         )
     return windows(tokens, width, min(stride, width // 2))
 
@@ -171,6 +171,9 @@ class Span(NamedTuple):
 
     Attributes:
         odds: of no answer against it: the sum of the logits at [CLS] less `logit`.
+        example: which one the span is in.
+        tokens: its first and last token there.
+        null_example: the one whose sum at [CLS] it is.
     """
 
     text: str
@@ -178,9 +181,18 @@ class Span(NamedTuple):
     end: int
     logit: float
     odds: float
+    example: int
+    tokens: tuple[int, int]
+    null_example: int
 
 
-def best_answers(records: Sequence[Question], notes: Iterable[Window], starts, ends) -> list[Span]:
+def best_answers(
+    records: Sequence[Question],
+    notes: Iterable[Window],
+    starts,
+    ends,
+    longest: int = LONGEST_ANSWER,
+) -> list[Span]:
     """The span of each record with the largest sum of logits over all its windows.
 
     Args:
@@ -188,18 +200,23 @@ def best_answers(records: Sequence[Question], notes: Iterable[Window], starts, e
         notes: of the examples.
         starts, ends: float (length,) logits of each example. The least of the windows' sums at
             [CLS] is that of no answer, as in Google's run_squad.py.
+        longest: tokens of a span at most.
     """
     best: dict[int, Span] = {}
-    null: dict[int, float] = {}
-    for window, start, end in zip(notes, starts, ends, strict=True):
+    null: dict[int, tuple[float, int]] = {}
+    for example, (window, start, end) in enumerate(zip(notes, starts, ends, strict=True)):
         tokens = slice(window.first, window.first + len(window.offsets))
-        logit, first, last = best_span(start[tokens], end[tokens], LONGEST_ANSWER)
-        number, nothing = window.record, float(start[0] + end[0])
+        logit, first, last = best_span(start[tokens], end[tokens], longest)
+        number, nothing = window.record, (float(start[0] + end[0]), example)
         null[number] = min(nothing, null.get(number, nothing))
         if number not in best or logit > best[number].logit:
             a, b = window.offsets[first][0], window.offsets[last][1]
-            best[number] = Span(records[number].context[a:b], a, b, logit, 0.0)
+            places = window.first + first, window.first + last
+            text = records[number].context[a:b]
+            best[number] = Span(text, a, b, logit, 0.0, example, places, 0)
     return [
-        best[number]._replace(odds=null[number] - best[number].logit)
+        best[number]._replace(
+            odds=null[number][0] - best[number].logit, null_example=null[number][1]
+        )
         for number in range(len(records))
     ]

@@ -34,6 +34,11 @@ def write(bert, path: str | os.PathLike) -> None:
         part.write_bytes(_converted(model))
 
 
+def check(path: Path) -> None:
+    """A ValueError on a backend that does not write it."""
+    serving.check_backend(_WHAT)
+
+
 def _converted(model) -> bytes:
     import tensorflow as tf
 

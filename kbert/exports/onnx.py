@@ -4,12 +4,14 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 from kbert import names
 from kbert.exports import serving
 from kbert.files import beside
 
 _WHAT = "an ONNX file"
+_BACKENDS = ("tensorflow", "torch")
 _BATCH, _LENGTH = "batch", "length"
 
 
@@ -27,22 +29,29 @@ def write(bert, path: str | os.PathLike) -> None:
 
     Raises:
         ValueError: the backend JAX; weights of 2 GiB or more.
-        ImportError: a package of kbert[onnx] is not installed.
+        ImportError: onnx, tf2onnx or onnxscript is not installed.
         OSError: it cannot be written; an old one stays.
     """
     import keras
 
-    model = serving.serving_model(bert, _WHAT, ("tensorflow", "torch"))
+    model = serving.serving_model(bert, _WHAT, _BACKENDS)
     serving.refuse_too_large(model, _WHAT)
     convert = {"tensorflow": _from_tensorflow, "torch": _from_torch}[keras.backend.backend()]
     with beside(path) as part:
-        with serving.needed(_WHAT, "onnx"):
+        with serving.needed(_WHAT):
             import onnx
 
             proto = convert(model, bert.config.max_position_embeddings)
         _name_axes(proto)
         onnx.checker.check_model(proto)
         part.write_bytes(proto.SerializeToString())
+
+
+def check(path: Path) -> None:
+    """Raises for a backend that does not write it, and where a package is missing."""
+    backend = serving.check_backend(_WHAT, _BACKENDS)
+    for package in ("onnx", "onnxscript" if backend == "torch" else "tf2onnx"):
+        serving.require_package(_WHAT, package)
 
 
 def _from_tensorflow(model, positions: int):

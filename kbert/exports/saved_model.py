@@ -38,6 +38,13 @@ def write(bert, path: str | os.PathLike) -> None:
             bert.tokenizer.save(folder / TOKENIZER, max_length=positions)
 
 
+def check(path: Path) -> None:
+    """Raises where a SavedModel cannot be written to a path, or on this backend."""
+    serving.check_backend("a SavedModel")
+    if path.exists() and not _may_be_replaced(path):
+        raise ValueError(f"{path} must be new, or a SavedModel to replace, got something else")
+
+
 def save(model, folder: Path) -> None:
     """Writes a model of any length into a folder.
 
@@ -73,8 +80,7 @@ def save(model, folder: Path) -> None:
 @contextlib.contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
     """A folder to write to, which takes the place of `path` at the end, if all went well."""
-    if path.exists() and not _may_be_replaced(path):
-        raise ValueError(f"{path} must be new, or a SavedModel to replace, got something else")
+    check(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))

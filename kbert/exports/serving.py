@@ -1,7 +1,10 @@
 """The model that is exported: any batch and length, float32, inference alone; and its names."""
 
 import contextlib
+import importlib.util
 import logging
+import os
+import sys
 from collections.abc import Collection, Iterator
 
 from kbert import names
@@ -25,14 +28,7 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
     Raises:
         ValueError: another backend, with the one to set; a model that kbert did not build.
     """
-    import keras
-
-    backend = keras.backend.backend()
-    if backend not in backends:
-        raise ValueError(
-            f"{form} must be written on the backend {' or '.join(backends)}, got {backend}: set "
-            f"KERAS_BACKEND={next(iter(backends))} and load the checkpoint there"
-        )
+    check_backend(form, backends)
     inputs = [tensor.name for tensor in bert.model.inputs]
     if inputs[:2] != [names.TOKEN_IDS, names.SEGMENT_IDS]:
         raise ValueError(
@@ -42,6 +38,29 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
     if bert.model.inputs[0].shape[1] is None and _computes_in_float32(bert.model):
         return bert.model
     return _copy(bert)
+
+
+def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str:
+    """Keras's backend, or before Keras is imported the one that will be; else a ValueError."""
+    backend = os.environ.get("KERAS_BACKEND", next(iter(backends)))
+    if "keras" in sys.modules:
+        backend = sys.modules["keras"].backend.backend()
+    if backend not in backends:
+        raise ValueError(
+            f"{form} must be written on the backend {' or '.join(backends)}, got {backend}: set "
+            f"KERAS_BACKEND={next(iter(backends))} and load the checkpoint there"
+        )
+    return backend
+
+
+def require_package(form: str, package: str) -> None:
+    """An ImportError, one line that says what to install, where a package is missing."""
+    try:
+        there = importlib.util.find_spec(package) is not None
+    except ValueError:  # None in sys.modules
+        there = False
+    if not there:
+        raise _missing(form, package)
 
 
 def parameter(name: str) -> str:
@@ -68,15 +87,18 @@ def refuse_too_large(model, form: str) -> None:
 
 
 @contextlib.contextmanager
-def needed(form: str, extra: str) -> Iterator[None]:
+def needed(form: str) -> Iterator[None]:
     """Makes a package that is not installed one line that says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{form} needs the package {error.name}, which is not installed: "
-            f"pip install 'kbert[{extra}]'"
-        ) from None
+        raise _missing(form, error.name) from None
+
+
+def _missing(form: str, package: str | None) -> ImportError:
+    return ImportError(
+        f"{form} needs the package {package}, which is not installed: pip install {package}"
+    )
 
 
 @contextlib.contextmanager

@@ -1,11 +1,13 @@
 """A question's answer, as a span of a context."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kbert import names
 from kbert.bert import Bert
 from kbert.config import require_positive
+from kbert.data.squad import LONGEST_ANSWER, STRIDE, Question, Span, best_answers, encode_squad
 from kbert.patience import progress_bar
 from kbert.tasks.checks import (
     listed_pairs,
@@ -16,30 +18,27 @@ from kbert.tasks.checks import (
 )
 from kbert.tasks.numbers import softmax
 from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows
-from kbert.tasks.spans import best_span
-from kbert.tasks.windows import windows
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A span of a context.
+    """A span of a context, or that there is none.
 
     Attributes:
-        text: context[start:end].
-        score: P(start) · P(end), each over the context's tokens in the span's window.
-        start, end: where it stands in the context, in characters.
+        text: context[start:end]; "" for no answer.
+        score: P(start) · P(end), each over the context's tokens in the span's window; where no
+            answer is possible, over [CLS] and them. Of no answer: the same at [CLS], in the window
+            where that has the least logits.
+        start, end: where it stands in the context, in characters; both 0 for no answer.
+        odds: of no answer against the best span: the least sum over the windows of the two logits
+            at [CLS], less the span's.
     """
 
     text: str
     score: float
     start: int
     end: int
-
-
-class _Window(NamedTuple):
-    pair: int  # which question
-    question: int  # its tokens
-    offsets: list[tuple[int, int]]  # of the context's tokens in the window
+    odds: float
 
 
 def answer(
@@ -47,17 +46,24 @@ def answer(
     question,
     context,
     *,
-    stride: int = 128,
-    max_answer_tokens: int = 30,
+    no_answer_threshold: float | None = None,
+    stride: int = STRIDE,
+    max_answer_tokens: int = LONGEST_ANSWER,
     batch_size: int = BATCH_SIZE,
     progress: bool = True,
 ) -> Answer | list[Answer]:
     """The span of a context that answers a question best (the paper, section 4.2).
 
+    Questions are cut, contexts read and spans chosen as in training and `kbert.evaluate`.
+
     Args:
         bert: from `kbert.load`, with the head "qa".
-        question: a str, or a list of them.
+        question: a str, or a list of them; cut to 64 tokens, with a warning.
         context: where the answer stands, the same.
+        no_answer_threshold: `Answer.odds` above it are no answer, Google's
+            null_score_diff_threshold; for a model that has learned from questions without one,
+            as SQuAD 2.0's. 0 is where the two are alike; `kbert.evaluate` says which is best as
+            best_f1_thresh. None: every question has its answer in the context.
         stride: a context that is too long is read in windows; so many tokens of each are shared
             with the one before (at most half a window). The span with the largest sum of the two
             logits wins, over all windows, as in Google's run_squad.py.
@@ -75,48 +81,52 @@ def answer(
     questions, contexts, one = listed_pairs(question, context, "question", "context")
     require_positive("stride", stride)
     require_positive("max_answer_tokens", max_answer_tokens)
+    _check_threshold(no_answer_threshold)
     require_head(bert, "answer", "qa", [names.SPAN])
     require_two_segments(bert, "answer")
-    rows, found = _rows(bert, questions, contexts, stride)
-    function = function_of(
-        bert, (names.SPAN_START, names.SPAN_END), outputs_of(names.SPAN_START, names.SPAN_END)
-    )
-    best: dict[int, tuple[float, Answer]] = {}
-    with progress_bar(len(rows), " texts", progress) as bar:
-        for place, (start, end) in run_rows(bert, function, rows, batch_size):
-            window = found[place]
-            first = window.question + 2  # after [CLS] question [SEP]
-            tokens = slice(first, first + len(window.offsets))
-            logit, begin, last = best_span(start[tokens], end[tokens], max_answer_tokens)
-            if window.pair not in best or logit > best[window.pair][0]:
-                score = float(softmax(start[tokens])[begin] * softmax(end[tokens])[last])
-                at = window.offsets[begin][0], window.offsets[last][1]
-                text = contexts[window.pair][slice(*at)]
-                best[window.pair] = logit, Answer(text, score, *at)
-            bar.update()
-    answers = [best[pair][1] for pair in range(len(questions))]
+    records = [
+        Question("", *texts, (), "answer" if one else f"answer, question[{place}]")
+        for place, texts in enumerate(zip(questions, contexts, strict=True))
+    ]
+    examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
+    starts, ends = _logits(bert, examples, batch_size, progress)
+    spans = best_answers(records, examples.notes, starts, ends, max_answer_tokens)
+    answers = [_answer(span, examples, starts, ends, no_answer_threshold) for span in spans]
     return answers[0] if one else answers
 
 
-def _rows(bert: Bert, questions, contexts, stride: int):
-    """[CLS] question [SEP] window [SEP], for every window of every context."""
-    tokenizer, limit = bert.tokenizer, longest(bert)
-    plain = {"add_special_tokens": False}
-    asked = tokenizer.encode_batch(questions, **plain).encodings
-    read = tokenizer.encode_batch(contexts, **plain).encodings
-    rows, found = [], []
-    for pair, (question, context) in enumerate(zip(asked, read, strict=True)):
-        width = limit - len(question) - 3
-        if width < 1:
-            raise ValueError(
-                f"question must leave room for the context in {limit} tokens, got one of "
-                f"{len(question)}: {questions[pair][:60]!r}"
-            )
-        if not len(context):
-            raise ValueError(f"context must have a token, got {contexts[pair][:60]!r}")
-        for start, end in windows(len(context), width, min(stride, width // 2)):
-            first = [tokenizer.cls_id, *question.ids, tokenizer.sep_id]
-            second = [*context.ids[start:end], tokenizer.sep_id]
-            rows.append((first + second, [0] * len(first) + [1] * len(second)))
-            found.append(_Window(pair, len(question), context.offsets[start:end]))
-    return rows, found
+def _check_threshold(threshold) -> None:
+    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if threshold is not None and (not number or math.isnan(threshold)):
+        raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
+
+
+def _logits(bert: Bert, examples, batch_size: int, progress: bool) -> tuple[list, list]:
+    """Of each window's tokens, the logits of a start and of an end."""
+    outputs = (names.SPAN_START, names.SPAN_END)
+    function = function_of(bert, outputs, outputs_of(*outputs))
+    rows = list(zip(examples.ids, examples.segment_ids, strict=True))
+    starts, ends = [None] * len(rows), [None] * len(rows)
+    with progress_bar(len(rows), " texts", progress) as bar:
+        for place, (start, end) in run_rows(bert, function, rows, batch_size):
+            length = len(rows[place][0])
+            starts[place], ends[place] = start[:length], end[:length]
+            bar.update()
+    return starts, ends
+
+
+def _answer(span: Span, examples, starts, ends, threshold: float | None) -> Answer:
+    none = threshold is not None and span.odds > threshold
+    example = span.null_example if none else span.example
+    window = examples.notes[example]
+    tokens = list(range(window.first, window.first + len(window.offsets)))
+    tokens = tokens if threshold is None else [0, *tokens]
+    score = _share(starts[example], tokens, 0 if none else span.tokens[0])
+    score *= _share(ends[example], tokens, 0 if none else span.tokens[1])
+    if none:
+        return Answer("", score, 0, 0, span.odds)
+    return Answer(span.text, score, span.start, span.end, span.odds)
+
+
+def _share(logits, tokens: Sequence[int], token: int) -> float:
+    return float(softmax(logits[tokens])[tokens.index(token)])

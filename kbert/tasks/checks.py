@@ -4,9 +4,18 @@ from collections.abc import Iterable, Sequence
 
 from kbert import names
 from kbert.bert import Bert
+from kbert.checkpoints import first_values
 from kbert.config import require_positive
 
 MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
+# What gives a checkpoint that lacks a head one; functions and commands have the same names.
+_WAY_TO = {
+    "encoder": "choose another pooling",
+    "pretraining": "pretrain it: kbert pretrain, whose --init (init=) begins with a checkpoint",
+    "classifier": "fine-tune it: kbert finetune with the task classify",
+    "tokens": "fine-tune it: kbert finetune with the task tag",
+    "qa": "fine-tune it: kbert finetune with the task qa",
+}
 
 
 def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
@@ -61,23 +70,35 @@ def require_tokenizer(bert: Bert, task: str):
 
 
 def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> None:
-    """A ValueError unless the model has the head, with weights of the checkpoint in its layers."""
+    """A ValueError unless the model has the head, with weights in it that are no first ones."""
     if bert.head != head:
         raise ValueError(
-            f"{task} needs a model with the head {head!r}, got {bert.head!r}: take a checkpoint "
-            f"that has it, kbert.load(path, head={head!r})"
+            f"{task} needs a model with the head {head!r}, got {bert.head!r}: kbert.load(path, "
+            f"head={head!r}) where the checkpoint has it, else {_WAY_TO[head]}"
         )
     require_trained(bert, task, layers)
 
 
+def require_head_of(source: str, task: str, head: str, found: str) -> None:
+    """A ValueError unless the head of the checkpoint at a path is the one that a task needs."""
+    if found != head:
+        raise ValueError(
+            f"{source} must have the head {head!r} for {task}, got {found!r}: take a checkpoint "
+            f"that has it, or {_WAY_TO[head]}"
+        )
+
+
 def require_trained(bert: Bert, task: str, layers: Sequence[str]) -> None:
-    """A ValueError where the checkpoint lacked the weights of one of the layers."""
-    random = [] if bert.report is None else bert.report.initialized_layers
-    lacking = [layer for layer in layers if layer in random]
+    """A ValueError where the checkpoint lacked a layer's weights and nothing has changed them."""
+    report = bert.report
+    lacking = [layer for layer in layers if report and layer in report.initialized_layers]
+    if lacking:
+        trained = first_values.changed(bert.model, report.first_values)
+        lacking = [layer for layer in lacking if layer not in trained]
     if lacking:
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
-            "in the model are random; take a checkpoint that has them"
+            f"in the model are random; take a checkpoint that has them, or {_WAY_TO[bert.head]}"
         )
 
 

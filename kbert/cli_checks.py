@@ -1,0 +1,66 @@
+"""What a command line gives, checked before Keras starts: it takes seconds to."""
+
+import errno
+import os
+from pathlib import Path
+
+import click
+
+POSITIVE = click.IntRange(min=1)
+
+
+class Output(click.Path):
+    """A path to write to, as a `Path`; an empty one would be the working folder."""
+
+    def __init__(self):
+        super().__init__(path_type=Path)
+
+    def convert(self, value, param, ctx):
+        if not str(value):
+            self.fail("a path expected, got an empty one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def check_new_file(path: Path) -> None:
+    """An OSError unless a file can be written there."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """A PermissionError where the first folder above a path that is there cannot be written to."""
+    folder = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "a file, not a folder", str(folder))
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot write in this folder", str(folder))
+
+
+def check_file(path: str | os.PathLike | None) -> None:
+    """An OSError where a file to read, if one is given, is not there."""
+    if path is not None:
+        with open(path, "rb"):
+            pass
+
+
+def check_source(
+    source: str | os.PathLike, task: str | None = None, head: str | None = None, form=None
+) -> None:
+    """Raises where no checkpoint is at a path, or one that says that it has another head.
+
+    Args:
+        source: the path.
+        task: what the head is for, as the user calls it.
+        head: the head that it must have; None: any.
+        form: the format to read, where it is given.
+    """
+    from kbert.checkpoints import formats
+
+    said = formats.head_said(source, form)
+    if head is not None and said is not None:
+        from kbert.tasks.checks import require_head_of
+
+        require_head_of(str(source), task, head, said)

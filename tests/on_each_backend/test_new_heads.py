@@ -1,0 +1,141 @@
+"""A pretrained encoder with a new head of N labels, trained by one's own fit."""
+
+import dataclasses
+import logging
+
+import keras
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from small_berts import small_berts
+
+import kbert
+from kbert.checkpoints.first_values import changed
+
+LABELS = ("neg", "so so", "pos", "very", "?")  # 5
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small)
+
+
+def saved(bert, path):
+    kbert.save(bert, path)
+    return path
+
+
+def of(model, name):
+    return [keras.ops.convert_to_numpy(weight) for weight in model.get_layer(name).weights]
+
+
+@pytest.mark.parametrize(
+    ("head", "layer"), [("classifier", "Classifier"), ("tokens", "TokenClassifier")]
+)
+@pytest.mark.parametrize("source", ["encoder", "pretraining", "qa"])
+def test_a_new_head_has_the_labels_asked_for_on_the_encoder_that_is_there(
+    berts, tmp_path, caplog, head, layer, source
+):
+    folder = saved(berts[source], tmp_path / "bert")
+    bert = kbert.load(folder, head=head, num_labels=7)
+    assert (bert.head, bert.labels, bert.model.outputs[0].shape[-1]) == (head, None, 7)
+    assert [weight.shape for weight in of(bert.model, layer)] == [(24, 7), (7,)]
+    assert "first weights stay in" in caplog.text and "classifier.weight" in caplog.text
+    named = kbert.load(folder, head=head, labels=list(LABELS))
+    assert (named.labels, named.model.outputs[0].shape[-1]) == (LABELS, 5)
+    name = "Encoder-3-FeedForward"
+    for one, other in zip(of(bert.model, name), of(berts[source].model, name), strict=True):
+        assert_array_equal(one, other)
+
+
+def test_a_head_of_as_many_labels_goes_on_and_one_of_others_begins(berts, tmp_path, caplog):
+    old = dataclasses.replace(berts["classifier"], labels=LABELS)
+    folder = saved(old, tmp_path / "bert")
+    caplog.clear()
+    same = kbert.load(folder, num_labels=5)
+    named = kbert.load(folder, head="classifier", labels=("a", "b", "c", "d", "e"))
+    assert (same.labels, named.labels, caplog.text) == (LABELS, ("a", "b", "c", "d", "e"), "")
+    for bert in (same, named):
+        assert_array_equal(of(bert.model, "Classifier")[0], of(old.model, "Classifier")[0])
+        assert bert.report.initialized == ()
+    other = kbert.load(folder, num_labels=3)
+    assert "has a classifier of 5 labels, 3 are asked for: a new one begins" in caplog.text
+    assert other.labels is None and other.model.outputs[0].shape == (None, 3)
+    assert set(other.report.initialized) == {"classifier.weight", "classifier.bias"}
+    assert set(other.report.ignored) == {"classifier.weight", "classifier.bias"}
+    assert_array_equal(of(other.model, "NSP-Dense")[0], of(old.model, "NSP-Dense")[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"num_labels": 5}, "num_labels goes with head='classifier' or head='tokens', got 'qa'"),
+        ({"head": "encoder", "labels": ["a"]}, "labels go with head=.*got 'encoder'"),
+        ({"head": "tokens", "num_labels": 0}, "num_labels must be a whole number"),
+        ({"head": "tokens", "num_labels": True}, "num_labels must be a whole number"),
+        ({"head": "tokens", "labels": "pos"}, "labels must be a list of names, one an output"),
+        ({"head": "tokens", "labels": []}, "labels must be a list of names"),
+        ({"head": "tokens", "labels": ["a", 3]}, "labels must be a list of names"),
+        ({"head": "tokens", "labels": ["a", "a"]}, "each name once, got 'a' again"),
+        ({"head": "tokens", "labels": ["a"], "num_labels": 2}, "num_labels=2 names, got 1"),
+    ],
+)
+def test_what_cannot_be_is_one_line(berts, tmp_path, options, says):
+    with pytest.raises(ValueError, match=says) as raised:
+        kbert.load(saved(berts["qa"], tmp_path / "bert"), **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_names_in_another_order_than_the_outputs_are_refused(berts, tmp_path):
+    folder = saved(dataclasses.replace(berts["tokens"], labels=LABELS), tmp_path / "bert")
+    with pytest.raises(ValueError, match="in the order of the checkpoint's outputs, neg, so so"):
+        kbert.load(folder, labels=LABELS[::-1])
+
+
+def fit(bert, learning_rate=0.5):
+    batch = bert.tokenizer.encode_batch(["cat dog", "red sun", "moon . mat"] * 4 + ["big"])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    bert.model.compile(keras.optimizers.SGD(learning_rate), loss)
+    labels = np.arange(13) % 3
+    bert.model.fit([batch.token_ids, batch.segment_ids], labels, batch_size=13, verbose=0)
+
+
+def test_a_head_that_ones_own_fit_has_trained_is_no_random_one(berts, tmp_path):
+    """And not before: neither just loaded, nor fitted with a rate of zero."""
+    folder = saved(berts["encoder"], tmp_path / "bert")
+    bert = kbert.load(folder, head="classifier", labels=("a", "b", "c"))
+    data = [("cat dog", "a"), ("red sun", "b")]
+    (tmp_path / "dev.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in data))
+    uses = (
+        lambda: kbert.classify(bert, "cat dog"),
+        lambda: kbert.evaluate(bert, "classify", tmp_path / "dev.tsv"),
+    )
+    fit(bert, 0.0)
+    for use in uses:
+        with pytest.raises(ValueError, match="weights of Classifier, which the checkpoint lacks"):
+            use()
+    before = bert.model.get_weights()
+    fit(bert)
+    found = kbert.classify(bert, "cat dog")
+    ids = bert.tokenizer.encode_batch(["cat dog"])
+    logits = keras.ops.convert_to_numpy(bert.model([ids.token_ids, ids.segment_ids]))[0]
+    shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+    assert {one.label: pytest.approx(one.probability, abs=1e-5) for one in found} == dict(
+        zip("abc", shares, strict=True)
+    )
+    assert set(uses[1]()) >= {"loss", "accuracy"}
+    bert.model.set_weights(before)
+    with pytest.raises(ValueError, match="random"):
+        uses[0]()
+    bert.model.set_weights([value + 0.25 for value in before])
+    assert uses[0]()
+
+
+def test_a_copy_with_another_vocabulary_is_as_random_as_before(berts, tmp_path, caplog):
+    caplog.set_level(logging.ERROR)
+    bert = kbert.load(saved(berts["encoder"], tmp_path / "bert"), head="pretraining")
+    assert set(bert.report.first_values) == {"MLM-Dense", "MLM-Norm", "MLM-Sim", "NSP"}
+    larger = kbert.resize_vocab(bert, 101)
+    assert changed(larger.model, larger.report.first_values) == set()
+    with pytest.raises(ValueError, match="weights of MLM-Dense, MLM-Norm, MLM-Sim"):
+        kbert.fill_mask(larger, "cat [MASK]")
