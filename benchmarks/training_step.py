@@ -188,7 +188,7 @@ def of_keras_hub(arguments):
     model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
-    model.compile(optimizer=optimizer, loss=loss, jit_compile=False)  # XLA is slower on a CPU
+    model.compile(optimizer=optimizer, loss=loss, jit_compile=False)  # as kbert's
 
     def update(step):
         tokens, labels = data(arguments, step, config.vocab_size)

@@ -34,8 +34,8 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def default_jit(self) -> bool:
-        # XLA on a CPU takes long to compile, and its gradients several times as long to compute
-        # (benchmarks/training_step.py --options)
+        # on a CPU XLA takes long to compile, and the matrix products of the backend itself use all
+        # cores better (benchmarks/xla.py --without)
         return bool(tf.config.list_physical_devices("GPU"))
 
     def prepare(self, model, optimizer, *, jit: bool | None = None, **options) -> None:
@@ -89,7 +89,7 @@ class TensorFlowEngine(Engine):
         return self.strategy.experimental_distribute_values_from_function(value)
 
     def _replica_update(self, batch, seeds):
-        seeds = tf.ensure_shape(seeds, self._seeds(0, range(1)).shape[1:])
+        seeds.set_shape(self._seeds(0, range(1)).shape[1:])
         gradients, sums = self._gradients_of(batch, seeds)
         context = tf.distribute.get_replica_context()
         if self.replicas > 1:
@@ -145,10 +145,11 @@ class TensorFlowEngine(Engine):
                 weights, seeds, part, tf.convert_to_tensor(self.counts[1].value)
             )
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
-        gradients = [
-            tf.ensure_shape(gradient, weight.shape)
-            for gradient, weight in zip(gradients, weights, strict=True)
-        ]
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # the table's: slices
+        for gradient, weight in zip(gradients, weights, strict=True):
+            # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
+            # way of its fusions; each would draw dropout's random numbers again
+            gradient.set_shape(weight.shape)
         return gradients, sums
 
     def _logits(self, inputs):
