@@ -4,9 +4,9 @@ import dataclasses
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, get_args
 
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+from kbert.training.rules import checked
 
 
 class RunSettings:
@@ -25,13 +25,12 @@ class RunSettings:
                 raise ValueError(f"{cls.command} has no option {name!r}: {hint}")
         return cls(**options)
 
-    def check_precision_and_seed(self) -> None:
-        """Raises a ValueError for one that cannot be."""
-        if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+    def __post_init__(self):
+        optional = {
+            field.name for field in dataclasses.fields(self) if type(None) in get_args(field.type)
+        }
+        for name, value in checked(vars(self), optional).items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,19 @@ class Surroundings:
         callbacks: Keras's.
         show: whether the live line is written.
         peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
+
+    Raises:
+        ValueError: a value out of its range.
     """
 
     devices: int | None = None
     callbacks: Sequence = ()
     show: bool = True
     peak_flops: float | None = None
+
+    def __post_init__(self):
+        names = ("devices", "show", "peak_flops")
+        checked({name: getattr(self, name) for name in names}, ("devices", "peak_flops"))
 
     def peak(self, precision: str, replicas: int) -> tuple[float, str]:
         """FLOP/s of all devices together, and where the number is from."""
