@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kbert.cli_checks import POSITIVE, Output, check_file, check_source
-from kbert.cli_settings import with_settings
+from kbert.cli_settings import given, with_settings
 from kbert.cli_training import (
     check_new_run,
     import_engine,
@@ -53,11 +53,11 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, 
 
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
     around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
+    settings = given(settings, around)
     if run is not None:
         refuse_with_resume(task=task, output=output)
-        _go_on(run, source=source, train=train, dev=dev, **around, **given)
+        _go_on(run, source=source, train=train, dev=dev, **around, **settings)
         return
     needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
     for name, value in needed:
@@ -74,7 +74,8 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, 
         from kbert.training.finetuning import finetune as start
 
         import_engine()
-    tuned = stoppable(start, source, task, train=train, dev=dev, output=output, **around, **given)
+    data = {"train": train, "dev": dev, "output": output}
+    tuned = stoppable(start, source, task, **data, **around, **settings)
     _say(tuned)
 
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import click
 
-from kbert.training.asked import PRECISIONS
+from kbert.training.rules import OPTIMIZERS, PRECISIONS, SCHEDULES, checked
 
 _CHOICES = {
-    "optimizer": ["adamw", "lamb"],
-    "schedule": ["linear", "constant"],
+    "optimizer": list(OPTIMIZERS),
+    "schedule": list(SCHEDULES),
     "precision": list(PRECISIONS),
 }
 
@@ -46,6 +46,18 @@ def with_settings(settings: type, texts: dict[str, str]):
         return command
 
     return decorated
+
+
+def given(settings: dict, around: dict) -> dict:
+    """The settings that were given, checked before anything heavy starts.
+
+    Args:
+        settings: what `with_settings` gives the command; None: not given.
+        around: the `Surroundings`.
+    """
+    found = {name: value for name, value in settings.items() if value is not None}
+    checked(found | around, ("devices", "peak_flops"))
+    return found
 
 
 def _option(field: dataclasses.Field, text: str):

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kbert.cli_checks import POSITIVE, Output, check_source, check_writable
-from kbert.cli_settings import with_settings
+from kbert.cli_settings import given, with_settings
 from kbert.console import starting_keras
 from kbert.training.settings import Settings
 
@@ -43,24 +43,24 @@ def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet,
 
     Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
     around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
+    settings = given(settings, around)
     if run is not None:
         refuse_with_resume(config=config, init=init, output=output)
-        _go_on(run, given, shards=shards, dev=dev, **around)
+        _go_on(run, settings, shards=shards, dev=dev, **around)
         return
-    for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", given.get("steps"))):
+    for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", settings.get("steps"))):
         if value is None:
             raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
     if init is not None and config is not None:
         raise click.UsageError("--init brings its own configuration: leave --config out")
-    _check(shards, config, output, init, dev, given)
+    _check(shards, config, output, init, dev, settings)
     with starting_keras():
         from kbert.training.pretraining import pretrain as start
 
         import_engine()
     trained = stoppable(
-        start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **given
+        start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **settings
     )
     say_where(trained)
 

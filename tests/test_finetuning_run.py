@@ -254,7 +254,7 @@ def test_without_dev_data_and_folder(berts, sources):
         ({"epoch": 3}, "finetune has no option 'epoch': did you mean epochs?"),
         ({"epochs": 0}, "epochs must be"),
         ({"warmup_share": 2}, "warmup_share must be a share, 0 … 1, got 2"),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0, got 0.0"),
         ({"precision": "half"}, "precision must be one of float32, mixed_bfloat16"),
         ({"lengths": (8, 4)}, "lengths must ascend"),
         ({"lengths": (4, 8)}, "an example must have at most 8 tokens, got 1"),

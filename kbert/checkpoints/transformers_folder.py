@@ -91,7 +91,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 def head_said(path: Path) -> str | None:
     """The head of the class that config.json names."""
-    architecture = _architecture(read_object(path / "config.json"), path)
+    architecture = _architecture(js.read(path / "config.json", _CONFIG), path)
     return CLASSES[architecture][0] if architecture else None
 
 

@@ -5,9 +5,10 @@ import difflib
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from kbert import json_schema as js
+from kbert.training.rules import checked
 
 _KINDS = {
     int: js.whole(0, 2**62),
@@ -16,8 +17,6 @@ _KINDS = {
     str: js.TEXT,
     tuple[int, ...]: js.list_of(js.whole(1)),
 }
-
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 class RunSettings:
@@ -37,6 +36,13 @@ class RunSettings:
                 raise ValueError(f"{cls.command} has no option {name!r}: {hint}")
         return cls(**options)
 
+    def __post_init__(self):
+        optional = {
+            field.name for field in dataclasses.fields(self) if type(None) in get_args(field.type)
+        }
+        for name, value in checked(vars(self), optional).items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def check_kept(cls, run) -> None:
         """Raises a ValueError where a run's settings.json has not what the annotations say."""
@@ -44,14 +50,6 @@ class RunSettings:
         kinds = {field.name: _kind(hints[field.name]) for field in dataclasses.fields(cls)}
         source = str(run.path / "settings.json")
         js.check(run.settings, js.fields(kinds | cls.kept_beside), source, "settings")
-
-    def check_precision_and_seed(self) -> None:
-        """Raises a ValueError for one that cannot be."""
-        if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ValueError(f"precision must be one of {known}, got {self.precision!r}")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0, got {self.seed!r}")
 
 
 def _kind(hint) -> js.Kind:
@@ -71,12 +69,19 @@ class Surroundings:
         callbacks: Keras's.
         show: whether the live line is written.
         peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
+
+    Raises:
+        ValueError: a value out of its range.
     """
 
     devices: int | None = None
     callbacks: Sequence = ()
     show: bool = True
     peak_flops: float | None = None
+
+    def __post_init__(self):
+        names = ("devices", "show", "peak_flops")
+        checked({name: getattr(self, name) for name in names}, ("devices", "peak_flops"))
 
     def peak(self, precision: str, replicas: int) -> tuple[float, str]:
         """FLOP/s of all devices together, and where the number is from."""

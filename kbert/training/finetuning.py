@@ -86,12 +86,12 @@ def finetune(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file that cannot be read, a full disk.
     """
+    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     settings = {"task": task_of(task).name} | dataclasses.asdict(FinetuningSettings.of(options))
     sources = {"source": source, "train": train, "dev": dev}
     folder = None if output is None else Path(output)
     if folder is not None:
         refuse_used(folder, "finetune")
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     return _run(folder, settings, sources, surroundings)
 
 
@@ -126,10 +126,12 @@ def resume(
         ValueError: data or settings are others than the run's; names the difference.
         and what `finetune` raises.
     """
+    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     run = RunFolder.open(folder)
     if run.task != "finetune":
         raise ValueError(f"{run.path} is no run of finetune: go on with {run.way_on}")
     FinetuningSettings.check_kept(run)
+    FinetuningSettings.of(settings)
     run.check(run.fingerprint, run.settings | settings)
     if run.finished:
         from kbert.training.loop import History
@@ -142,7 +144,6 @@ def resume(
     for name in ("source", "train"):
         if sources[name] is None:
             raise ValueError(f"{name} must be given to go on: the run began with no file of it")
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     return _run(run.path, run.settings, sources, surroundings, new=False)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kbert import json_schema as js
-from kbert.config import require_positive
 from kbert.training.asked import RunSettings
 
 
@@ -23,7 +22,7 @@ class FinetuningSettings(RunSettings):
         optimizer: "adamw" or "lamb".
         schedule: "linear" decay to 0 after the warm-up, or "constant".
         weight_decay: of the optimizer; biases and LayerNorm have none.
-        clip_norm: what the global norm of the gradients is cut to.
+        clip_norm: what the global norm of the gradients is cut to; None: to nothing.
         accumulation: micro-batches that an update is made of, one after the other.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit: whether XLA compiles the step; None: as is faster on the device.
@@ -52,7 +51,7 @@ class FinetuningSettings(RunSettings):
     optimizer: str = "adamw"
     schedule: str = "linear"
     weight_decay: float = 0.01
-    clip_norm: float = 1.0
+    clip_norm: float | None = 1.0
     accumulation: int = 1
     precision: str = "float32"
     jit: bool | None = None
@@ -62,20 +61,3 @@ class FinetuningSettings(RunSettings):
     evaluate_every: int | None = None
     save_every: int | None = None
     log_every: int = 1
-
-    def __post_init__(self):
-        for name in ("epochs", "batch_size", "max_length", "accumulation", "log_every"):
-            require_positive(name, getattr(self, name))
-        for name in ("evaluate_every", "save_every"):
-            if getattr(self, name) is not None:
-                require_positive(name, getattr(self, name))
-        for name in ("learning_rate", "clip_norm"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        if not 0 <= self.warmup_share <= 1:
-            raise ValueError(f"warmup_share must be a share, 0 … 1, got {self.warmup_share!r}")
-        if self.lengths is not None:
-            given = tuple(require_positive("lengths", length) for length in self.lengths)
-            if not given or list(given) != sorted(set(given)):
-                raise ValueError(f"lengths must ascend, got {self.lengths!r}")
-        self.check_precision_and_seed()

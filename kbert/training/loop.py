@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import keras
 
-from kbert.config import require_positive
 from kbert.data.batch import Batch, Batches
 from kbert.training import diagnosis, environment
 from kbert.training.callbacks import refuse_harmful, watch_batches
 from kbert.training.live import Live
 from kbert.training.plan import Plan
 from kbert.training.prefetch import Prefetched
+from kbert.training.rules import checked
 from kbert.training.run_folder import RunFolder
 from kbert.training.stopping import ProcessLost, Stopped, asked_to_stop
 from kbert.training.throughput import Speed, tokens_of
@@ -97,11 +97,8 @@ def train(
         ValueError: a callback that would do harm; a batch size that the replicas do not divide.
         OSError: a disk that is full, data that vanished: what was done is saved, where it can be.
     """
-    for name, value in (("steps", steps), ("log_every", log_every)):
-        require_positive(name, value)
-    for name, value in (("evaluate_every", evaluate_every), ("save_every", save_every)):
-        if value is not None:
-            require_positive(name, value)
+    counts = {"evaluate_every": evaluate_every, "save_every": save_every}
+    checked({"steps": steps, "log_every": log_every} | counts, counts)
     refuse_harmful(callbacks)
     plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
     part = engine.rows(batches.batch_size)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from kbert.config import require_positive
+from kbert.training.rules import checked
 
-NAMES = ("adamw", "lamb")
-SCHEDULES = ("linear", "constant")
 _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
 
 
@@ -46,29 +44,14 @@ class Optimizer:
     bias_correction: bool = True
 
     def __post_init__(self):
-        for key, choices in (("name", NAMES), ("schedule", SCHEDULES)):
-            if getattr(self, key) not in choices:
-                raise ValueError(
-                    f"optimizer {key} must be {' or '.join(choices)}, got {getattr(self, key)!r}"
-                )
-        require_positive("total_steps", self.total_steps)
-        if not 0 <= self.warmup_steps <= self.total_steps:
+        values = dataclasses.asdict(self)
+        values["optimizer"] = values.pop("name")
+        checked(values)
+        if self.warmup_steps > self.total_steps:
             raise ValueError(
                 f"warmup_steps must be 0 … total_steps, {self.total_steps:,}, got "
                 f"{self.warmup_steps}"
             )
-        for key in ("learning_rate", "epsilon"):
-            if not getattr(self, key) > 0:
-                raise ValueError(f"{key} must be above 0, got {getattr(self, key)!r}")
-        for key in ("beta_1", "beta_2"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ValueError(f"{key} must be 0 or more and below 1, got {getattr(self, key)!r}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay!r}")
-
-    def to_dict(self) -> dict:
-        """The settings as JSON has them."""
-        return dataclasses.asdict(self)
 
 
 def is_decayed(path: str) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 
 from keras import ops
 
-from kbert.training.asked import PRECISIONS
+from kbert.training.rules import checked
 
 FIRST_SCALE = 2.0**15
 GROWTH = 2_000  # good updates after which the scale is doubled
@@ -15,8 +15,7 @@ def built_in(precision: str):
     """Models built within compute in that precision; their weights stay float32."""
     import keras
 
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    checked({"precision": precision})
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(precision)
     try:

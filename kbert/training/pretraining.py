@@ -76,12 +76,12 @@ def pretrain(
         OSError: a full disk, data that vanished; the last state is whole.
     """
     refuse_used(output, "pretrain")
+    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     settings = dataclasses.asdict(Settings.of({"steps": steps} | options))
     given = {"shards": shards, "dev": dev, "init": init}
     places = {name: path and str(Path(path).absolute()) for name, path in given.items()}
     train, held_out = _data(places, settings)
     settings["config"] = _config(config, init, train, settings["seq_len"]).to_dict()
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     return _run(Path(output), (settings, places), (train, held_out), surroundings, new=True)
 
 
@@ -115,6 +115,7 @@ def resume(
         ValueError: data, vocabulary or settings are others than the run's; names the difference.
         and what `pretrain` raises.
     """
+    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     run = RunFolder.open(folder)
     if run.task != "pretrain":
         raise ValueError(f"{run.path} is no run of pretrain: go on with {run.way_on}")
@@ -132,7 +133,6 @@ def resume(
         how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
         raise FileNotFoundError(2, how, places["shards"])
     data = _data(places, run.settings)
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
     return _run(run.path, (run.settings, places), data, surroundings, new=False)
 
 

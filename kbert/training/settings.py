@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from kbert import json_schema as js
-from kbert.config import BertConfig, require_positive
+from kbert.config import BertConfig
 from kbert.training.asked import RunSettings
 
 HELD_OUT = 0.05  # of the documents, where there are enough to spare them
@@ -27,7 +27,7 @@ class Settings(RunSettings):
         warmup_steps: updates of linear warm-up; None: a tenth of all, at most 10,000.
         schedule: "linear" decay to 0 after the warm-up, or "constant".
         weight_decay: of the optimizer; biases and LayerNorm have none.
-        clip_norm: what the global norm of the gradients is cut to.
+        clip_norm: what the global norm of the gradients is cut to; None: to nothing.
         accumulation: micro-batches that an update is made of, one after the other.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit: whether XLA compiles the step; None: as is faster on the device.
@@ -62,7 +62,7 @@ class Settings(RunSettings):
     warmup_steps: int | None = None
     schedule: str = "linear"
     weight_decay: float = 0.01
-    clip_norm: float = 1.0
+    clip_norm: float | None = 1.0
     accumulation: int = 1
     precision: str = "float32"
     jit: bool | None = None
@@ -79,7 +79,7 @@ class Settings(RunSettings):
     log_every: int | None = None
 
     def __post_init__(self):
-        require_positive("steps", self.steps)
+        super().__post_init__()
         defaults = {
             "warmup_steps": min(MOST_WARMUP, self.steps // 10),
             "evaluate_every": max(1, self.steps // 10),
@@ -89,13 +89,6 @@ class Settings(RunSettings):
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        for name in ("batch_size", "seq_len", "accumulation", "evaluation_batches"):
-            require_positive(name, getattr(self, name))
-        for name in ("evaluate_every", "save_every", "log_every"):
-            require_positive(name, getattr(self, name))
-        if self.max_predictions is not None:
-            require_positive("max_predictions", self.max_predictions)
-        self.check_precision_and_seed()
 
 
 def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:

@@ -8,12 +8,12 @@ update. An update whose gradients are not finite changes no number but the loss 
 import numpy as np
 from keras import ops
 
-from kbert.config import require_positive
 from kbert.data.batch import Batch
 from kbert.data.draws import fork, key_of
 from kbert.training import objectives, optimizers, precision
 from kbert.training.engines.pieces import Pieces, stateless
 from kbert.training.optimizers import Optimizer
+from kbert.training.rules import checked
 
 
 class Engine:
@@ -53,11 +53,16 @@ class Engine:
             rematerialize: whether the backward pass computes each encoder block again instead of
                 keeping its activations: less memory, more time, the same numbers.
             seed: of the dropout.
+
+        Raises:
+            ValueError: a value out of its range.
         """
+        asked = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
+        checked(asked | {"rematerialize": rematerialize}, ("clip_norm", "jit"))
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
-        self.accumulation = require_positive("accumulation", accumulation)
+        self.accumulation = accumulation
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
         self.pieces = Pieces(model) if rematerialize else None

@@ -145,7 +145,7 @@ class TensorFlowEngine(Engine):
                 weights, seeds, part, tf.convert_to_tensor(self.counts[1].value)
             )
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # the table's: slices
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         for gradient, weight in zip(gradients, weights, strict=True):
             # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
             # way of its fusions; each would draw dropout's random numbers again

@@ -1,0 +1,139 @@
+"""What each setting of training must be: the one table that all of them are checked against."""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+OPTIMIZERS = ("adamw", "lamb")
+SCHEDULES = ("linear", "constant")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+KEEPS = ("model", "all")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be.
+
+    Attributes:
+        text: in words, after "must".
+        read: the value as Python's own number, which JSON can hold; raises a ValueError, TypeError
+            or OverflowError for what is none.
+        holds: whether that is within the range.
+    """
+
+    text: str
+    read: Callable
+    holds: Callable = lambda value: True
+
+
+def _whole(value) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError
+    if value >= 2**63:
+        raise OverflowError  # no counter of any backend has more
+    return int(value)
+
+
+def _number(value) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
+
+
+def _truth(value) -> bool:
+    if type(value).__name__.rstrip("_") != "bool":  # NumPy's is called bool_ or bool
+        raise TypeError
+    return bool(value)
+
+
+def _ascending(values) -> tuple[int, ...]:
+    found = tuple(map(_whole, values))
+    if isinstance(values, (set, dict)) or list(found) != sorted(set(found)) or found[:1] < (1,):
+        raise ValueError
+    return found
+
+
+def _at_least(least: int) -> Rule:
+    return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
+
+
+def _one_of(names: tuple[str, ...]) -> Rule:
+    listed = " or ".join(names) if len(names) == 2 else f"one of {', '.join(names)}"
+    return Rule(f"be {listed}", lambda value: value, lambda value: value in names)
+
+
+_POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
+_NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: value >= 0)
+_SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
+_BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
+_TRUTH = Rule("be True or False", _truth)
+
+RULES = {
+    "steps": _at_least(1),
+    "total_steps": _at_least(1),
+    "epochs": _at_least(1),
+    "batch_size": _at_least(1),
+    "seq_len": _at_least(8),  # two segments and their marks
+    "max_length": _at_least(1),
+    "max_predictions": _at_least(1),
+    "accumulation": _at_least(1),
+    "evaluate_every": _at_least(1),
+    "evaluation_batches": _at_least(1),
+    "save_every": _at_least(1),
+    "log_every": _at_least(1),
+    "devices": _at_least(1),
+    "warmup_steps": _at_least(0),
+    "seed": _at_least(0),
+    "lengths": Rule("ascend, in whole numbers of at least 1", _ascending),
+    "learning_rate": _POSITIVE,
+    "clip_norm": _POSITIVE,
+    "epsilon": _POSITIVE,
+    "peak_flops": _POSITIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "beta_1": _BELOW_ONE,
+    "beta_2": _BELOW_ONE,
+    "held_out": _BELOW_ONE,
+    "warmup_share": _SHARE,
+    "short_share": _SHARE,
+    "masked_share": Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1),
+    "optimizer": _one_of(OPTIMIZERS),
+    "schedule": _one_of(SCHEDULES),
+    "precision": _one_of(PRECISIONS),
+    "keep": _one_of(KEEPS),
+    "jit": _TRUTH,
+    "rematerialize": _TRUTH,
+    "whole_word": _TRUTH,
+    "mlm_only": _TRUTH,
+    "keep_best": _TRUTH,
+    "bias_correction": _TRUTH,
+    "show": _TRUTH,
+}
+
+
+def checked(values: dict, optional: Collection[str] = ()) -> dict:
+    """The values by name, NumPy's numbers as Python's.
+
+    Args:
+        values: each one's rule stands in `RULES`.
+        optional: which of them may be None.
+
+    Raises:
+        ValueError: one that breaks its rule: names it, what it must be, and what it is.
+    """
+    return {
+        name: None if value is None and name in optional else _checked(name, value)
+        for name, value in values.items()
+    }
+
+
+def _checked(name: str, value):
+    rule = RULES[name]
+    try:
+        found = rule.read(value)
+        holds = rule.holds(found)
+    except (TypeError, ValueError, OverflowError):
+        holds = False
+    if not holds:
+        raise ValueError(f"{name} must {rule.text}, got {value!r}")
+    return found
