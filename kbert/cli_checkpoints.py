@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kbert.cli_checks import Output, check_source, check_writable
-from kbert.console import progress, starting_keras
+from kbert.console import progress, say, starting_keras
 
 SOURCE = click.argument("source", metavar="SRC")
 FORMATS = ["transformers", "google", "keras_hub", "keras", "saved_model", "onnx", "litert"]
@@ -90,7 +90,7 @@ def convert(source, destination, to, head, architecture, config, form):
         bert = load(source, head=head, config=config, format=form)
     with progress(f"writing {destination}"):
         save(bert, destination, format=to, architecture=architecture)
-    click.echo(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
+    say(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
 
 
 def _is_googles(path: Path) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from kbert import printable
 from kbert.cli_checks import POSITIVE, Output, check_new_file, check_source
-from kbert.console import progress, starting_keras
+from kbert.console import progress, say, starting_keras
 
 _WIDTH = 80
 _MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
@@ -57,7 +58,7 @@ def fill_mask(source, text, top_k, form):
         if len(filled) > 1:
             click.echo(f"[MASK] {number}")
         for candidate in candidates:
-            click.echo(f"{candidate.probability:.4f}  {candidate.token}")
+            say(f"{candidate.probability:.4f}  {candidate.token}")
 
 
 @click.command("next-sentence", short_help="Does B follow A?")
@@ -111,7 +112,7 @@ def embed(source, lines, output, pooling, layers, normalize, long, max_length, b
             batch_size=batch_size,
         )
     _write_npy(output, vectors)
-    click.echo(f"wrote {output}: {len(vectors):,} × {vectors.shape[1]:,} {vectors.dtype}")
+    say(f"wrote {output}: {len(vectors):,} × {vectors.shape[1]:,} {vectors.dtype}")
 
 
 @click.command(short_help="Cosine similarity of texts.")
@@ -161,7 +162,7 @@ def attention(source, text, pair, output, layer, head):
         found = attention(bert, text, pair, layer=layer, head=head)
     with progress("drawing"):
         path = found.plot(output, layer=layer, head=head)
-    click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    say(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 
 @click.command(short_help="The labels of texts.")
@@ -183,7 +184,7 @@ def classify(source, texts, lines, batch_size, form):
         click.echo(tables.to_json(_records(texts, "labels", found)), nl=False)
     elif len(texts) == 1:
         for label in found[0]:
-            click.echo(f"{label.probability:.4f}  {label.label}")
+            say(f"{label.probability:.4f}  {label.label}")
     else:
         for text, (best, *_) in zip(texts, found, strict=True):
             click.echo(_cut(f"{best.probability:.4f}  {best.label}  {text}"))
@@ -212,7 +213,8 @@ def tag(source, texts, lines, batch_size, form):
             click.echo()
         for word in words:
             place = f"{word.start}:{word.end}"
-            click.echo(f"{word.probability:.4f}  {word.label:<12}  {place:<9}  {word.word}")
+            label = printable.line(word.label)
+            say(f"{word.probability:.4f}  {label:<12}  {place:<9}  {word.word}")
 
 
 @click.command(short_help="The answer to a question.")
@@ -240,7 +242,8 @@ def answer(source, question, context, stride, no_answer_threshold, form):
         click.echo(tables.to_json(found), nl=False)
     else:
         place = f"characters {found.start}:{found.end}" if found.text else f"odds {found.odds:.4f}"
-        click.echo(f"{found.text or 'no answer'}\n{found.score:.4f}  {place}")
+        say(found.text or "no answer")
+        click.echo(f"{found.score:.4f}  {place}")
 
 
 COMMANDS = [fill_mask, next_sentence, embed, similarity, attention, classify, tag, answer]
@@ -339,5 +342,5 @@ def _matrix_text(texts: tuple[str, ...], matrix) -> str:
 
 
 def _cut(line: str) -> str:
-    line = " ".join(line.split("\n"))
+    line = printable.line(" ".join(line.split("\n")))
     return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"

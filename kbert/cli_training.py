@@ -7,7 +7,7 @@ import click
 
 from kbert.cli_checks import POSITIVE, Output, check_source, check_writable
 from kbert.cli_settings import given, with_settings
-from kbert.console import starting_keras
+from kbert.console import say, starting_keras
 from kbert.training.settings import Settings
 
 _HELP = {
@@ -123,10 +123,10 @@ def stoppable(function, *arguments, **options):
     try:
         return function(*arguments, **options)
     except Stopped as stopped:
-        click.echo(f"kbert: {stopped}", err=True)
+        say(f"kbert: {stopped}", err=True)
         raise click.exceptions.Exit(130) from None
     except ProcessLost as lost:
-        click.echo(f"kbert: {lost}", err=True)
+        say(f"kbert: {lost}", err=True)
         os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone
 
 

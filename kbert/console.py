@@ -9,7 +9,7 @@ import threading
 
 import click
 
-from kbert import patience
+from kbert import patience, printable
 
 
 def run(command: click.Command, arguments=None) -> None:
@@ -69,7 +69,7 @@ def _log_lines():
     """kbert's log on stderr, a line a warning."""
     logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
     over_the_live_line = f"\r{'':79}\r" if sys.stderr.isatty() else ""
-    handler.setFormatter(logging.Formatter(f"{over_the_live_line}kbert: %(message)s"))
+    handler.setFormatter(_Line(f"{over_the_live_line}kbert: "))
     logger.addHandler(handler)
     try:
         yield
@@ -77,8 +77,24 @@ def _log_lines():
         logger.removeHandler(handler)
 
 
+class _Line(logging.Formatter):
+    """A record as one line, with nothing in it that acts on a terminal."""
+
+    def __init__(self, start: str):
+        super().__init__()
+        self._start = start
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._start + printable.line(record.getMessage())
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Prints one line that may have texts from files in it: see `kbert.printable`."""
+    click.echo(printable.line(text), err=err)
+
+
 def _fail(message: str, status: int = 2) -> None:
-    print(f"kbert: {' '.join(message.split())}", file=sys.stderr)
+    print(f"kbert: {printable.line(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(status)
 
 
@@ -87,7 +103,7 @@ def progress(what: str, file=None):
     """Says what is going on, on stderr, once it has taken two seconds."""
     timer = threading.Timer(
         patience.PATIENCE_S,
-        lambda: print(f"kbert: {what} …", file=file or sys.stderr, flush=True),
+        lambda: print(f"kbert: {printable.line(what)} …", file=file or sys.stderr, flush=True),
     )
     timer.daemon = True
     timer.start()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbert import printable
 from kbert.checkpoints import fitting, formats, tables
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.config import BertConfig
@@ -112,11 +113,12 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
         kinds = ", ".join(_kinds(found.left_out))
         lines.append(f"  {len(found.left_out)} tensors are no weights of BERT: {kinds}")
     if every_tensor:
-        width = max((len(tensor.name) for tensor in found.tensors), default=0)
+        names = [printable.line(tensor.name) for tensor in found.tensors]
+        width = max(map(len, names), default=0)
         lines.append("")
         lines += [
-            f"  {tensor.name:<{width}}  {' × '.join(map(str, tensor.shape))}  {tensor.dtype}"
-            for tensor in found.tensors
+            f"  {name:<{width}}  {' × '.join(map(str, tensor.shape))}  {tensor.dtype}"
+            for name, tensor in zip(names, found.tensors, strict=True)
         ]
     lines.append("")
     if found.problems:
@@ -125,7 +127,7 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
         lines += [f"    {problem}" for problem in found.problems]
     else:
         lines.append("  Every tensor is there, in the shape that the configuration says.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable.line, lines)) + "\n"
 
 
 def _facts(found: Inspection) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 
+from kbert import printable
+
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:
     """A header and a line a row."""
@@ -15,7 +17,7 @@ def to_csv(rows: Sequence, delimiter: str = ",") -> str:
     writer = csv.DictWriter(out, records[0], delimiter=delimiter, lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
-    return out.getvalue()
+    return printable.lines(out.getvalue())
 
 
 def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
@@ -29,7 +31,7 @@ def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
     ]
     for record in records:
         cells = [
-            f"{record[column]:,}" if number else str(record[column]).replace("|", "\\|")
+            f"{record[column]:,}" if number else _cell(record[column])
             for column, number in zip(columns, numbers, strict=True)
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -37,8 +39,16 @@ def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
 
 
 def to_json(value) -> str:
-    """Indented JSON; dataclasses become objects, fractions numbers."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=_plain) + "\n"
+    """Indented JSON; dataclasses become objects, fractions numbers.
+
+    What would act on a terminal is escaped, as JSON escapes it: the same JSON.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain) + "\n"
+    return printable.lines(text)
+
+
+def _cell(value) -> str:
+    return printable.line(value).replace("|", "\\|")
 
 
 def _plain(value):

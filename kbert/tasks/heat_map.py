@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import printable
 from kbert.files import write_beside
 
 ENDINGS = (".png", ".svg", ".pdf")
@@ -47,8 +48,8 @@ def draw(weights: np.ndarray, tokens: list[str], title: str, path: Path) -> None
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         image = axes.imshow(weights, cmap="viridis", vmin=0, interpolation="nearest")
-        _label(axes, tokens)
-        axes.set_title(title, fontsize=10)
+        _label(axes, [printable.line(token) for token in tokens])
+        axes.set_title(printable.line(title), fontsize=10)
         figure.colorbar(image, ax=axes, shrink=0.8, label="attention weight")
         content = io.BytesIO()
         format = path.suffix.lower().removeprefix(".")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import printable
 from kbert.bert import Bert
 from kbert.probes import build_attention_maps
 from kbert.tasks.checks import listed, listed_pairs, require_tokenizer, require_two_segments
@@ -84,7 +85,8 @@ class AttentionMap:
         return int(token)
 
     def __repr__(self) -> str:
-        return f"AttentionMap({' '.join(self.tokens)}; weights {self.weights.shape})"
+        tokens = printable.line(" ".join(self.tokens))
+        return f"AttentionMap({tokens}; weights {self.weights.shape})"
 
 
 def attention(

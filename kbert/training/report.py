@@ -9,6 +9,7 @@ import json
 import re
 import statistics
 
+from kbert import printable
 from kbert.files import write_beside
 from kbert.json_schema import read_object
 
@@ -36,7 +37,7 @@ def write_report(run, result: dict) -> None:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(run.path.name)}'
         f"</title><style>{_STYLE}</style>{''.join(parts)}</html>\n"
     )
-    write_beside(run.path / "report.html", page.encode())
+    write_beside(run.path / "report.html", printable.lines(page).encode())
 
 
 def curves(records: list[dict]) -> str:

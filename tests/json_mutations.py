@@ -1,0 +1,108 @@
+"""Every value of a JSON text replaced by others, and the places where kbert finds JSON."""
+
+import json
+import random
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+HOLE = "@@here@@"
+DEEP = 100_000
+# As text, since several are no JSON that Python's writer would write.
+VALUES = {
+    "null": "null",
+    "true": "true",
+    "minus one": "-1",
+    "zero": "0",
+    "a fraction": "1.5",
+    "infinite": "1e400",
+    "not a number": "NaN",
+    "25 digits": str(10**25),
+    "10,000 digits": "9" * 10_000,
+    "empty": '""',
+    "x": '"x"',
+    "half a character": '"\\ud800"',
+    "controls": '"a\\nkbert: all is well\\u001b[2J"',
+    "no list": "[]",
+    "no object": "{}",
+    "list of list": "[[]]",
+    "50 levels": "[" * 50 + "]" * 50,
+    "levels": "[" * DEEP + "]" * DEEP,
+    "twice": '{"a": 1, "a": 2}',
+}
+
+
+@dataclass(frozen=True)
+class Document:
+    """JSON in a file, an archive or an attribute: its name, its text, and how it is replaced."""
+
+    name: str
+    text: str
+    write: Callable[[str], None]
+
+
+def documents_of_folder(folder) -> list[Document]:
+    """Every .json below a folder."""
+    return [
+        Document(file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8"), written)
+        for file in sorted(folder.rglob("*.json"))
+        for written in [lambda text, file=file: file.write_text(text, encoding="utf-8")]
+    ]
+
+
+def documents_of_archive(path) -> list[Document]:
+    """Every .json in a zip."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+
+    def write(name: str, text: str) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for other, content in members.items():
+                archive.writestr(other, text.encode() if other == name else content)
+
+    return [
+        Document(name, members[name].decode(), lambda text, name=name: write(name, text))
+        for name in sorted(members)
+        if name.endswith(".json")
+    ]
+
+
+def places(value, most: int, path: tuple = ()) -> Iterator[tuple]:
+    """The way to each value, the whole among them; of many alike, `most` at equal distances."""
+    yield path
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = list(range(len(value)))
+    else:
+        return
+    step = max(1, len(keys) // most)
+    for key in keys[::step]:
+        yield from places(value[key], most, (*path, key))
+
+
+def mutated(text: str, path: tuple, literal: str) -> str:
+    """The text with the value there replaced."""
+    whole = {"": json.loads(text)}
+    holder, key = whole, ""
+    for step in path:
+        holder, key = holder[key], step
+    holder[key] = HOLE
+    return json.dumps(whole[""], ensure_ascii=False).replace(f'"{HOLE}"', literal)
+
+
+def mutations(
+    documents: list[Document], seed: int, count: int | None, most: int = 25
+) -> list[tuple[Document, tuple, str]]:
+    """(document, place, name of the value): all of them, or so many of each document."""
+    found = []
+    draw = random.Random(seed)
+    for document in documents:
+        every = [
+            (document, path, name)
+            for path in places(json.loads(document.text), most)
+            for name in VALUES
+        ]
+        few = count is not None and count < len(every)
+        found += draw.sample(every, count) if few else every
+    return found
