@@ -1,4 +1,4 @@
-"""Every value in every JSON file of every kind of checkpoint, replaced: refused in one line, or read.
+"""Every value in every JSON file of each kind of checkpoint replaced: refused in a line, or read.
 
 What is read has the types that it should have: nothing is accepted that fails later.
 """

@@ -271,7 +271,7 @@ def test_a_member_that_is_missing_or_wrong_is_named(plain, tmp_path, members, pa
         ({"labels": ["a", "b", "c"]}, "must have 2 labels"),
         (
             {"sentence": {"pool": 1}},
-            "sentence must be an object with pooling, normalize, max_length alone",
+            "must be an object with pooling, normalize, max_length alone",
         ),
     ],
 )
