@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from kbert.files import read_object
+from kbert import json_schema as js
 
 _MODELS = ("model.keras", "model")  # the same weights; the first is one file
+_TASK = js.fields({"task": js.TEXT})
 _SETTINGS = {"task", "run", "settings", "fingerprint"}
 
 
@@ -12,7 +13,7 @@ def is_one(path: Path) -> bool:
     """Whether a folder is that of a run of `pretrain` or `finetune`."""
     file = path / "settings.json"
     try:
-        return file.is_file() and set(read_object(file)) >= _SETTINGS
+        return file.is_file() and set(js.read_object(file)) >= _SETTINGS
     except ValueError:  # somebody else's
         return False
 
@@ -23,7 +24,7 @@ def model_of(path: Path) -> Path:
     Raises:
         FileNotFoundError: the run is not finished, or its model is gone.
     """
-    task = read_object(path / "settings.json")["task"]
+    task = js.read(path / "settings.json", _TASK)["task"]
     if not (path / "result.json").is_file():
         way_on = f"kbert {task} --resume {path}"
         raise FileNotFoundError(
