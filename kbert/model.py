@@ -64,9 +64,16 @@ class BertModel(keras.Model):
         return Masked()([output, marks])
 
     def _by_input_name(self, x) -> dict:
-        if isinstance(x, dict):
-            return x
-        return dict(zip(self.input_names, keras.tree.flatten(x), strict=True))
+        """The inputs by name, in the types that the graph takes them in.
+
+        `fit` hands over what its user gave it, of any integer or float type: NumPy's own is int64.
+        """
+        if not isinstance(x, dict):
+            x = dict(zip(self.input_names, keras.tree.flatten(x), strict=True))
+        return {
+            tensor.name: keras.ops.convert_to_tensor(x[tensor.name], dtype=tensor.dtype)
+            for tensor in self.inputs
+        }
 
     @property
     def input_names(self) -> list[str]:

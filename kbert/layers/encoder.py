@@ -22,6 +22,7 @@ _register = keras.saving.register_keras_serializable("kbert")
 
 def nan_where_out_of_range(ids, size: int, dtype: str):
     """Zeros in the shape (…, 1), with NaN where one of `ids`, (…), is not in 0 … size − 1."""
+    ids = ops.cast(ids, "int32")  # `size` may be more than a narrower type can hold
     in_range = ops.logical_and(ids >= 0, ids < size)
     return ops.expand_dims(
         ops.where(in_range, ops.cast(0, dtype), ops.cast(float("nan"), dtype)), -1
@@ -142,6 +143,17 @@ class PositionEmbedding(keras.layers.Layer):
         }
 
 
+# Keras's own arguments that `MultiHeadAttention` has no use for, and the values that ask nothing of
+# it; a layer that was built saves the axes that it found. None is what an older Keras leaves out.
+_DONE_BY_ATTENTION = {
+    "output_shape": (None,),
+    "attention_axes": (None, (1,), [1]),
+    "sliding_window": (None,),
+    "flash_attention": (None,),
+    "use_gate": (False, None),
+}
+
+
 @_register
 class MultiHeadAttention(keras.layers.MultiHeadAttention):
     """Self-attention: Keras's layer and weights, with one input and a mask that survives.
@@ -149,6 +161,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     Keras's own call clears the mask on the tensor it was given, so the residual Add finds none
     and every later block attends to padding. Here padding is left out as a key, and the mask goes
     on. Kernels are (H, A, D): the heads stand side by side.
+
+    Args:
+        as of `keras.layers.MultiHeadAttention`. What this layer does not do is refused: another
+        `value_dim` than `key_dim`, `output_shape`, `attention_axes`, `sliding_window`,
+        `flash_attention`, `use_gate`.
 
     Call arguments:
         x: float (B, S, H).
@@ -158,6 +175,17 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     Returns:
         (B, S, H).
     """
+
+    def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
+        super().__init__(num_heads, key_dim, *args, **kwargs)
+        given = self.get_config() | {"flash_attention": flash_attention}
+        done = _DONE_BY_ATTENTION | {"value_dim": (key_dim,)}
+        for name, values in done.items():
+            if given.get(name) not in values:
+                raise ValueError(
+                    f"{name} must be {values[0]!r}: kbert's MultiHeadAttention is plain "
+                    f"self-attention, got {given[name]!r}; use keras.layers.MultiHeadAttention"
+                )
 
     def build(self, input_shape):
         super().build(input_shape, input_shape)

@@ -60,6 +60,7 @@ class Gather(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         x, positions = inputs
+        positions = ops.cast(positions, "int32")
         vectors = ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)  # (B, M, H)
         if training:
             return vectors
