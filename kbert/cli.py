@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+import kbert
 from kbert import cli_checkpoints, cli_data, cli_finetune, cli_tasks, cli_training
 from kbert.cli_checks import Output
 from kbert.console import progress, run, starting_keras
@@ -23,7 +24,7 @@ PREDICTIONS = click.option(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
-@click.version_option(package_name="kbert", prog_name="kbert")
+@click.version_option(kbert.__version__, prog_name="kbert")
 def cli():
     """BERT as a Keras 3 graph: sum it, count it, check it, draw it, train it.
 

@@ -26,8 +26,8 @@ def sizes(request):
 
 def peer(head: str, sizes: dict):
     """transformers' model on torch's `meta` device: every shape, no numbers."""
-    transformers = pytest.importorskip("transformers", reason="pip install kbert[test]")
-    torch = pytest.importorskip("torch", reason="pip install kbert[test]")
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+    torch = pytest.importorskip("torch", reason="pip install -e '.[test]'")
     name, labels = PEERS[head]
     config = transformers.BertConfig(**sizes, **labels, attn_implementation="eager")
     with torch.device("meta"):

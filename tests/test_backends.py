@@ -40,7 +40,7 @@ assert not loaded, loaded
 @pytest.fixture(params=["jax", "torch"])
 def backend(request):
     if importlib.util.find_spec(request.param) is None:
-        pytest.skip(f"{request.param} is not installed: pip install kbert[{request.param}]")
+        pytest.skip(f"{request.param} is not installed: pip install -e '.[{request.param}]'")
     return request.param
 
 

@@ -87,7 +87,7 @@ ODD = {
 
 @pytest.fixture(scope="module")
 def transformers():
-    return pytest.importorskip("transformers", reason="pip install kbert[test]")
+    return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
 
 
 def test_what_document_002_prints_opens(shared, tmp_path):

@@ -1,5 +1,6 @@
 """SavedModel, ONNX and LiteRT: one file each that gives the model's numbers at any size."""
 
+import dataclasses
 import importlib
 import importlib.util
 import os
@@ -87,7 +88,10 @@ def inputs_of(model, batch, length):
 def expected(model, inputs):
     outputs = model(list(inputs.values()), training=False)
     outputs = outputs if isinstance(outputs, list) else [outputs]
-    return {name: value.numpy() for name, value in zip(model.output_names, outputs, strict=True)}
+    # transformers' and Google's names; keras_bert's are the graph's
+    clear = {"Encoder-1-FeedForward-Norm": "sequence_output", "NSP-Dense": "pooled_output"}
+    names = [clear.get(name, name) for name in model.output_names]
+    return {name: value.numpy() for name, value in zip(names, outputs, strict=True)}
 
 
 def with_identifiers(inputs):
@@ -125,7 +129,7 @@ def saved_model_runner(path):
 
 
 def onnx_runner(path):
-    onnxruntime = pytest.importorskip("onnxruntime", reason="runs ONNX: pip install kbert[test]")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="runs ONNX: pip install -e '.[test]'")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     shapes = {tuple(value.shape[:1]) for value in session.get_inputs() + session.get_outputs()}
@@ -136,7 +140,7 @@ def onnx_runner(path):
 
 def litert_interpreter(path):
     if importlib.util.find_spec("ai_edge_litert") is None:
-        pytest.skip("ai-edge-litert runs LiteRT: pip install kbert[test]")
+        pytest.skip("ai-edge-litert runs LiteRT: pip install -e '.[test]'")
     from ai_edge_litert.interpreter import Interpreter
 
     return Interpreter(model_path=str(path))
@@ -162,7 +166,7 @@ def test_a_saved_model_gives_the_models_numbers(tmp_path, capfd, head, hidden_ac
 
 @pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
 def test_an_onnx_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
-    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install kbert[onnx]")
+    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
     bert, model = bert_of(head, hidden_act, **options)
     capfd.readouterr()
     path = written("onnx", bert, tmp_path / "bert.onnx")
@@ -179,6 +183,48 @@ def test_a_litert_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_ac
     assert capfd.readouterr() == ("", "")
     assert b"Flex" not in path.read_bytes()  # no operation that needs TensorFlow
     compare(model, runner("litert", path))
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
+VECTORS = [
+    ("saved_model", "encoder", kbert.SentenceSettings("mean", True)),
+    ("saved_model", "classifier", kbert.SentenceSettings("pooler", False)),
+    ("onnx", "encoder", kbert.SentenceSettings("mean", True)),
+    ("onnx", "pretraining", kbert.SentenceSettings("max", False)),
+    ("litert", "encoder", kbert.SentenceSettings("mean", False)),
+    ("litert", "qa", kbert.SentenceSettings("cls", True)),
+]
+
+
+@pytest.mark.parametrize(("form", "head", "sentence"), VECTORS)
+def test_a_file_gives_the_sentence_vectors_that_embed_gives(tmp_path, form, head, sentence):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install onnx tf2onnx")
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
+    bert = dataclasses.replace(bert_of(head, tokenizer=tokenizer)[0], sentence=sentence)
+    texts = ["w3 w70 w9 w1", "w2", "", "w5 w6 w7 w8 w9 w10 w11"]
+    wanted = kbert.embed(bert, texts)
+    batch = tokenizer.encode_batch(texts)
+    inputs = {"Input-Token": batch.token_ids, "Input-Segment": batch.segment_ids}
+    if head == "pretraining":
+        inputs["Input-Masked"] = np.zeros_like(batch.token_ids)
+    found = runner(form, written(form, bert, tmp_path / "bert"))(inputs)
+    assert_allclose(found["sentence_embedding"], wanted, atol=1e-5)
+    others = {
+        "encoder": {"sequence_output", "pooled_output"},
+        "classifier": {"Classifier"},
+        "pretraining": {"MLM", "NSP"},
+        "qa": {"Span-Start", "Span-End"},
+    }
+    assert set(found) == others[head] | {"sentence_embedding"}
+
+
+def test_a_sentence_vector_that_cannot_be_exported_is_said(tmp_path, caplog):
+    sentence = kbert.SentenceSettings("pooler", True)
+    bert = dataclasses.replace(bert_of("tokens")[0], sentence=sentence)
+    found = runner("saved_model", written("saved_model", bert, tmp_path / "bert"))
+    assert set(found(inputs_of(bert.model, 2, 7))) == {"TokenClassifier"}
+    assert "no sentence_embedding: head tokens has no pooler" in caplog.text
 
 
 def test_a_litert_file_is_resized_without_its_signature(tmp_path):
@@ -206,7 +252,7 @@ def test_a_litert_file_is_resized_without_its_signature(tmp_path):
 @pytest.mark.slow
 def test_torch_writes_onnx_too(tmp_path, run_python):
     for package in ("torch", "onnxscript"):
-        pytest.importorskip(package, reason="writes ONNX on torch: pip install kbert[onnx,torch]")
+        pytest.importorskip(package, reason="writes ONNX on torch: pip install -e '.[onnx,torch]'")
     path = str(tmp_path / "bert.onnx")
     done = run_python(ON_TORCH.format(path=path), backend="torch")
     assert "gathered MLM head must be written on the backend tensorflow" in done.stdout
@@ -240,7 +286,7 @@ def test_half_precision_is_exported_in_float32(tmp_path):
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "litert"])
 def test_ids_and_lengths_that_the_model_lacks_are_never_computed(tmp_path, form):
     if form == "onnx":
-        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install kbert[onnx]")
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
     bert, model = bert_of("classifier")
     path = written(form, bert, tmp_path / "bert")
     cases = [("Input-Token", 99, 7), ("Input-Token", -1, 7), ("Input-Segment", 3, 7)]
@@ -274,8 +320,7 @@ def test_a_saved_model_can_be_trained_where_it_is_loaded(tmp_path):
 
 
 def test_a_saved_model_brings_its_tokenizer(tmp_path):
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
-    tokenizer = kbert.Tokenizer.from_vocab(words, lowercase=True)
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
     bert, _ = bert_of(tokenizer=tokenizer)
     path = written("saved_model", bert, tmp_path / "saved")
     again = kbert.Tokenizer.load(path / "tokenizer")
@@ -303,7 +348,7 @@ def test_what_is_no_saved_model_is_not_replaced(tmp_path):
 )
 def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, name, broken):
     if form == "onnx":
-        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install kbert[onnx]")
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
     path = tmp_path / name
     if form == "saved_model":
         path.mkdir()
@@ -361,10 +406,10 @@ except OSError as error:
 @pytest.mark.parametrize("package", ["onnx", "tf2onnx"])
 def test_a_missing_package_is_one_line(tmp_path, monkeypatch, package):
     if package == "tf2onnx":
-        pytest.importorskip("onnx", reason="writes ONNX: pip install kbert[onnx]")
+        pytest.importorskip("onnx", reason="writes ONNX: pip install -e '.[onnx]'")
     monkeypatch.setitem(sys.modules, package, None)
     bert, _ = bert_of()
-    with pytest.raises(ImportError, match=rf"needs the package {package}.*pip install 'kbert\[onn"):
+    with pytest.raises(ImportError, match=rf"needs the package {package}.*pip install {package}$"):
         written("onnx", bert, tmp_path / "bert.onnx")
     assert list(tmp_path.iterdir()) == []
 

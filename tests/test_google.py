@@ -275,7 +275,7 @@ def test_what_google_has_no_place_for_is_refused_or_said(small, tmp_path, caplog
         kbert.save(bert, tmp_path / "bert.zip", format="google")
     assert list(tmp_path.iterdir()) == []
     kbert.save(bert, tmp_path / "out", format="google")
-    assert "no place for: labels" in caplog.text
+    assert "Google's format has no place for the labels' names: " in caplog.text
     assert "do not know hidden_act='gelu_new', layer_norm_eps=1e-05 (the form" in caplog.text
     assert kbert.load(tmp_path / "out").config == config
 

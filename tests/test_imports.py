@@ -85,7 +85,7 @@ ALLOWED = {
     "checkpoints.keras_hub_writer": {"checkpoints.keras_hub_objects", "checkpoints.tables"}
     | {"checkpoints.keras_hub_weights", "checkpoints.transfer", "files", "graph", "vocabulary"},
     "exports": set(),
-    "exports.serving": {"builder", "names"},
+    "exports.serving": {"builder", "model", "names", "tasks.pooling"},
     "exports.saved_model": {"exports.serving"},
     "exports.onnx": {"exports.serving", "files", "names"},
     "exports.litert": {"exports.saved_model", "exports.serving", "files"},

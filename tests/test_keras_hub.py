@@ -129,7 +129,7 @@ def test_the_mlm_head_is_keras_hubs_but_for_its_activation_and_epsilon(out, capl
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_a_live_model_gives_its_own_numbers(out, written, backend):
     if backend == "torch":
-        pytest.importorskip("torch", reason="a backend: pip install kbert[torch]")
+        pytest.importorskip("torch", reason="a backend: pip install -e '.[torch]'")
         run_peer(out, "live", backend=backend)
     found = np.load(out / f"live_{backend}.npz")
     for name in ("backbone kbert 0", "backbone kbert 1", "classifier kbert 0"):

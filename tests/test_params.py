@@ -142,8 +142,8 @@ def test_every_format_holds_the_same_rows(capsys, form):
 
 @pytest.mark.parametrize("sizes", [ODD, {"num_hidden_layers": 1}], ids=["odd", "one block"])
 def test_names_shapes_and_order_are_transformers(sizes):
-    transformers = pytest.importorskip("transformers", reason="pip install kbert[test]")
-    torch = pytest.importorskip("torch", reason="pip install kbert[test]")
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+    torch = pytest.importorskip("torch", reason="pip install -e '.[test]'")
     ours = BertConfig(**sizes)
     with torch.device("meta"):
         theirs = transformers.BertModel(transformers.BertConfig(**ours.to_dict()))

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import kbert
 
-transformers = pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+transformers = pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
 torch = pytest.importorskip("torch")
 
 

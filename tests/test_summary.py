@@ -115,9 +115,9 @@ def test_with_print_fn(model, capsys):
 
 
 def test_in_a_notebook(tmp_path):
-    nbclient = pytest.importorskip("nbclient", reason="pip install kbert[test]")
-    nbformat = pytest.importorskip("nbformat", reason="pip install kbert[test]")
-    pytest.importorskip("ipykernel", reason="pip install kbert[test]")
+    nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[test]'")
+    nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[test]'")
+    pytest.importorskip("ipykernel", reason="pip install -e '.[test]'")
     cells = ["from kbert import base, build_bert", "build_bert(base).summary()"]
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in cells]

@@ -232,9 +232,17 @@ def _lowercase(folder: Path) -> bool | None:
 
 def _warn_of_losses(bert, path: Path) -> None:
     """Says what the files do not hold, what they hold beyond the source, what Google ignores."""
-    lost = [name for name in ("labels", "sentence") if getattr(bert, name) is not None]
-    if lost:
-        _logger.warning("%s: format google has no place for: %s", path, ", ".join(lost))
+    if bert.labels is not None:
+        names = ", ".join(bert.labels)
+        _logger.warning("%s: Google's format has no place for the labels' names: %s", path, names)
+    if bert.sentence is not None:
+        pooling, normalize = bert.sentence.pooling, bert.sentence.normalize
+        option = "normalize" if normalize else "no-normalize"
+        _logger.warning(
+            "%s: Google's format has no place for the way to a sentence vector: give it to embed, "
+            "pooling=%r, normalize=%r (--pooling %s --%s)",
+            *(path, pooling, normalize, pooling, option),
+        )
     if bert.report is not None and bert.report.initialized_layers:
         layers = ", ".join(bert.report.initialized_layers)
         _logger.warning("%s: holds also what was not in the checkpoint loaded: %s", path, layers)

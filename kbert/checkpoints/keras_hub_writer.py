@@ -181,7 +181,7 @@ def _lost(bert) -> list[str]:
     if bert.labels is not None:
         lost.append("labels")
     if bert.sentence is not None and _task_of(bert) != "BertTextEmbedder":
-        lost.append("sentence")
+        lost.append("the way to a sentence vector: give pooling and normalize to embed")
     padding = bert.tokenizer.pad_id if bert.tokenizer else 0
     written = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,

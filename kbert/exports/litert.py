@@ -14,11 +14,11 @@ def write(bert, path: str | os.PathLike) -> None:
     """Writes the model as one file of LiteRT's own operations: no TensorFlow is needed to run it.
 
     The signature `serving_default` takes int32 arrays of any batch and length, up to the
-    configuration's positions: Input_Token, Input_Segment and, where the model has one,
-    Input_Masked (B, S) or Input_Positions (B, M). It gives float32 arrays by the names of the
-    output layers. `Interpreter.get_signature_runner` resizes by itself; without it, call
-    `resize_tensor_input`. An id outside its table gives NaN or the runtime's own error. The file
-    holds no vocabulary.
+    configuration's positions: Input_Token, Input_Segment and, where the model has one, Input_Masked
+    (B, S) or Input_Positions (B, M). It gives float32 arrays by the names of the output layers;
+    those of an encoder and of a sentence vector as in ONNX. `Interpreter.get_signature_runner`
+    resizes by itself; without it, call `resize_tensor_input`. An id outside its table gives NaN or
+    the runtime's own error. The file holds no vocabulary.
 
     Args:
         bert: a `kbert.Bert`.

@@ -20,8 +20,10 @@ def write(bert, path: str | os.PathLike) -> None:
 
     Inputs have the graph's names: Input-Token, Input-Segment and, where the model has one,
     Input-Masked, int32 (batch, length), or Input-Positions (batch, M); any batch, any length up to
-    the configuration's positions. Outputs are float32, by the names of their layers. An id outside
-    its table gives NaN or the runtime's own error. The file holds no vocabulary.
+    the configuration's positions. Outputs are float32, by the names of their layers, the encoder's
+    two sequence_output and pooled_output; where the checkpoint says how a sentence vector is made,
+    sentence_embedding (batch, H) is `kbert.embed`'s. An id outside its table gives NaN or the
+    runtime's own error. The file holds no vocabulary.
 
     Args:
         bert: a `kbert.Bert`.
@@ -113,7 +115,7 @@ def _from_torch(model, positions: int):
             Serving().eval(),
             inputs,
             input_names=[tensor.name for tensor in model.inputs],
-            output_names=list(model.output_names),
+            output_names=serving.output_names(model),
             dynamic_shapes=(dynamic,),
             dynamo=True,
             verbose=False,

@@ -17,9 +17,10 @@ def write(bert, path: str | os.PathLike) -> None:
     """Writes the model as a folder; the tokenizer's files go into its folder `tokenizer`.
 
     The signature `serving_default`, also called `serve`, takes int32 tensors of any batch and
-    length, up to the configuration's positions: Input_Token, Input_Segment and, where the model
-    has one, Input_Masked (B, S) or Input_Positions (B, M). It gives float32 tensors by the names
-    of the output layers. An id outside its table gives NaN or TensorFlow's own error.
+    length, up to the configuration's positions: Input_Token, Input_Segment and, where the model has
+    one, Input_Masked (B, S) or Input_Positions (B, M). It gives float32 tensors by the names of the
+    output layers; those of an encoder and of a sentence vector as in ONNX. An id outside its table
+    gives NaN or TensorFlow's own error.
 
     Args:
         bert: a `kbert.Bert`.

@@ -11,6 +11,9 @@ from kbert import names
 
 # An ONNX file and a LiteRT file are one message each, of 2 GiB at most; the graph needs some room.
 _LARGEST = 2**31 - 2**26
+SENTENCE = "sentence_embedding"  # the output with a text's vector
+
+_logger = logging.getLogger("kbert")
 
 
 def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
@@ -23,7 +26,8 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
 
     Returns:
         The model itself, or where it has a fixed length or computes in another dtype, a copy of
-        any length in float32: `kbert.builder.build` with its weights.
+        any length in float32: `kbert.builder.build` with its weights. Where the checkpoint says
+        how a sentence vector is made, one more output.
 
     Raises:
         ValueError: another backend, with the one to set; a model that kbert did not build.
@@ -35,9 +39,8 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
             f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
             f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
         )
-    if bert.model.inputs[0].shape[1] is None and _computes_in_float32(bert.model):
-        return bert.model
-    return _copy(bert)
+    ready = bert.model.inputs[0].shape[1] is None and _computes_in_float32(bert.model)
+    return _with_sentence_vector(bert, bert.model if ready else _copy(bert))
 
 
 def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str:
@@ -68,12 +71,20 @@ def parameter(name: str) -> str:
     return name.replace("-", "_")
 
 
+def output_names(model) -> list[str]:
+    """What the outputs are called: the encoder's two as the field has it, heads as their layers."""
+    found = list(model.output_names)
+    if found[1:2] == [names.POOLER]:  # keras_bert's name, NSP-Dense, says little
+        found[:2] = ["sequence_output", "pooled_output"]
+    return found
+
+
 def outputs_of(model, inputs: list) -> dict:
-    """The outputs at inference, by the names of their layers."""
+    """The outputs at inference, by `output_names`."""
     import keras
 
     outputs = keras.tree.flatten(model(inputs, training=False))
-    return dict(zip(model.output_names, outputs, strict=True))
+    return dict(zip(output_names(model), outputs, strict=True))
 
 
 def refuse_too_large(model, form: str) -> None:
@@ -111,6 +122,24 @@ def only_errors_of(logger: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def _with_sentence_vector(bert, model):
+    """The model with `kbert.embed`'s vector as one more output, made as the checkpoint says."""
+    if bert.sentence is None:
+        return model
+    pooling = bert.sentence.pooling
+    if pooling == "pooler" and bert.head in ("tokens", "qa"):
+        _logger.warning("the export has no %s: head %s has no pooler", SENTENCE, bert.head)
+        return model
+    import keras
+
+    from kbert.model import BertModel
+    from kbert.tasks.pooling import build_vectors
+
+    vectors = build_vectors(model, pooling, 1).outputs[0]
+    last = keras.layers.UnitNormalization if bert.sentence.normalize else keras.layers.Identity
+    return BertModel(model.inputs, [*model.outputs, last(name=SENTENCE)(vectors)])
 
 
 def _computes_in_float32(model) -> bool:

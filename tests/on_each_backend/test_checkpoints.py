@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 import kbert
 
-pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
 TESTS = Path(__file__).parents[1]
 FORMS = ("sharded", "pickled", "old", "float16", "bfloat16")
 sys.path.insert(0, str(TESTS))

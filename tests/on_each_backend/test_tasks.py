@@ -19,7 +19,7 @@ from kbert.tasks.masked import fill_mask
 from kbert.tasks.sentences import classify, next_sentence
 from kbert.tasks.words import tag
 
-pytest.importorskip("transformers", reason="the peer: pip install kbert[test]")
+pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 from peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS  # noqa: E402
