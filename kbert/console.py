@@ -48,7 +48,9 @@ def run(command: click.Command, arguments=None) -> None:
 def _log_lines():
     """kbert's log on stderr, a line a warning."""
     logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
-    over_the_live_line = f"\r{'':79}\r" if sys.stderr.isatty() else ""
+    over_the_live_line = (
+        f"\r{'':{patience.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
+    )
     handler.setFormatter(logging.Formatter(f"{over_the_live_line}kbert: %(message)s"))
     logger.addHandler(handler)
     try:
