@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kbert.cli_checks import POSITIVE, Output, check_file, check_source
-from kbert.cli_settings import given, with_settings
+from kbert.cli_settings import KEEP, given, with_settings
 from kbert.cli_training import (
     check_new_run,
     import_engine,
@@ -41,8 +41,9 @@ _HELP = {
 @with_settings(FinetuningSettings, _HELP)
 @click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
 @click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
+@KEEP
 @click.option("--quiet", is_flag=True, help="No live line.")
-def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, **settings):
+def finetune(source, task, train, dev, output, run, devices, peak_flops, keep, quiet, **settings):
     """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
 
     \b
@@ -53,7 +54,7 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, quiet, 
 
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
     """
-    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
+    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
     settings = given(settings, around)
     if run is not None:
         refuse_with_resume(task=task, output=output)

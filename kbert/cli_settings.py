@@ -4,13 +4,19 @@ import dataclasses
 
 import click
 
-from kbert.training.rules import OPTIMIZERS, PRECISIONS, SCHEDULES, checked
+from kbert.training.rules import KEEPS, OPTIMIZERS, PRECISIONS, SCHEDULES, checked
 
 _CHOICES = {
     "optimizer": list(OPTIMIZERS),
     "schedule": list(SCHEDULES),
     "precision": list(PRECISIONS),
 }
+
+KEEP = click.option(
+    "--keep",
+    type=click.Choice(KEEPS),
+    help="What stays once it is finished: the model, or its training states too. Default: model.",
+)
 
 # What the help says of the settings that every run has.
 _TEXTS = {
@@ -56,7 +62,7 @@ def given(settings: dict, around: dict) -> dict:
         around: the `Surroundings`.
     """
     found = {name: value for name, value in settings.items() if value is not None}
-    checked(found | around, ("devices", "peak_flops"))
+    checked(found | around, ("devices", "peak_flops", "keep"))
     return found
 
 

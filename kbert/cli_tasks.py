@@ -151,7 +151,13 @@ def similarity(source, texts, pooling, layers, long, form):
 )
 @LAYER
 @HEAD
-def attention(source, text, pair, output, layer, head):
+@click.option(
+    "--special",
+    type=click.Choice(["clipped", "hidden", "whole"]),  # kbert.tasks.maps.SPECIAL
+    default="clipped",
+    help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them.",
+)
+def attention(source, text, pair, output, layer, head, special):
     """Draw a heat map of how much each token attends to each."""
     from kbert.tasks.heat_map import check_path
 
@@ -161,7 +167,7 @@ def attention(source, text, pair, output, layer, head):
 
         found = attention(bert, text, pair, layer=layer, head=head)
     with progress("drawing"):
-        path = found.plot(output, layer=layer, head=head)
+        path = found.plot(output, layer=layer, head=head, special=special)
     say(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 

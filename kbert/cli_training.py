@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kbert.cli_checks import POSITIVE, Output, check_source, check_writable
-from kbert.cli_settings import given, with_settings
+from kbert.cli_settings import KEEP, given, with_settings
 from kbert.console import say, starting_keras
 from kbert.training.settings import Settings
 
@@ -37,13 +37,14 @@ _HELP = {
 @with_settings(Settings, _HELP)
 @click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
 @click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
+@KEEP
 @click.option("--quiet", is_flag=True, help="No live line.")
-def pretrain(shards, config, init, dev, output, run, devices, peak_flops, quiet, **settings):
+def pretrain(shards, config, init, dev, output, run, devices, peak_flops, keep, quiet, **settings):
     """Pretrain a BERT on SHARDS, which kbert prepare wrote: -o RUN --steps N.
 
     Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
     """
-    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops}
+    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
     settings = given(settings, around)
     if run is not None:
         refuse_with_resume(config=config, init=init, output=output)
@@ -101,6 +102,8 @@ def _go_on(run: Path, settings: dict, **options) -> None:
     refuse_other_task(folder, "pretrain")
     if finished := folder.finished:
         folder.check(folder.fingerprint, folder.settings | settings)
+        folder.keep = options["keep"] or folder.keep
+        folder.tidy()
         click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
         return
     with starting_keras():
@@ -136,6 +139,9 @@ def say_where(trained) -> None:
         click.echo(trained.history.stopped)
     click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
     click.echo(f"curves: {trained.folder / 'report.html'}")
+    from kbert.training.run_folder import RunFolder
+
+    click.echo(f"the folder has {RunFolder.open(trained.folder).described()}")
 
 
 def refuse_with_resume(**options) -> None:

@@ -68,7 +68,9 @@ def _hold_places_of_closed_streams() -> None:
 def _log_lines():
     """kbert's log on stderr, a line a warning."""
     logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
-    over_the_live_line = f"\r{'':79}\r" if sys.stderr.isatty() else ""
+    over_the_live_line = (
+        f"\r{'':{patience.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
+    )
     handler.setFormatter(_Line(f"{over_the_live_line}kbert: "))
     logger.addHandler(handler)
     try:

@@ -1,8 +1,18 @@
 """What is said on stderr while something takes long, and when."""
 
+import os
 import sys
 
 PATIENCE_S = 2.0
+COLUMNS = 80  # of a terminal that does not say
+
+
+def columns(stream) -> int:
+    """How many a terminal has."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or COLUMNS
+    except (OSError, ValueError):  # not the system's
+        return COLUMNS
 
 
 def progress_bar(total: int | None, unit: str, shown: bool = True, **style):

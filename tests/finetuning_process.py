@@ -4,7 +4,18 @@ from pathlib import Path
 
 import run_process
 
-SETTINGS = ["--epochs", "2", "--batch-size", "5", "--learning-rate", "5e-3", "--save-every", "3"]
+SETTINGS = [
+    "--epochs",
+    "2",
+    "--batch-size",
+    "5",
+    "--learning-rate",
+    "5e-3",
+    "--save-every",
+    "3",
+    "--keep",
+    "all",
+]
 
 
 def start(folder: Path, name: str, kill) -> None:

@@ -91,7 +91,15 @@ def start(folder: Path, name: str, kill) -> None:
         resume(run, show=False, peak_flops=1e9)
     else:
         config = BertConfig(**CONFIG)
-        pretrain(folder / "shards", config, output=run, show=False, peak_flops=1e9, **SETTINGS)
+        pretrain(
+            folder / "shards",
+            config,
+            output=run,
+            show=False,
+            peak_flops=1e9,
+            keep="all",
+            **SETTINGS,
+        )
 
 
 def main() -> None:

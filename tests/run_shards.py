@@ -24,7 +24,7 @@ SETTINGS = {
     "evaluation_batches": 2,
     "save_every": 4,
 }
-OF_TIME = ("tokens_per_second", "mfu")
+OF_TIME = ("tokens_per_second", "mfu", "seconds")
 
 
 def make_shards(folder: Path, seed: int = 4) -> Path:

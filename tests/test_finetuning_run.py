@@ -23,7 +23,7 @@ from kbert.training.tasks import task_of
 
 QUIET = {"show": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
-SETTINGS |= QUIET
+SETTINGS |= QUIET | {"keep": "all"}
 STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1
 
 
@@ -326,7 +326,7 @@ def test_every_setting_is_an_option():
 
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
-    others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "quiet"}
+    others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "keep", "quiet"}
     assert set(options) - others == set(fields) - {"lengths"}
     for name, default in fields.items():
         if isinstance(default, (int, float, str)) and not isinstance(default, bool):

@@ -209,6 +209,7 @@ ALLOWED = {
     "training": set(),
     "training.asked": {"training.rules", "training.throughput"},
     "training.callbacks": set(),
+    "training.curves": set(),
     "training.determinism": set(),
     "training.diagnosis": {"data.batch"},
     "training.differences": set(),
@@ -283,7 +284,7 @@ ALLOWED = {
         "training.tasks",
     },
     "training.finetuning_settings": {"training.asked"},
-    "training.live": set(),
+    "training.live": {"patience"},
     "training.loop": {
         "data.batch",
         "training.callbacks",
@@ -329,7 +330,7 @@ ALLOWED = {
         "training.run_folder",
     },
     "training.records": {"files"},
-    "training.report": {"files"},
+    "training.report": {"files", "training.curves", "training.live", "training.tasks"},
     "training.resuming": {"training.finetuning", "training.pretraining", "training.run_folder"},
     "training.rules": set(),
     "training.run_folder": {

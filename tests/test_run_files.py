@@ -153,6 +153,12 @@ def test_the_last_two_and_the_best_are_kept(run):
     assert run.best_state().step == 6 and run.best_state().score == -1.0
 
 
+def test_without_evaluations_the_last_two_are_all_that_is_kept(run):
+    for step in (0, 2, 4, 6):
+        run.save_state(ARRAYS, step)
+    assert steps(run) == [4, 6] and run.best_state() is None
+
+
 def test_a_damaged_state_is_passed_over_and_the_log_says_so(run, caplog):
     for step in (2, 4):
         run.save_state(ARRAYS, step)

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from kbert.console import progress, run
-from kbert.training.live import WIDTH, Live, duration, line
-from kbert.training.report import curves
+from kbert.patience import COLUMNS
+from kbert.training.live import Live, duration, line
 from kbert.training.throughput import Speed
 
 VALUES = {
@@ -28,6 +28,17 @@ VALUES = {
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+def seen(text: str) -> list[str]:
+    """What a terminal shows of it."""
+    lines = []
+    for written in text.split("\n"):
+        shown = ""
+        for part in written.split("\r"):
+            shown = part + shown[len(part) :]
+        lines.append(shown.rstrip())
+    return lines
 
 
 @pytest.mark.parametrize(
@@ -49,16 +60,68 @@ def test_durations_are_short(seconds, text):
 @pytest.mark.parametrize("values", [VALUES, {name: math.nan for name in VALUES}])
 def test_the_line_fits_eighty_columns(step, values):
     text = line(step, 1_000_000, values, 273_600)
-    assert len(text) < WIDTH and text.endswith("3d04h left")
+    assert len(text) < COLUMNS and text.endswith("3d04h left")
     assert "MLM" in text and "NSP" in text and "tok/s" in text
 
 
 def test_what_a_line_says():
     assert line(120, 1000, VALUES, 130) == (
-        "120/1,000  MLM 10.183 0.1%  NSP 0.693 49.9%  1.23M tok/s  mfu 43%  2m10s left"
+        "120/1,000  MLM loss 10.183  acc 0.1%  NSP loss 0.693  1.23M tok/s  2m10s left"
+    )
+    assert line(120, 1000, VALUES, 130, width=140) == (
+        "120/1,000  MLM loss 10.183  acc 0.1%  NSP loss 0.693  acc 49.9%  1.23M tok/s  43% of peak"
+        "  loss 10.877  2m10s left"
     )
     one = {"loss": 0.4, "Classifier_loss": 0.4, "Classifier_accuracy": 0.88}
-    assert line(5, 9, one, None) == "5/9  Classifier 0.400 88.0%  loss 0.400"
+    assert line(5, 9, one, None) == "5/9  Classifier loss 0.400  acc 88.0%"
+    dev = {"val_loss": 0.4, "val_accuracy": 0.88, "val_f1": 0.7}
+    assert (
+        line(9, 9, dev, None, "evaluated") == "9/9 evaluated  accuracy 0.880  f1 0.700  loss 0.400"
+    )
+
+
+@pytest.mark.parametrize("width", range(20, 160, 7))
+def test_no_number_stands_without_its_name_or_twice(width):
+    text = line(5, 9, VALUES, 3, width=width)
+    assert len(text) < width
+    numbers = [part for part in text.split("  ")[1:] if not part.endswith("left")]
+    kinds = ("loss", "acc", "tok/s", "of peak")
+    assert all(any(kind in part for kind in kinds) for part in numbers)
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_the_last_update_is_shown_however_soon_it_came(screen):
+    with Live(60, stream=screen) as live:
+        for step in range(1, 61):
+            live.update(step, {"loss": 60 - step}, 60 - step)
+    last = seen(screen.getvalue())[-2]
+    assert last.startswith("60/60  loss 0.000")
+
+
+def test_until_the_first_update_it_says_what_takes_so_long():
+    screen, file = Terminal(), io.StringIO()
+    for stream in (screen, file):
+        with Live(9, stream=stream, first="compiling the first update …") as live:
+            assert seen(stream.getvalue())[0] == "compiling the first update …"
+            live._next = 0
+            live.update(1, {"loss": 2.0}, 8)
+    assert seen(screen.getvalue()) == ["1/9  loss 2.000  8s left", ""]  # it was written over
+    assert file.getvalue() == "compiling the first update …\n1/9  loss 2.000  8s left\n"
+
+
+def test_a_run_says_it_as_its_backend_has_it(monkeypatch):
+    import keras
+
+    from kbert.training.loop import _first
+
+    for backend, verb in (
+        ("tensorflow", "compiling"),
+        ("jax", "compiling"),
+        ("torch", "computing"),
+    ):
+        monkeypatch.setattr(keras.backend, "backend", lambda backend=backend: backend)
+        assert _first(None) == f"{verb} the first update …"
 
 
 def test_a_terminal_has_one_line_that_is_rewritten():
@@ -70,18 +133,7 @@ def test_a_terminal_has_one_line_that_is_rewritten():
     text = screen.getvalue()
     assert text.count("\r") == 1 and text.count("\n") == 1 and text.endswith("\n")
     first, second = text.removesuffix("\n").split("\r")
-    assert len(first) == len(second) == WIDTH - 1  # what stood there is covered
-
-
-def seen(text: str) -> list[str]:
-    """What a terminal shows of it."""
-    lines = []
-    for written in text.split("\n"):
-        shown = ""
-        for part in written.split("\r"):
-            shown = part + shown[len(part) :]
-        lines.append(shown.rstrip())
-    return lines
+    assert len(first) == len(second) == COLUMNS - 1  # what stood there is covered
 
 
 def test_a_warning_does_not_stand_on_the_live_line(monkeypatch):
@@ -138,16 +190,3 @@ def test_the_speed_is_that_of_the_updates_without_the_first_and_what_lies_betwee
     speed.pause()
     assert update(2) == {"tokens_per_second": 500, "mfu": 0.25}
     assert speed.seconds_for(30) == 60
-
-
-def test_curves_are_one_picture_without_references():
-    records = [
-        {"step": step, "learning_rate": 1e-4, "gradient_norm": 1.0}
-        | {name: 5 / step for name in VALUES}
-        | ({"val_loss": 4 / step, "val_MLM_loss": 3 / step} if step % 100 == 0 else {})
-        for step in range(1, 1501)
-    ]
-    picture = curves(records)
-    assert picture.startswith("<svg") and "http://www.w3.org/2000/svg" in picture
-    assert 'href="http' not in picture and len(picture) < 600_000
-    assert curves(records) == picture

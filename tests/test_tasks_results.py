@@ -1,6 +1,7 @@
 """Masks, labels, answers and maps, beside the same computed from kbert.predict."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from small_berts import small_berts
 
 import kbert
 from kbert.tasks.answers import answer
-from kbert.tasks.maps import attention
+from kbert.tasks.maps import AttentionMap, attention
 from kbert.tasks.masked import fill_mask
 from kbert.tasks.sentences import classify
 
@@ -100,8 +101,74 @@ def test_a_heat_map_is_drawn_and_always_the_same(bert, tmp_path, ending, begins)
         text = first.read_text(encoding="utf-8")
         for token in found.tokens:
             assert f">{token}</text>" in text
-        assert "layer 1, mean of 4 heads" in text
+        assert "layer 1, mean of 4 heads" in text and ">cat $ee$ 中 dog</text>" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"a.{ending}", f"b.{ending}"]
+
+
+def texts_of(path) -> list[str]:
+    """What stands in a picture."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def sink():
+    """A map in which [CLS] draws nearly all of the attention, as in real checkpoints."""
+    tokens = ["[CLS]", "a", "cat", "sat", "[SEP]"]
+    weights = np.full((5, 5), 0.01, "float32")
+    weights[:, 0], weights[1, 2], weights[3, 3] = 0.96, 0.25, 0.05
+    return AttentionMap(tokens, weights[None, None], (4,), (2,), "A cat sat", (0, 4))
+
+
+def test_the_colours_are_those_of_the_other_tokens(sink, tmp_path, monkeypatch):
+    """The picture's own pixels: a quarter is as bright as can be, and [CLS] is off the scale."""
+    import matplotlib.image
+
+    monkeypatch.setattr("kbert.tasks.heat_map._BEYOND", "#ff0000")
+    shares = {}
+    for special in ("clipped", "hidden", "whole"):
+        pixels = matplotlib.image.imread(sink.plot(tmp_path / "map.png", special=special))
+        pixels = pixels[..., :3].reshape(-1, 3)
+        brightest = np.abs(pixels - np.array([0.993, 0.906, 0.144])).max(-1) < 0.02  # viridis' end
+        red = np.abs(pixels - np.array([1, 0, 0])).max(-1) < 0.02
+        shares[special] = brightest.mean(), red.mean()
+    (clipped, off), (hidden, none), (whole, no) = shares.values()
+    assert off > 0.05 and none == no == 0  # the column of [CLS]: a fifth of the square
+    assert whole > 3 * clipped and hidden > clipped > 0
+
+
+def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
+    lines = texts_of(sink.plot(tmp_path / "map.svg", layer=4, head=2))
+    assert "A cat sat" in lines and "layer 4, head 2" in lines
+    assert any("grey: above 0.25, up to 0.96" in line for line in lines)
+    assert {"[CLS]", "cat", "[SEP]"} <= set(lines)
+    long = dataclasses.replace(sink, text="a cat " * 99)
+    (title,) = (line for line in texts_of(long.plot(tmp_path / "b.svg")) if "…" in line)
+    assert title.startswith("a cat a cat") and len(title) < 99
+    lines = texts_of(sink.plot(tmp_path / "map.svg", special="hidden"))
+    assert "cat" in lines and not {"[CLS]", "[SEP]"} & set(lines)
+    with pytest.raises(ValueError, match="special must be one of clipped, hidden, whole, got 'no'"):
+        sink.plot(tmp_path / "map.svg", special="no")
+
+
+@pytest.mark.parametrize("count", [7, 122, 300])
+def test_what_stands_around_is_in_proportion_to_the_square(count, tmp_path):
+    """Title and scale grow with the picture; names of tokens are large enough to read."""
+    weights = np.random.default_rng(3).random((1, 1, count, count)).astype("float32")
+    names = [f"w{n}" for n in range(count)]
+    found = AttentionMap(names, weights, (1,), (1,), "some text", ())
+    path = found.plot(tmp_path / "map.svg")
+    text = path.read_text(encoding="utf-8")
+    (width,) = re.findall(r'<svg [^>]*?width="([\d.]+)pt"', text)
+    of = {name: float(size) for size, name in re.findall(r"font: ([\d.]+)px[^>]*>([^<]+)<", text)}
+    assert 1 / 60 < of["some text"] / float(width) < 1 / 25
+    assert of["attention weight"] == of["some text"] and of["w0"] >= 6
+    shown = [name for name in of if name in names]
+    assert len(shown) == count if count < 256 else count / 3 < len(shown) <= 256
+
+
+def test_a_map_of_a_text_knows_it(bert):
+    found = attention(bert, "cat sees dog", "dog")
+    assert (found.text, found.special) == ("cat sees dog / dog", (0, 4, 6))
 
 
 def test_a_picture_that_cannot_be_is_refused(bert, tmp_path):

@@ -12,8 +12,11 @@ from kbert import printable
 from kbert.files import write_beside
 
 ENDINGS = (".png", ".svg", ".pdf")
-_INCHES = 0.22  # a token's
+_INCHES = 0.22  # a token's, at most
+_LONGEST = 36.0  # inches of all tokens, at most
 _MARGIN = 2.0  # for the tokens' names and the scale, in inches
+_NAMED = 256  # tokens, at most
+_BEYOND = "0.8"  # grey: above the scale
 _PIXELS = 6000  # a side of a PNG, at most
 
 
@@ -29,40 +32,84 @@ def check_path(path: str | os.PathLike) -> Path:
     return path
 
 
-def draw(weights: np.ndarray, tokens: list[str], title: str, path: Path) -> None:
-    """Writes the picture of weights (S, S), rows attend to columns; always the same bytes."""
+def draw(
+    weights: np.ndarray, tokens: list[str], title: str, path: Path, top: float | None = None
+) -> None:
+    """Writes the picture of weights (S, S), rows attend to columns; always the same bytes.
+
+    Args:
+        weights: from 0 to 1.
+        tokens: the names of rows and columns.
+        title: a text, a line break, what of it is shown; the text is cut to fit.
+        path: checked by `check_path`.
+        top: the weight with which the colours end; larger ones are grey. None: the largest.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    cell = min(_INCHES, _LONGEST / len(tokens))
+    side = _MARGIN + cell * len(tokens)
+    letters = max(10.0, 0.8 * side)  # points: of what stands around, in proportion
+    ending = path.suffix.lower().removeprefix(".")
     settings = {
         "font.family": "DejaVu Sans",
-        "font.size": 9,
+        "font.size": letters,
         "svg.hashsalt": "kbert",
-        "svg.fonttype": "none" if path.suffix.lower() == ".svg" else "path",
+        "svg.fonttype": "none" if ending == "svg" else "path",
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
-        side = _MARGIN + _INCHES * len(tokens)
-        figure = Figure((side + 0.8, side), layout="constrained")
+        figure = Figure((side * 1.15 + 0.5, side + 0.3), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        image = axes.imshow(weights, cmap="viridis", vmin=0, interpolation="nearest")
-        _label(axes, [printable.line(token) for token in tokens])
-        axes.set_title(printable.line(title), fontsize=10)
-        figure.colorbar(image, ax=axes, shrink=0.8, label="attention weight")
+        _colours(figure, axes, weights, top)
+        _label(axes, [printable.line(token) for token in tokens], cell)
+        room = int(72 * figure.get_figwidth() / (0.62 * letters))
+        figure.suptitle(_titled(printable.line(title), room), fontsize=letters, parse_math=False)
         content = io.BytesIO()
-        format = path.suffix.lower().removeprefix(".")
-        undated = {} if format == "png" else {"Date" if format == "svg" else "CreationDate": None}
-        figure.savefig(
-            content, format=format, dpi=min(150, _PIXELS / (side + 0.8)), metadata=undated
-        )
+        undated = {} if ending == "png" else {"Date" if ending == "svg" else "CreationDate": None}
+        sharp = min(150, _PIXELS / max(figure.get_size_inches()))
+        figure.savefig(content, format=ending, dpi=sharp, metadata=undated)
     write_beside(path, content.getvalue())
 
 
-def _label(axes, tokens: list[str]) -> None:
-    places = range(len(tokens))
-    axes.set_xticks(places, tokens, rotation=90, parse_math=False)
-    axes.set_yticks(places, tokens, parse_math=False)
-    axes.set_xlabel("is attended to")
+def _colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
+    import matplotlib
+    from matplotlib.colors import PowerNorm
+
+    colours = matplotlib.colormaps["viridis"].with_extremes(over=_BEYOND)
+    # the square root: most weights are near 0, and differ there
+    scale = PowerNorm(0.5, 0.0, weights.max() if top is None else top)
+    image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")
+    beyond = weights.max() > scale.vmax
+    said = f"\n(grey: above {top:.2g}, up to {weights.max():.2g})" if beyond else ""
+    figure.colorbar(
+        image,
+        ax=axes,
+        shrink=0.7,
+        aspect=30,
+        pad=0.02,
+        extend="max" if beyond else "neither",
+        label=f"attention weight{said}",
+    )
+
+
+def _titled(title: str, room: int) -> str:
+    """The title with its first line cut to so many letters."""
+    text, _, shown = title.rpartition("\n")
+    text = " ".join(text.split())
+    cut = text if len(text) <= room else f"{text[: room - 1]}…"
+    return f"{cut}\n{shown}" if cut else shown
+
+
+def _label(axes, tokens: list[str], cell: float) -> None:
+    """Names rows and columns; where they are many, every n-th, which one can read then."""
+    every = -(-len(tokens) // _NAMED)
+    size = min(9.0, 72 * cell * 0.8 * every)  # points
+    places, names = range(0, len(tokens), every), tokens[::every]
+    axes.set_xticks(places, names, rotation=90, parse_math=False, fontsize=size)
+    axes.set_yticks(places, names, parse_math=False, fontsize=size)
+    axes.tick_params(length=min(3.0, size / 3), pad=min(3.0, size / 3))
+    axes.set_xlabel("is attended to" + (f" (one token of {every} is named)" if every > 1 else ""))
     axes.set_ylabel("attends")

@@ -12,6 +12,7 @@ from kbert.probes import build_attention_maps
 from kbert.tasks.checks import listed, listed_pairs, require_tokenizer, require_two_segments
 from kbert.tasks.running import function_of, run_texts
 
+SPECIAL = ("clipped", "hidden", "whole")
 _BATCH = 4  # maps are large: L · A · S² numbers each
 
 
@@ -25,12 +26,16 @@ class AttentionMap:
             (column); a row sums to 1.
         layers: which encoder blocks those are, from 1.
         heads: which heads, from 1.
+        text: what was read; a pair with " / " between.
+        special: the places of [CLS] and [SEP].
     """
 
     tokens: list[str]
     weights: np.ndarray
     layers: tuple[int, ...]
     heads: tuple[int, ...]
+    text: str = ""
+    special: tuple[int, ...] = ()
 
     def mean(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         """float32 (S, S): of one layer or head, counted from 1; None: the mean over all."""
@@ -47,21 +52,36 @@ class AttentionMap:
         return float(weights[self._token(token), self._token(other)])
 
     def plot(
-        self, path: str | os.PathLike, *, layer: int | None = None, head: int | None = None
+        self,
+        path: str | os.PathLike,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        special: str = "clipped",
     ) -> Path:
         """Draws `mean(layer, head)` as a heat map: a row for each token that attends.
 
         Args:
             path: of the picture, .png, .svg or .pdf; written whole or not at all.
             layer, head: as for `mean`.
+            special: [CLS] and [SEP] draw most of the attention. "clipped": the colours are those of
+                the other tokens' weights among themselves, and what is above is grey; "hidden":
+                only those tokens are drawn; "whole": the colours reach up to the largest weight.
 
         Returns:
             The path.
         """
         from kbert.tasks.heat_map import check_path, draw
 
-        path = check_path(path)
-        draw(self.mean(layer, head), self.tokens, self._title(layer, head), path)
+        if special not in SPECIAL:
+            raise ValueError(f"special must be one of {', '.join(SPECIAL)}, got {special!r}")
+        path, weights, tokens = check_path(path), self.mean(layer, head), self.tokens
+        others = [place for place in range(len(tokens)) if place not in self.special]
+        among = weights[np.ix_(others, others)]
+        top = float(among.max()) if others and special != "whole" else None
+        if others and special == "hidden":
+            weights, tokens = among, [tokens[place] for place in others]
+        draw(weights, tokens, f"{self.text}\n{self._title(layer, head)}", path, top)
         return path
 
     def _title(self, layer, head) -> str:
@@ -129,7 +149,11 @@ def attention(
     ):
         tokens = len(encoding)
         weights = np.stack([one_map[chosen, :tokens, :tokens] for one_map in maps])
-        found[place] = AttentionMap(encoding.tokens, weights.astype("float32"), layers, heads)
+        text = texts[place] if pairs is None else f"{texts[place]} / {pairs[place]}"
+        special = tuple(n for n, word in enumerate(encoding.word_ids) if word is None)
+        found[place] = AttentionMap(
+            encoding.tokens, weights.astype("float32"), layers, heads, text, special
+        )
     return found[0] if one else found
 
 

@@ -69,6 +69,9 @@ class Surroundings:
         callbacks: Keras's.
         show: whether the live line is written.
         peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
+        keep: what stays in the run's folder once it is finished: "model", or "all", the last two
+            training states and the best as well, each three times the model's size; None:
+            "model", and for a run that goes on what it began with.
 
     Raises:
         ValueError: a value out of its range.
@@ -78,10 +81,11 @@ class Surroundings:
     callbacks: Sequence = ()
     show: bool = True
     peak_flops: float | None = None
+    keep: str | None = None
 
     def __post_init__(self):
-        names = ("devices", "show", "peak_flops")
-        checked({name: getattr(self, name) for name in names}, ("devices", "peak_flops"))
+        names = ("devices", "show", "peak_flops", "keep")
+        checked({name: getattr(self, name) for name in names}, ("devices", "peak_flops", "keep"))
 
     def peak(self, precision: str, replicas: int) -> tuple[float, str]:
         """FLOP/s of all devices together, and where the number is from."""

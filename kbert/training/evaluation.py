@@ -91,6 +91,9 @@ class Evaluation:
         longest = max((len(row) for row in examples.ids), default=1)
         self._lengths = fitting_lengths(lengths, longest)
 
+    def __len__(self) -> int:
+        return len(self._examples)
+
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
         """The figures.
 

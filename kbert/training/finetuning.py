@@ -19,6 +19,7 @@ from kbert.training.evaluation import records_of
 from kbert.training.finetuning_run import (
     Best,
     Data,
+    described,
     encoded,
     flops_of_an_update,
     prepare,
@@ -61,6 +62,7 @@ def finetune(
     callbacks: Sequence = (),
     show: bool = True,
     peak_flops: float | None = None,
+    keep: str | None = None,
     **options,
 ) -> Finetuned:
     """Fine-tunes a BERT; see the paper, section 4.
@@ -73,7 +75,7 @@ def finetune(
         train: the file, or what the task reads from one (`kbert.training.tasks`).
         dev: the same, to evaluate with after each epoch; None: no evaluation.
         output: the run's folder, new or empty; None: nothing is kept.
-        devices, callbacks, show, peak_flops: see `Surroundings`.
+        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
         options: see `FinetuningSettings`.
 
     Returns:
@@ -86,7 +88,7 @@ def finetune(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file that cannot be read, a full disk.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
     settings = {"task": task_of(task).name} | dataclasses.asdict(FinetuningSettings.of(options))
     sources = {"source": source, "train": train, "dev": dev}
     folder = None if output is None else Path(output)
@@ -105,6 +107,7 @@ def resume(
     callbacks: Sequence = (),
     show: bool = True,
     peak_flops: float | None = None,
+    keep: str | None = None,
     **settings,
 ) -> Finetuned:
     """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
@@ -115,7 +118,7 @@ def resume(
     Args:
         folder: the run's.
         source, train, dev: where they are now; None: where they were.
-        devices, callbacks, show, peak_flops: see `Surroundings`.
+        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
         settings: what must be the run's own, where it is said again.
 
     Returns:
@@ -126,14 +129,16 @@ def resume(
         ValueError: data or settings are others than the run's; names the difference.
         and what `finetune` raises.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
     run = RunFolder.open(folder)
     if run.task != "finetune":
         raise ValueError(f"{run.path} is no run of finetune: go on with {run.way_on}")
     FinetuningSettings.check_kept(run)
     FinetuningSettings.of(settings)
     run.check(run.fingerprint, run.settings | settings)
+    run.keep = keep or run.keep
     if run.finished:
+        run.tidy()  # it may have been killed before
         from kbert.training.loop import History
 
         _logger.warning("%s is finished: %s updates", run.path, f"{run.finished['steps']:,}")
@@ -169,7 +174,8 @@ def _run(
     prepare(engine, bert, data, settings)  # what cannot be is said before there is a folder
     run = state = None
     if folder is not None:
-        run, settings = _folder(folder, engine, settings, sources, data, new)
+        asked = settings, sources, surroundings.keep
+        run, settings = _folder(folder, engine, asked, data, new)
         state = None if new else run.last_state()
         if not new and state is None:
             _logger.warning("%s has no state that can be used: it begins again", run.path)
@@ -178,8 +184,9 @@ def _run(
     return _trained(engine, bert, data, settings, run, surroundings, state.step if state else 0)
 
 
-def _folder(folder: Path, engine, settings: dict, sources: dict, data: Data, new: bool):
+def _folder(folder: Path, engine, asked: tuple, data: Data, new: bool):
     """The run's folder, checked, and its settings."""
+    settings, sources, keep = asked
     settings = settings | {"labels": data.labels and list(data.labels)}
     places = {
         name: str(Path(place).absolute())
@@ -188,9 +195,11 @@ def _folder(folder: Path, engine, settings: dict, sources: dict, data: Data, new
     }
     chief = engine.process == 0
     if new and chief:
-        RunFolder.create(folder, settings, data.fingerprint, task="finetune", places=places)
+        kept = {"places": places, "keep": keep or "model"}
+        RunFolder.create(folder, settings, data.fingerprint, task="finetune", **kept)
     engine.barrier()
     run = RunFolder.open(folder, chief=chief)
+    run.keep = keep or run.keep
     run.check(data.fingerprint, settings)
     return run, settings
 
@@ -219,9 +228,11 @@ def _trained(engine, bert, data: Data, settings, run, surroundings, start: int) 
         flops=flops_of_an_update(bert, data),
         peak=peak,
     )
-    metrics = best.restore(history)
+    kept = best.restore(history)
     tuned = trained_bert(engine, bert, data)
     if run is not None:
-        run.finish(tuned, result(history, metrics, data, settings))
-        engine.barrier()
-    return Finetuned(tuned, history, metrics, run and run.path)
+        seen = described(data, history.updates[-1]["step"])
+        run.finish(tuned, result(history, kept, data, settings), seen)
+        engine.barrier()  # the others have read the best state
+        run.tidy()
+    return Finetuned(tuned, history, kept[1], run and run.path)

@@ -138,26 +138,44 @@ class Best:
 
     def evaluate(self) -> dict[str, float]:
         """The figures of the dev data."""
-        model = self._engine.model
-        figures = self._data.dev(self._engine.predict, list(model.output_names))
+        figures = self._figures()
         score = figures[self._data.task.score]
         if self._wanted and self._run is None and score > self._score:
             self._score, self._state = score, self._engine.state()
         return figures
 
-    def restore(self, history) -> dict[str, float]:
-        """Gives the engine the weights to keep; returns their figures."""
-        lines = history.evaluations
-        if not lines:
-            return {}
-        line = lines[-1]
-        if self._wanted:
+    def _figures(self) -> dict[str, float]:
+        return self._data.dev(self._engine.predict, list(self._engine.model.output_names))
+
+    def restore(self, history) -> tuple[int, dict[str, float]]:
+        """Gives the engine the weights to keep; returns their update and their figures."""
+        step, lines = history.updates[-1]["step"], history.evaluations
+        if self._wanted and lines:
             line = max(lines, key=lambda one: one[f"val_{self._data.task.score}"])
-            state = self._state
-            if self._run is not None:
-                state = self._run.best_state().arrays
+            step = self._restore_best(line["step"], step)
+        if self._data.dev is None:
+            return step, {}
+        for line in lines:
+            if line["step"] == step:
+                return step, {name[4:]: line[name] for name in line if name.startswith("val_")}
+        return step, self._figures()
+
+    def _restore_best(self, best: int, last: int) -> int:
+        """The update whose weights the engine has now: the best, or the best that is whole."""
+        state, found = self._state, best
+        if self._run is not None:
+            whole = self._run.best_state()
+            state, found = (whole.arrays, whole.step) if whole else (None, last)
+        if state is not None:
             self._engine.restore(state)
-        return {name[4:]: value for name, value in line.items() if name.startswith("val_")}
+        if found != best:
+            _logger.warning(
+                "the weights after update %d did best, and no whole state has them: the result has "
+                "those after update %d, and their figures",
+                best,
+                found,
+            )
+        return found
 
 
 def trained_bert(engine, bert: Bert, data: Data) -> Bert:
@@ -169,9 +187,24 @@ def trained_bert(engine, bert: Bert, data: Data) -> Bert:
     return Bert(bert.config, data.task.head, model, bert.tokenizer, labels=data.labels)
 
 
-def result(history, metrics: dict, data: Data, settings: dict) -> dict:
-    """What the run came to, for result.json and the report."""
+def described(data: Data, steps: int) -> dict[str, str]:
+    """How much was trained on, in words by name, for the report."""
+    train, labels = data.train, data.labels or ()
+    found = {"Data": f"{len(train.examples):,} examples"}
+    if labels:
+        names = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
+        found["Data"] += f", {len(labels)} labels: {names}"
+    if data.dev is not None:
+        found["Dev data"] = f"{len(data.dev):,} examples"
+    found["Seen"] = (
+        f"{steps / train.steps_per_epoch:.2f} epochs of {train.steps_per_epoch:,} updates"
+    )
+    return found
+
+
+def result(history, kept: tuple[int, dict], data: Data, settings: dict) -> dict:
+    """What the run came to, for result.json and the report; `kept` is what `Best.restore` gives."""
     last = history.updates[-1]
     asked = settings["epochs"] * data.train.steps_per_epoch
     done = {"steps": last["step"], "asked": asked, "stopped": history.stopped}
-    return done | {"loss": last["loss"], "metrics": metrics}
+    return done | {"loss": last["loss"], "weights_of_update": kept[0], "metrics": kept[1]}

@@ -5,6 +5,7 @@ Keras's `fit` is not used: facts about it are in CONTRIBUTING.md, "Training".
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,8 @@ class History:
     Attributes:
         updates: a dictionary an update that was recorded: "step" (updates done), "loss", each
             output's loss and accuracy, "gradient_norm", "learning_rate", "tokens_per_second",
-            and, where it was evaluated, the evaluation's with "val_" before the name.
+            "seconds" (of the run so far, over all its starts, without what was lost) and, where it
+            was evaluated, the evaluation's with "val_" before the name.
         stopped: why it ended before its last update; None where it did not.
     """
 
@@ -103,7 +105,7 @@ def train(
     plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
     part = engine.rows(batches.batch_size)
     with (
-        Live(steps, show and engine.process == 0) as live,
+        Live(steps, show and engine.process == 0, first=_first(engine)) as live,
         asked_to_stop() as asked,
         Prefetched(batches, part, start, steps) as turns,
     ):
@@ -119,6 +121,12 @@ def train(
             if run is not None:
                 run.close()
     return driver.history
+
+
+def _first(engine) -> str:
+    """What is said until the first update is done; torch compiles nothing."""
+    doing = "computing" if keras.backend.backend() == "torch" else "compiling"
+    return f"{doing} the first update …"
 
 
 class _Driver:
@@ -137,6 +145,8 @@ class _Driver:
         if run is not None:
             self.history.updates = run.begin(start)
             self.saved = start if run.has_state(start) else None
+        before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
+        self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=float("-inf"))
         # An accelerator has its next update before the last one's figures are read.
         self.ahead = int(environment.devices() != ["CPU"] and not watch_batches(callbacks))
@@ -180,6 +190,8 @@ class _Driver:
             save = self._evaluate() or save
         elif plan.ends_epoch(self.done) or model.stop_training:
             self._end_epoch({})
+        if model.stop_training and not plan.records(self.done) and not plan.evaluates(self.done):
+            self._record(self.done, self.line)  # the run's last: its result is told by it
         if save or asked or model.stop_training:
             self._save()
         if asked and not last:
@@ -229,6 +241,7 @@ class _Driver:
         return f"the last good state is that after update {self.saved:,} in {self.run.path}"
 
     def _record(self, step: int, values: dict[str, float]) -> None:
+        values = values | {"seconds": round(time.monotonic() - self.begin, 3)}
         self.history.updates.append({"step": step} | values)
         if self.run is not None:
             self.run.log(step, values)

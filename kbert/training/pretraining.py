@@ -16,7 +16,7 @@ from kbert.bert import Bert, load
 from kbert.config import BertConfig
 from kbert.training.asked import Surroundings
 from kbert.training.determinism import make_deterministic
-from kbert.training.pretraining_run import prepare, result, train_on, trained_bert
+from kbert.training.pretraining_run import described, prepare, result, train_on, trained_bert
 from kbert.training.run_folder import RunFolder, refuse_used
 from kbert.training.settings import Settings, check_fits, configuration
 
@@ -50,6 +50,7 @@ def pretrain(
     callbacks: Sequence = (),
     show: bool = True,
     peak_flops: float | None = None,
+    keep: str | None = None,
     **options,
 ) -> Trained:
     """Pretrains a BERT: MLM and NSP, or MLM alone.
@@ -62,7 +63,7 @@ def pretrain(
         init: a checkpoint to begin with, of any format that `kbert.load` opens; its configuration
             is the model's then.
         dev: shards to evaluate with; None: a part of `shards` is held out.
-        devices, callbacks, show, peak_flops: see `Surroundings`.
+        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
         options: see `kbert.training.settings.Settings`.
 
     Returns:
@@ -76,7 +77,7 @@ def pretrain(
         OSError: a full disk, data that vanished; the last state is whole.
     """
     refuse_used(output, "pretrain")
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
     settings = dataclasses.asdict(Settings.of({"steps": steps} | options))
     given = {"shards": shards, "dev": dev, "init": init}
     places = {name: path and str(Path(path).absolute()) for name, path in given.items()}
@@ -94,6 +95,7 @@ def resume(
     callbacks: Sequence = (),
     show: bool = True,
     peak_flops: float | None = None,
+    keep: str | None = None,
     **settings,
 ) -> Trained:
     """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
@@ -104,7 +106,7 @@ def resume(
     Args:
         folder: the run's.
         shards, dev: where the data lie now; None: where they lay.
-        devices, callbacks, show, peak_flops: see `Surroundings`.
+        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
         settings: what must be the run's own, where it is said again.
 
     Returns:
@@ -115,14 +117,16 @@ def resume(
         ValueError: data, vocabulary or settings are others than the run's; names the difference.
         and what `pretrain` raises.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
     run = RunFolder.open(folder)
     if run.task != "pretrain":
         raise ValueError(f"{run.path} is no run of pretrain: go on with {run.way_on}")
     Settings.check_kept(run)
     Settings.of({"steps": run.settings["steps"]} | settings)
     run.check(run.fingerprint, run.settings | settings)
+    run.keep = keep or run.keep
     if run.finished:
+        run.tidy()  # it may have been killed before
         from kbert.training.loop import History
 
         _logger.warning("%s is finished: %s updates", run.path, f"{run.finished['steps']:,}")
@@ -189,9 +193,11 @@ def _run(folder: Path, asked: tuple, data: tuple, surroundings: Surroundings, ne
     if new:  # what cannot be is said before there is a folder
         prepare(engine, settings, places, train)
         if engine.process == 0:
-            RunFolder.create(folder, settings, fingerprint, places=places)
+            keep = surroundings.keep or "model"
+            RunFolder.create(folder, settings, fingerprint, places=places, keep=keep)
         engine.barrier()
     run = RunFolder.open(folder, chief=engine.process == 0)
+    run.keep = surroundings.keep or run.keep
     if not new:
         run.check(fingerprint)
         state = run.last_state()
@@ -202,6 +208,7 @@ def _run(folder: Path, asked: tuple, data: tuple, surroundings: Surroundings, ne
             _logger.warning("%s has no state that can be used: it begins again", run.path)
     history = train_on(engine, run, data, surroundings, start=state.step if state else 0)
     bert = trained_bert(engine, settings, train)
-    run.finish(bert, result(history, settings))
+    run.finish(bert, result(history, settings), described(data, history.updates[-1]["step"]))
     engine.barrier()
+    run.tidy()
     return Trained(bert, history, run.path)

@@ -122,6 +122,22 @@ def copy_weights(source, target) -> None:
             layer.set_weights(layers[layer.name].get_weights())
 
 
+def described(data: tuple, steps: int) -> dict[str, str]:
+    """How much was trained on, in words by name, for the report."""
+    (train, held_out), size = data, data[0].batch_size
+    vocabulary = f"; a vocabulary of {train.shards.vocab_size:,}"
+    found = {"Data": _amount(train.shards) + vocabulary}
+    if held_out is not None:
+        found["Dev data"] = _amount(held_out.shards)
+    seen, epoch = steps * size, train.examples_per_epoch(0)
+    found["Seen"] = f"{seen:,} examples of {train.seq_len} tokens: {seen / epoch:.2f} epochs"
+    return found
+
+
+def _amount(shards) -> str:
+    return f"{shards.documents:,} documents of {int(shards.document_tokens.sum()):,} tokens"
+
+
 def result(history, settings: dict) -> dict:
     """What the run came to, for result.json and the report."""
     last = history.updates[-1]

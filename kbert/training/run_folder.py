@@ -3,7 +3,8 @@
 RUN/settings.json        what the run was asked for and a fingerprint of its data
     environment.json     versions, devices
     metrics.jsonl        a line an update          tensorboard/   the same for TensorBoard
-    checkpoints/step-00000120.safetensors          the last two and the best
+    checkpoints/step-00000120.safetensors          the last two, and the best where there is one;
+                         gone once the run is finished, unless all is kept
     model.keras, model/  the result, in kbert's and in transformers' format
     report.html          its curves                result.json    written last: it is finished
 """
@@ -52,6 +53,7 @@ class RunFolder:
         settings: what the run was asked for.
         fingerprint: what its batches depend on.
         places: where its data lay when it began.
+        keep: what stays once it is finished, "model" or "all".
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
@@ -59,6 +61,7 @@ class RunFolder:
         self.task, self.settings = content["task"], content["settings"]
         self.fingerprint, self._id = content["fingerprint"], content["run"]
         self.places = content.get("places", {})
+        self.keep = content.get("keep", "all")
         self.chief = chief
         self._states = States(self.path / "checkpoints", self._id, self.check)
         self._records = self._events = None
@@ -73,6 +76,7 @@ class RunFolder:
         *,
         task: str = "pretrain",
         places: dict | None = None,
+        keep: str = "model",
         chief: bool = True,
     ) -> "RunFolder":
         """Makes the folder of a new run.
@@ -83,6 +87,7 @@ class RunFolder:
             fingerprint: what its batches depend on, as JSON (`Batches.fingerprint`).
             task: what the command that goes on with it is called.
             places: paths of its data, by name; they may change, the data may not.
+            keep: what stays once it is finished, "model" or "all"; it may change.
             chief: whether this process writes it; the others call `open`, once it is there.
 
         Raises:
@@ -97,6 +102,7 @@ class RunFolder:
             "task": task,
             "run": uuid.uuid4().hex,
             "places": places or {},
+            "keep": keep,
             "settings": _as_json(settings),
             "fingerprint": _as_json(fingerprint),
         }
@@ -208,12 +214,13 @@ class RunFolder:
         self._whole = step
         self._states.remove_superseded(step)
 
-    def finish(self, bert, result: dict) -> None:
+    def finish(self, bert, result: dict, data: dict[str, str]) -> None:
         """Writes the final model in both formats and the report, and last that it is finished.
 
         Args:
             bert: a `kbert.Bert`.
             result: what the run came to, as JSON.
+            data: how much it was trained on, in words by name.
 
         Raises:
             OSError, ValueError: as `kbert.save`.
@@ -226,8 +233,25 @@ class RunFolder:
         self.close()
         save(bert, self.path / "model", format="transformers")
         save(bert, self.path / "model.keras")
-        write_report(self, result)
+        write_report(self, result, bert, data)
         _write_json(self.path / "result.json", _as_json(result))
+
+    def tidy(self) -> None:
+        """Removes the states of a run that is finished, unless it keeps all.
+
+        Where there are several processes, once none reads them any more.
+        """
+        if self.chief and self.keep == "model" and self.finished is not None:
+            self._states.remove_all()
+
+    def described(self) -> str:
+        """What the folder has and how large it is, in words."""
+        sizes = {entry.name: _size(entry) for entry in self.path.iterdir()}
+        shown = [name for name in ("model", "model.keras", "checkpoints") if name in sizes]
+        parts = [f"{name} {megabytes(sizes[name])}" for name in shown]
+        parts.append(f"the records {megabytes(sum(sizes.values()) - sum(map(sizes.get, shown)))}")
+        gone = "" if "checkpoints" in sizes else "; training states are kept with --keep all"
+        return f"{megabytes(sum(sizes.values()))}: {', '.join(parts)}{gone}"
 
     def write_environment(self, engine, **more) -> None:
         """Writes environment.json: versions and devices, no names of folders or hosts."""
@@ -273,6 +297,15 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
         raise FileExistsError(17, "must be a new or an empty folder for the run", str(path))
+
+
+def megabytes(count: int) -> str:
+    """Bytes as 1,234.5 MB, a million each."""
+    return f"{count / 1e6:,.1f} MB"
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
 
 
 def _as_json(value):

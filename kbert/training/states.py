@@ -1,8 +1,9 @@
 """The states that a run has on the disk: found, read if they are whole, removed once superseded.
 
-checkpoints/step-00000120.safetensors      the last two and the best
+checkpoints/step-00000120.safetensors      the last two, and the best where there is one
 """
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -76,12 +77,21 @@ class States:
         return None
 
     def remove_superseded(self, step: int) -> None:
-        """Removes those up to an update that are neither of the last two nor the best."""
+        """Removes those up to an update that are neither of the last two nor the best one."""
         files = [file for file in self._files() if _step(file) <= step]
-        best = max(files, key=_score)  # the first of equals
+        scored = [file for file in files if _score(file) > -np.inf]
+        best = max(scored, key=_score, default=None)  # the first of equals
         for file in files[:-KEPT]:
             if file != best:
                 file.unlink()
+
+    def remove_all(self) -> None:
+        """Removes every state, those that were set aside too, and the folder once it is empty."""
+        for file in self.folder.glob("step-*.safetensors*"):
+            if _NAME.fullmatch(file.name.removesuffix(".refused")):
+                file.unlink()
+        with contextlib.suppress(OSError):  # not there, or with files that are not ours
+            self.folder.rmdir()
 
     def set_aside_after(self, step: int) -> None:
         """Renames those of later updates to `….refused`."""

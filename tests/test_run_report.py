@@ -1,0 +1,192 @@
+"""The page of a run: what it says is what the run's files say, each curve once, in one file."""
+
+import itertools
+import json
+import math
+import re
+import statistics
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+
+from kbert import BertConfig
+from kbert.training.curves import HEIGHT, WIDTH, figures, ticks
+from kbert.training.report import write_report
+from kbert.training.run_folder import RunFolder
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+PEAK = "the fastest of 3 products of 2 × 2 matrices"
+ENVIRONMENT = {"devices": ["CPU"], "cpu_cores": 13, "replicas": 1, "processes": 1}
+ENVIRONMENT |= {"backend": "jax", "peak_flops": 7e9, "peak_flops_source": PEAK}
+MODEL = SimpleNamespace(
+    config=BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4),
+    model=SimpleNamespace(count_params=lambda: 1_234_567),
+)
+PRETRAINING = {"steps": 90, "precision": "float32", "jit": None, "optimizer": "<b>adamw</b> & co"}
+FINETUNING = PRETRAINING | {"task": "classify", "save_every": None, "labels": ["bad", "good"]}
+
+
+class Page(HTMLParser):
+    """What a reader finds: tags that are closed, texts by tag, attributes."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.tags, self.texts = [], [], {}
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        for tag in self.open:
+            self.texts.setdefault(tag, []).append(data)
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self) -> str:
+        body = self.texts["body"]
+        return " ".join(body)
+
+
+def lines_of(task: str) -> list[dict]:
+    """90 updates, evaluated after each thirtieth."""
+    outputs = ("MLM", "NSP") if task == "pretrain" else ("Classifier",)
+    found = []
+    for step in range(1, 91):
+        parts = {f"{name}_loss": 5 / step + n for n, name in enumerate(outputs)}
+        parts |= {f"{name}_accuracy": step / (100 + n) for n, name in enumerate(outputs)}
+        line = {"loss": sum(parts[f"{name}_loss"] for name in outputs)} | parts
+        line |= {"gradient_norm": 1 + step / 7, "learning_rate": 1e-4 * step, "seconds": 1.5 * step}
+        line |= {"tokens_per_second": 1000.0 + step, "mfu": 0.25}
+        if step % 30 == 0:
+            dev = {"loss": 7 / step, "accuracy": 0.5 + step / 1000, "f1": 0.123}
+            if task == "pretrain":
+                dev = {"loss": 9 / step, "MLM_loss": 8 / step, "MLM_accuracy": 0.0625 + step / 1e4}
+            line |= {f"val_{name}": value for name, value in dev.items()}
+        found.append({"step": step} | line)
+    return found
+
+
+def page_of(folder, task: str, lines: list[dict], **result) -> Page:
+    settings = PRETRAINING if task == "pretrain" else FINETUNING
+    run = RunFolder.create(folder, settings, {}, task=task)
+    run.begin(0)
+    for line in lines:
+        run.log(line["step"], {name: line[name] for name in line if name != "step"})
+    run.close()
+    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT), encoding="utf-8")
+    done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
+    write_report(run, done, MODEL, {"Data": "17 texts of <tags>"})
+    return Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", params=["pretrain", "finetune"])
+def both(request, tmp_path_factory):
+    """(page, lines) of a run of each kind."""
+    lines = lines_of(request.param)
+    metrics = {"metrics": {"loss": 0.5, "accuracy": 0.875, "f1": 0.75}, "weights_of_update": 60}
+    more = metrics if request.param == "finetune" else {}
+    folder = tmp_path_factory.mktemp("report") / "a <run> & more"
+    return page_of(folder, request.param, lines, **more), lines, request.param
+
+
+def test_its_facts_are_the_runs(both):
+    page, lines, task = both
+    assert "3 layers × 24, 4 heads; 1,234,567 parameters" in page.text
+    assert "2m15s" in page.text  # 90 times 1.5 seconds
+    speed = statistics.median(line["tokens_per_second"] for line in lines)
+    assert f"{speed / 1000:.3g}k tokens a second" in page.text
+    assert "CPU, 13 cores; jax, float32" in page.text
+    assert "25% of the peak" in page.text and "7 GFLOP/s" in page.text and PEAK in page.text
+    assert "17 texts of <tags>" in page.text and "a <run> & more" in page.text
+    assert "<b>adamw</b> & co" in page.text  # escaped: else it would be a tag
+    shown = page.texts["b"]
+    if task == "pretrain":
+        assert shown[:3] == ["0.100", "0.089", "7.1%"]  # 9/90, 8/90, 0.0625 + 0.009
+        assert "all 90 updates done" in page.text
+    else:
+        assert shown[:3] == ["87.5%", "0.500", "75.0%"]  # the score first
+        assert "the weights are those after update 60" in page.text
+
+
+def test_each_curve_stands_once(both):
+    page, lines, task = both
+    names = [attributes["data-name"] for attributes in page.all("polyline")]
+    assert len(set(names)) == len(names)
+    expected = {name for line in lines for name in line}
+    expected -= {"step", "seconds", "tokens_per_second", "mfu"}
+    if task == "finetune":
+        expected -= {"Classifier_loss"}  # the loss under another name
+    assert set(names) == expected
+
+
+def test_it_is_well_formed_and_whole_in_itself(both):
+    page, *_ = both
+    assert [len(page.all(tag)) for tag in ("html", "head", "body", "main", "h1")] == [1] * 5
+    for tag, attributes in page.tags:
+        assert not {"href", "src", "xlink:href", "style"} & set(attributes), tag
+        assert tag not in ("script", "link", "img", "iframe")
+    style = "".join(page.texts["style"])
+    assert "url(" not in style and "@import" not in style
+    assert "prefers-color-scheme:dark" in style and "http" not in style
+    assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    for picture in page.all("svg"):
+        assert picture["role"] == "img"
+        assert all(name in ids for name in picture["aria-labelledby"].split())
+
+
+def test_nothing_reads_none_or_nan(both):
+    page, *_ = both
+    assert not re.search(r"\b(None|null|nan|NaN|True|False)\b", page.text)
+
+
+def test_a_run_that_was_stopped_without_evaluations_shows_its_smoothed_loss(tmp_path):
+    lines = [line for line in lines_of("pretrain") if line["step"] <= 29]
+    stopped = "a callback stopped it after update 29"
+    page = page_of(tmp_path / "run", "pretrain", lines, stopped=stopped)
+    mean = (lines[27]["loss"] + lines[28]["loss"]) / 2  # a tenth of 29 lines
+    assert page.texts["b"][0] == f"{mean:.3f}" and "mean of the last 2 recorded" in page.text
+    assert f"{stopped}, of 90" in page.text and "Evaluations" not in page.text
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_a_figure_that_is_not_finite_is_left_out_of_its_curve(odd):
+    records = [{"step": 1, "loss": odd}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0}]
+    page = Page(figures(records))
+    (curve,) = page.all("polyline")
+    assert len(curve["points"].split()) == 2
+    assert Page(figures([{"step": 7, "loss": odd}])).tags == []
+
+
+def test_curves_stay_in_their_rectangle_and_are_thinned():
+    records = [{"step": step, "loss": 5.0 + math.sin(step)} for step in range(1, 5001)]
+    (curve,) = Page(figures(records)).all("polyline")
+    points = [tuple(map(float, pair.split(","))) for pair in curve["points"].split()]
+    assert 100 <= len(points) <= 200
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
+    assert [x for x, _ in points] == sorted(x for x, _ in points)
+
+
+@pytest.mark.parametrize("low", [0.0, -3.7, 1e-5, 6.9])
+@pytest.mark.parametrize("size", [1e-4, 0.3, 1.0, 7.0, 99.0, 12345.0])
+def test_ticks_are_round_few_and_within(low, size):
+    found = ticks(low, low + size)
+    assert 2 <= len(found) <= 6
+    assert low - 1e-9 * size <= found[0] and found[-1] <= low + size * (1 + 1e-9)
+    steps = {f"{b - a:.3e}" for a, b in itertools.pairwise(found)}
+    assert len(steps) == 1 and steps.pop()[:5] in ("1.000", "2.000", "5.000")
