@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.bert import Bert
+from kbert.encodings import shortened
 from kbert.probes import build_attention_maps
 from kbert.tasks.checks import listed, listed_pairs, require_tokenizer, require_two_segments
 from kbert.tasks.running import function_of, run_texts
@@ -84,7 +85,7 @@ class AttentionMap:
         return int(token)
 
     def __repr__(self) -> str:
-        return f"AttentionMap({' '.join(self.tokens)}; weights {self.weights.shape})"
+        return f"AttentionMap({shortened(self.tokens)}; weights {self.weights.shape})"
 
 
 def attention(
