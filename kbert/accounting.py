@@ -63,6 +63,12 @@ class LayerAccount:
     activation_bytes: int
     activation_formula: str
 
+    def __repr__(self) -> str:
+        return (
+            f"LayerAccount({self.layer} ({self.type}) {self.output_shape}: {self.params:,} "
+            f"parameters, {self.flops:,} FLOPs, {self.activation_bytes:,} activation bytes)"
+        )
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -101,6 +107,24 @@ class Account:
     max_predictions: int | None
     dtype: str
     rows: tuple[LayerAccount, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"Account({self.head}, {self.params:,} parameters, S={self.seq_len}, "
+            f"B={self.batch_size}, {self.dtype}: {self.flops:,} FLOPs forward, "
+            f"{self.memory.total:,} bytes to train)"
+        )
+
+    def _repr_html_(self) -> str:
+        from kbert.html_tables import table
+
+        header = ("", "parameters", "", "forward FLOPs", "", "activation bytes")
+        lines = [("total", self.params, "", self.flops, "", self.activation_bytes)]
+        for name, part in reversed(self.groups.items()):
+            shares = [f"{float(share):.1%}" for share in (part.params_share, part.flops_share)]
+            cells = (part.params, shares[0], part.flops, shares[1], part.activation_bytes)
+            lines.insert(0, (name, *cells))
+        return table(header, lines, repr(self))
 
     @property
     def params(self) -> int:

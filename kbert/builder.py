@@ -8,6 +8,7 @@ import keras
 from keras import layers as kl
 
 from kbert import graph, names
+from kbert.checkpoints import deferred
 from kbert.config import BertConfig, require_positive
 from kbert.layers import (
     Add,
@@ -145,6 +146,16 @@ def build(config: BertConfig, head: str, *, num_labels: int = 2, **options) -> B
     if head in ("classifier", "tokens"):
         options["num_labels"] = num_labels
     return BUILDERS[head](config, **options)
+
+
+def build_outline(config: BertConfig | str, head: str = "pretraining", **options) -> BertModel:
+    """A graph to look at and throw away: names, shapes and counts, and weights without values.
+
+    What `summary`, `verify` and `plot` need; drawing base's 110 million random numbers takes most
+    of the time that `build` takes. Arguments as in `build`.
+    """
+    with deferred.for_shapes_only():
+        return build(get_config(config), head, **options)
 
 
 def _encoder(config: BertConfig, seq_len: int | None):

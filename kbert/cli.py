@@ -40,7 +40,7 @@ def cli():
 @PREDICTIONS
 @click.option("--seq-len", metavar="S", help="Tokens a sequence, or 'any'; default: all positions.")
 @click.option("--layers", metavar="I-J", help="Only the encoder blocks I to J.")
-@click.option("--rich", is_flag=True, help="Keras's own table.")
+@click.option("--rich", is_flag=True, help="Keras's own table, where the terminal has the room.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "tsv", "json", "markdown"]), default="text"
 )
@@ -54,11 +54,11 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, fo
     model = _build(config, head, num_labels, max_predictions, options)
     from kbert import tables
     from kbert.rows import to_tsv
-    from kbert.summary import keras_table, model_rows, select
+    from kbert.summary import model_rows, select
 
     rows = select(model_rows(model), layer_range)
     if rich:
-        click.echo(keras_table(model), nl=False)
+        _rich(model)
     elif form == "tsv":
         click.echo(to_tsv(rows), nl=False)
     elif form == "json":
@@ -239,7 +239,7 @@ for part in (cli_checkpoints, cli_tasks, cli_data, cli_training, cli_finetune):
 
 
 def _build(config, head, num_labels, max_predictions, options):
-    """Builds the model that `--head` means, after every check that needs no Keras."""
+    """The graph that `--head` means, to look at, after every check that needs no Keras."""
     from kbert import graph
     from kbert.config import require_positive
     from kbert.presets import get_config
@@ -253,7 +253,24 @@ def _build(config, head, num_labels, max_predictions, options):
     with starting_keras():
         from kbert import builder
     with progress(f"building {title}"):
-        return builder.build(config, head, num_labels=num_labels, **options)
+        return builder.build_outline(config, head, num_labels=num_labels, **options)
+
+
+def _rich(model) -> None:
+    """Keras's own table where the terminal has the room, else the one that fits, and a line."""
+    from kbert.summary import keras_table, width_shown
+
+    table, shown = keras_table(model), width_shown()
+    needed = max(map(len, table.splitlines()))
+    if shown is None or needed <= shown:
+        click.echo(table, nl=False)
+        return
+    click.echo(
+        f"kbert: --rich needs {needed} columns, this terminal has {shown}: here is the table "
+        "that fits; for Keras's, widen the terminal or write it to a file",
+        err=True,
+    )
+    model.summary()
 
 
 def _verify(subject):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbert import graphviz, names
-from kbert.config import write_beside
+from kbert.config import BertConfig, write_beside
 from kbert.graphviz import POINTS
 from kbert.rows import Row, sources
 
@@ -53,7 +53,8 @@ def plot(model, path: str | os.PathLike, *, collapse: bool = True) -> Path:
     """Draws a functional model: each layer with its type, output shape and parameters.
 
     Args:
-        model: any functional `keras.Model`.
+        model: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
+            `BertConfig`, whose `build_bert` is drawn.
         path: of the picture. Its ending chooses .png, .svg, .pdf, .dot (Graphviz's language) or
             .mmd (Mermaid's). The same graph gives the same bytes.
         collapse: draw encoder blocks that are alike once, in a frame that tells their number.
@@ -69,6 +70,10 @@ def plot(model, path: str | os.PathLike, *, collapse: bool = True) -> Path:
     from kbert.summary import model_rows
 
     path = check_path(path)
+    if isinstance(model, (str, os.PathLike, BertConfig)):
+        from kbert.builder import build_outline
+
+        model = build_outline(model)
     rows = model_rows(model)
     rows, blocks = collapsed(rows) if collapse else (rows, 0)
     ending = path.suffix.lower()
@@ -240,12 +245,16 @@ def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str
 
 def _block_width(rows: Sequence[Row]) -> float:
     """One width for the layers of all blocks, in inches, so that their edges run straight."""
-    widths = [0.0]
-    for row in rows:
-        if _in_block(row):
-            name, facts = len(row.layer), max(map(len, _facts(row)))
-            widths.append(max(6.2 * name, 5 * facts) + 18)  # points a letter, and the margin
-    return round(max(widths) / POINTS, 2)
+    return max((_width(row) for row in rows if _in_block(row)), default=0.0)
+
+
+def _width(row: Row) -> float:
+    """Of a layer, in inches, at the least: Graphviz takes bold letters for narrower than they are.
+
+    In points: DejaVu's letters in layers' names and in facts, and a margin on both sides.
+    """
+    name, facts = len(row.layer), max(map(len, _facts(row)))
+    return round((max(6.5 * name, 5 * facts) + 18) / POINTS, 2)
 
 
 def _in_block(row: Row) -> bool:
@@ -255,10 +264,10 @@ def _in_block(row: Row) -> bool:
 def _dot_node(row: Row, block_width: float) -> str:
     kind, name = _kind(row), _quoted(row.layer)
     fill, line = _COLOURS[kind]
-    width = f" width={block_width}" if _in_block(row) else ""
+    width = block_width if _in_block(row) else _width(row)
     label = f'<b><font point-size="10">{_escaped(row.layer)}</font></b>'
     label += "".join(f"<br/>{_escaped(fact)}" for fact in _facts(row))
-    looks = f'class={kind} fillcolor="{fill}" color="{line}"{width}'
+    looks = f'class={kind} fillcolor="{fill}" color="{line}" width={width}'
     return f"{name} [id={name} {looks} label=<{label}>]"
 
 

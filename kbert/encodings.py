@@ -53,7 +53,7 @@ class Encoding:
         return len(self._encoding)
 
     def __repr__(self) -> str:
-        return f"Encoding({' '.join(self.tokens)})"
+        return f"Encoding({shortened(self.tokens)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,14 @@ class Batch(Sequence):
 
     def __repr__(self) -> str:
         return f"Batch({len(self)} encodings, token_ids {self.token_ids.shape})"
+
+
+def shortened(tokens: Sequence[str]) -> str:
+    """Tokens as one line for a `repr`: all where they are few, else the first, and how many."""
+    text = " ".join(tokens)
+    if len(text) <= 200:
+        return text
+    return f"{text[:160]} … {len(tokens)} tokens"
 
 
 def padded(rows: list[list[int]], length: int, fill: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Pictures of graphs in Graphviz's language: PNG, SVG and PDF, drawn in a process of their own."""
 
+import functools
 import html
 import importlib.util
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 POINTS = 72  # an inch
 _DPI = 144
 _MOST_PIXELS = 32_000  # a side of a PNG; cairo's limit is 32,767
+_NODE = re.compile(rb'<g id="[^"]*" class="node .*?</g>', re.DOTALL)
 
 _PYGRAPHVIZ = """
 import pygraphviz, sys
@@ -32,7 +34,8 @@ def draw(dot: str, format: str) -> bytes:
     if format == "png":
         dpi = _dpi(_rendered(program, dot, "svg"))
         dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
-    return _rendered(program, dot, format)
+    picture = _rendered(program, dot, format)
+    return _NODE.sub(_centred, picture) if format == "svg" else picture
 
 
 def command() -> list[str]:
@@ -54,6 +57,28 @@ def command() -> list[str]:
     return [sys.executable, "-c", _PYGRAPHVIZ]
 
 
+def lend_to_pydot() -> None:
+    """Lets pydot, if it is loaded, draw where no `dot` is on PATH: `keras.utils.plot_model` does.
+
+    pydot only knows programs by their names, and Keras gives it no other. Where there is a `dot`,
+    or another program is asked for, pydot does what it always does.
+    """
+    pydot = sys.modules.get("pydot")
+    if pydot is None or importlib.util.find_spec("pygraphviz") is None:
+        return
+    by_program = pydot.Dot.create
+    if hasattr(by_program, "__wrapped__"):
+        return
+
+    @functools.wraps(by_program)
+    def create(self, prog=None, format="ps", encoding=None):
+        if (prog or self.prog) != "dot" or shutil.which("dot"):
+            return by_program(self, prog, format, encoding)
+        return _rendered(command(), self.to_string(), format)
+
+    pydot.Dot.create = create
+
+
 def _rendered(program: list[str], dot: str, format: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         # a fixed date for the PDF; what the user has set counts more
@@ -67,6 +92,19 @@ def _rendered(program: list[str], dot: str, format: str) -> bytes:
         raise RuntimeError(f"Graphviz failed: {reason}")
     # the wheel's Graphviz dates its PDFs whatever SOURCE_DATE_EPOCH says
     return re.sub(rb"(?<=/CreationDate \(D:)\d{14}", b"19700101000000", run.stdout)
+
+
+def _centred(node: re.Match) -> bytes:
+    """A node of an SVG whose lines stand about its middle, however wide the reader's letters are.
+
+    Graphviz anchors the lines of an HTML label at their start, where its own font wants them.
+    """
+    outline = re.search(rb' d="M([^"]*)"', node[0])[1]
+    across = [float(point.split(b",")[0]) for point in re.split(rb"[C ]", outline)]
+    middle = (min(across) + max(across)) / 2
+    return re.sub(
+        rb'text-anchor="start" x="[^"]*"', b'text-anchor="middle" x="%.2f"' % middle, node[0]
+    )
 
 
 def _fonts(folder: Path) -> dict[str, str]:

@@ -24,6 +24,13 @@ class HeadsReport:
     slices: tuple[tuple[int, int, int], ...]
     differences: dict[str, float]
 
+    def __repr__(self) -> str:
+        hidden, size = self.config.hidden_size, self.config.head_size
+        return (
+            f"HeadsReport(W_Q of {hidden} × {hidden} is {len(self.slices)} of {hidden} × {size}, "
+            f"largest difference {max(self.differences.values()):.1e})"
+        )
+
 
 def compare_heads(config: BertConfig | str = "base", *, length: int = 7) -> HeadsReport:
     """Computes one attention layer twice: with whole matrices, and head by head.

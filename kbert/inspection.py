@@ -57,6 +57,15 @@ class Inspection:
     sentence: SentenceSettings | None
     problems: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        fits = f"{len(self.problems)} problems" if self.problems else "fits"
+        words = "no vocabulary" if self.vocab_size is None else f"{self.vocab_size:,} tokens"
+        return (
+            f"Inspection({os.path.basename(self.source)[-80:]!r}: {self.format}, {self.head}, "
+            f"{len(self.tensors)} tensors, {self.params:,} parameters, {self.bytes:,} bytes, "
+            f"{words}, {fits})"
+        )
+
     @property
     def params(self) -> int:
         """Parameters in all."""

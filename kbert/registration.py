@@ -39,9 +39,10 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
 
 def register() -> None:
-    """Imports the modules whose classes register themselves with Keras."""
+    """Imports the modules whose classes register themselves with Keras; lends it Graphviz."""
     for module in ("kbert.layers", "kbert.model"):
         importlib.import_module(module)
+    importlib.import_module("kbert.graphviz").lend_to_pydot()
 
 
 def register_with_keras() -> None:

@@ -222,8 +222,8 @@ def verify_text(report) -> str:
     """A line a comparison, the differences below it, the errata, the verdict."""
     lines = []
     for part in report.comparisons:
-        verdict = "ok" if not part.differences else f"{len(part.differences)} differ"
-        lines.append(f"{part.found} = {part.expected}: {part.amount}".ljust(70) + verdict.rjust(10))
+        what = f"{part.found} = {part.expected}: {part.amount}"
+        lines.append(what.ljust(70) + part.verdict.rjust(10))
         lines += [_paragraph(str(difference), 4) for difference in part.differences]
     if report.errata:
         lines += ["", "WHERE THE DOCUMENTS ERR"]

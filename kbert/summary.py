@@ -14,6 +14,7 @@ from kbert.rows import Row
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 _GAP = 2
 _INDENT = 2
+_NOTEBOOK_WIDTH = 100  # what Jupyter shows of a line before it wraps, in the midst of a word
 
 
 def model_rows(model) -> tuple[Row, ...]:
@@ -62,8 +63,8 @@ def print_summary(
 ) -> None:
     """Prints a functional model's summary; the arguments are those of `keras.Model.summary`.
 
-    A terminal narrower than the table gets each name on a line of its own; a pipe, a file, a
-    notebook and `print_fn` (called once a line) get the table at its natural width.
+    A terminal or a notebook narrower than the table gets each name on a line of its own; a pipe,
+    a file and `print_fn` (called once a line) get the table at its natural width.
     """
     if line_length is not None:
         require_positive("line_length", line_length)
@@ -72,8 +73,8 @@ def print_summary(
     trainable = None
     if show_trainable:
         trainable = [_trainable_mark(model.get_layer(row.layer)) for row in rows]
-    if line_length is None and print_fn is None and sys.stdout.isatty():
-        line_length = shutil.get_terminal_size().columns
+    if line_length is None and print_fn is None:
+        line_length = width_shown()
     text = format_rows(rows, line_length, positions, trainable)
     if layer_range is not None:
         shown = sum(row.params for row in rows)
@@ -81,6 +82,14 @@ def print_summary(
     text += totals(model)
     for line in text.splitlines():
         (print_fn or print)(line)
+
+
+def width_shown() -> int | None:
+    """Columns that a line printed now may have; None in a pipe or a file: nothing bounds it."""
+    notebooks = sys.modules.get("ipykernel.iostream")  # Jupyter's, Colab's, Visual Studio Code's
+    if notebooks is not None and isinstance(sys.stdout, notebooks.OutStream):
+        return _NOTEBOOK_WIDTH
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def totals(model) -> str:
@@ -188,10 +197,12 @@ def keras_table(model) -> str:
 
 def _stacked(header, cells, natural, width: int) -> str:
     """A name on its own lines, the other columns below it, connections where they fit."""
-    shape = min(natural[1], 18)
-    widths = [shape, natural[2], *natural[4:]]
-    rest = width - _INDENT - sum(widths) - _GAP * len(widths)
-    connections_beside = rest >= natural[3]
+    for shape in (natural[1], min(natural[1], 18)):
+        widths = [shape, natural[2], *natural[4:]]
+        rest = width - _INDENT - sum(widths) - _GAP * len(widths)
+        connections_beside = rest >= natural[3]
+        if connections_beside:
+            break
 
     def block(row) -> str:
         name, *columns = row

@@ -34,6 +34,14 @@ class Comparison:
     amount: str
     differences: tuple[Difference, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Comparison({self.found} = {self.expected}: {self.amount}, {self.verdict})"
+
+    @property
+    def verdict(self) -> str:
+        """That all values agree, or how many differ."""
+        return f"{len(self.differences)} differ" if self.differences else "ok"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -57,6 +65,23 @@ class Report:
         """True if all sources agree and every erratum's arithmetic holds."""
         return not self.differences and all(entry.holds for entry in self.errata)
 
+    def __repr__(self) -> str:
+        holding = sum(entry.holds for entry in self.errata)
+        return (
+            f"Report({'ok' if self.ok else 'not ok'}: {len(self.comparisons)} comparisons, "
+            f"{len(self.differences)} differences, {holding} of {len(self.errata)} errata hold)"
+        )
+
+    def _repr_html_(self) -> str:
+        from kbert.html_tables import table
+
+        lines = [(f"{p.found} = {p.expected}", p.amount, p.verdict) for p in self.comparisons]
+        lines += [(str(difference), "", "differs") for difference in self.differences]
+        for entry in self.errata:
+            says = f"{entry.document} says: {entry.says}; true: {entry.true}"
+            lines.append((says, entry.arithmetic, "ok" if entry.holds else "DOES NOT HOLD"))
+        return table(("compared", "how much", "verdict"), lines, repr(self))
+
     def __str__(self) -> str:
         from kbert.reports import verify_text
 
@@ -78,10 +103,10 @@ def verify(subject=None, *, config: BertConfig | str | None = None) -> Report:
         ValueError: a model with no graph, or one that has no layer Embedding-Token.
     """
     if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
-        from kbert.builder import build_bert
+        from kbert.builder import build_outline
 
         config = get_config("base" if subject is None else subject)
-        subject = build_bert(config)
+        subject = build_outline(config)
     config = config_of(subject) if config is None else get_config(config)
     comparisons = [_graph_against_closed_form(subject, config), _weights(subject, config)]
     if _sizes(config) != _sizes(base) or not _is_document_graph(subject):

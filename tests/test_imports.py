@@ -28,13 +28,14 @@ ALLOWED = {
     "rows": set(),
     "formulas": set(),
     "tables": set(),
-    "registration": {"layers", "model"},
+    "html_tables": set(),
+    "registration": {"graphviz", "layers", "model"},
     "presets": {"config"},
     "reference": {"rows"},
     "reference.errata": {"reference"},
     "graph_layers": {"config", "names"},
     "graph": {"config", "formulas", "graph_layers", "names", "rows"},
-    "accounting": {"config", "formulas", "graph", "graph_layers", "presets"},
+    "accounting": {"config", "formulas", "graph", "graph_layers", "html_tables", "presets"},
     "bridge": {"accounting", "config", "presets"},
     "bert": {"builder", "checkpoints", "checkpoints.checkpoint", "checkpoints.deferred", "config"}
     | {"checkpoints.first_values", "checkpoints.fitting", "checkpoints.formats"}
@@ -53,7 +54,8 @@ ALLOWED = {
     "tasks.sentences": TASK | {"tasks.numbers"},
     "tasks.words": TASK | {"tasks.numbers", "tasks.sentences"},
     "tasks.answers": TASK | {"config", "data.squad", "patience", "tasks.numbers"},
-    "tasks.maps": {"bert", "probes", "tasks.checks", "tasks.heat_map", "tasks.running"},
+    "tasks.maps": {"bert", "encodings", "probes", "tasks.checks", "tasks.heat_map"}
+    | {"tasks.running"},
     "inspection": {"checkpoints", "checkpoints.checkpoint", "checkpoints.fitting", "config"}
     | {"checkpoints.formats", "checkpoints.tables", "sentence", "tokenizer_files"},
     "sentence": {"config", "files"},
@@ -107,14 +109,15 @@ ALLOWED = {
     "layers.heads": {"layers.encoder"},
     "summary": {"config", "rows"},
     "model": {"layers.heads", "names", "summary"},
-    "builder": CLOSED | LAYERS,
+    "builder": CLOSED | LAYERS | {"checkpoints", "checkpoints.deferred"},
     "probes": {"layers", "model", "names"},
     "inference": {"config", "names"},
     "heads": {"config", "layers", "presets"},
     "graphviz": set(),
-    "diagrams": {"config", "graphviz", "names", "rows", "summary"},
+    "diagrams": {"builder", "config", "graphviz", "names", "rows", "summary"},
     "verification": CLOSED
-    | {"builder", "checkpoints", "checkpoints.tables", "reference.errata", "reports", "summary"},
+    | {"builder", "checkpoints", "checkpoints.tables", "html_tables", "reference.errata"}
+    | {"reports", "summary"},
     "reports": CLOSED | {"bridge", "checkpoints.tables"},
     "patience": set(),
     "console": {"patience"},

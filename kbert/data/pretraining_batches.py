@@ -97,6 +97,12 @@ class PretrainingBatches:
             "mlm_only": self.mlm_only,
         }
 
+    def __repr__(self) -> str:
+        return (
+            f"PretrainingBatches({self.shards!r}, {self.batch_size} × {self.seq_len} tokens, "
+            f"{self.max_predictions} predictions at most, seed {self.seed})"
+        )
+
     def batch(self, step: int, part: slice = slice(None)) -> Batch:
         """The rows `part` of update `step`, counted from 0.
 

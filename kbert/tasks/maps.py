@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert import printable
 from kbert.bert import Bert
+from kbert.encodings import shortened
 from kbert.probes import build_attention_maps
 from kbert.tasks.checks import listed, listed_pairs, require_tokenizer, require_two_segments
 from kbert.tasks.running import function_of, run_texts
@@ -105,7 +106,7 @@ class AttentionMap:
         return int(token)
 
     def __repr__(self) -> str:
-        tokens = printable.line(" ".join(self.tokens))
+        tokens = printable.line(shortened(self.tokens))
         return f"AttentionMap({tokens}; weights {self.weights.shape})"
 
 

@@ -50,6 +50,11 @@ class Finetuned:
     metrics: dict[str, float]
     folder: Path | None
 
+    def __repr__(self) -> str:
+        figures = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
+        place = self.folder.name if self.folder else None
+        return f"Finetuned({self.bert}, {', '.join(figures) or 'no dev data'}, {place!r})"
+
 
 def finetune(
     source: Bert | str | os.PathLike,

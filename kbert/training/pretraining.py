@@ -37,6 +37,9 @@ class Trained:
     history: object
     folder: Path
 
+    def __repr__(self) -> str:
+        return f"Trained({self.bert}, {self.history}, {self.folder.name!r})"
+
 
 def pretrain(
     shards: str | os.PathLike,
