@@ -96,7 +96,7 @@ def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
     assert "stdin" in said and "closed" in said
     assert "stdout is closed" in one_line(run("kbert account base >&-"))
     done = run("kbert account tiny 2>&- && kbert account basse 2>&-")
-    assert (done.returncode, done.stderr) == (2, "") and "params" in done.stdout
+    assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
 
 
 def test_python_m_kbert_is_kbert(run):
