@@ -45,7 +45,7 @@ def cli():
     "--format", "form", type=click.Choice(["text", "tsv", "json", "markdown"]), default="text"
 )
 def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, form):
-    """Print the built graph, row by row, as document 004 does."""
+    """Print the built graph, row by row, as keras_bert printed it."""
     _refuse_together(rich=rich, layers=layers)
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
@@ -134,7 +134,7 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
     "--format", "form", type=click.Choice(["text", "tsv", "json", "markdown"]), default="text"
 )
 def params(config, form):
-    """List transformers' named parameters, as documents 000, 001 and 003 do."""
+    """List transformers' named parameters, with shapes and sums."""
     from kbert import tables
     from kbert.checkpoints.tables import named_parameters
     from kbert.presets import get_config
@@ -168,11 +168,12 @@ def heads(config):
     click.echo(heads_text(compare_heads(config)), nl=False)
 
 
-@cli.command(short_help="Graph = closed forms = documents?")
+@cli.command(short_help="Graph = closed forms = published tables?")
 @CONFIG
 def verify(config):
-    """Compare the built graph, the closed forms and the documents' tables.
+    """Compare the built graph, the closed forms and published tables.
 
+    The tables are those of five texts on BERT, documents 000 to 004: the README says what they are.
     Exit status 0 if all agree, 1 if not.
     """
     if not _verify(config).ok:

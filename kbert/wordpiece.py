@@ -1,5 +1,6 @@
 """The Rust tokenizer behind `kbert.tokenizer`: built, guarded between threads."""
 
+import re
 import threading
 
 import tokenizers
@@ -7,6 +8,8 @@ import tokenizers
 from kbert.config import require_positive
 from kbert.vocabulary import ADDED_TOKEN_FLAGS, Vocabulary
 
+_BLANK = re.compile(r"[ \n]")
+_SHORT = 4096  # characters of a text that is tokenized whole
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
 
@@ -17,6 +20,8 @@ class WordPiece:
         self._rust = _build(vocabulary)
         # The Rust object keeps the truncation as a state: one thread sets it and cuts at a time.
         self._lock = threading.Lock()
+        added = [entry["content"] for entry in vocabulary.added]
+        self._blanks_in_tokens = any(_BLANK.search(token) for token in added)
 
     def encode(
         self,
@@ -30,6 +35,9 @@ class WordPiece:
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
         inputs = [(text,) for text in texts] if pairs is None else zip(texts, pairs, strict=True)
         inputs = list(inputs)
+        if pairs is None and max_length is not None:
+            texts = [self._beginning(text, max_length) for text in texts]
+            inputs = [(text,) for text in texts]
         with self._lock:
             if max_length is None:
                 self._rust.no_truncation()
@@ -49,6 +57,28 @@ class WordPiece:
                     f"truncation={truncation!r} cannot reach max_length={max_length}: what is not "
                     "cut is too long; take 'longest_first'"
                 ) from None
+
+    def _beginning(self, text: str, max_length: int) -> str:
+        """As much of a long text as makes more than `max_length` tokens, for cutting it there.
+
+        What follows a blank changes no token before it, and a line of 16 MB would take 4 GB.
+        """
+        end = max(_SHORT, 16 * max_length)
+        while end < len(text) and not self._blanks_in_tokens:
+            blank = _BLANK.search(text, end)
+            if blank is None:
+                return text
+            beginning = text[: blank.start()]
+            # More than one token beyond: "[CLS]" and the like take no more room than these two.
+            if len(self._rust_encoded(beginning)) > max_length:
+                return beginning
+            end = 8 * blank.start()
+        return text
+
+    def _rust_encoded(self, text: str) -> tokenizers.Encoding:
+        with self._lock:
+            self._rust.no_truncation()
+            return self._rust.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         """The text of ids that the vocabulary has."""

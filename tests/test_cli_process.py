@@ -90,6 +90,15 @@ def test_an_output_that_cannot_be_written_is_one_line(run):
     assert "No space left on device" in one_line(run("kbert account base > /dev/full"))
 
 
+def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    said = one_line(run("kbert embed empty - -o v.npy <&-"))
+    assert "stdin" in said and "closed" in said
+    assert "stdout is closed" in one_line(run("kbert account base >&-"))
+    done = run("kbert account tiny 2>&- && kbert account basse 2>&-")
+    assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
+
+
 def test_python_m_kbert_is_kbert(run):
     module, script = (
         run(f"{name} account tiny") for name in (f"{sys.executable} -m kbert", "kbert")

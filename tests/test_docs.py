@@ -21,12 +21,49 @@ def folder(small, tmp_path):
     return tmp_path / "bert"
 
 
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-def test_the_new_code_runs(folder, code):
+def trained_layers(names):
+    return {weight.path.split("/")[0] for weight in names["bert"].model.trainable_weights}
+
+
+# What each piece of code on the page comes to, in its order: 2 texts, 5 tokens.
+RESULTS = [
+    lambda names: names["padded"].token_ids.shape == (2, 16),
+    lambda names: np.shape(names["last_hidden_state"]) == (2, 5, 24),
+    lambda names: (
+        [{one.label for one in text} for text in names["found"]] == [{"neg", "neutral", "pos"}] * 2
+        and kbert.load("tuned").labels == ("neg", "neutral", "pos")
+    ),
+    lambda names: (
+        names["again"].labels == ("bad", "good")
+        and 0 <= names["accuracy"] <= 1
+        and len(names["tuned"].history.evaluations) == 2
+    ),
+    lambda names: names["likeliest"] in WORDS,
+    lambda names: np.shape(names["logits"]) == (2, 5, 99),
+    lambda names: (
+        {layer.rsplit("-", 1)[0] for layer in trained_layers(names)}
+        == {"Encoder-3", "Encoder-3-MultiHeadSelfAttention", "Encoder-3-FeedForward"}
+        and [round(float(names["rate"](step)), 6) for step in (0, 5, 10, 90)] == [0, 5e-5, 1e-4, 0]
+    ),
+    lambda names: (
+        [array.shape for array in names["batch"].inputs.values()] == [(2, 16), (2, 16), (2, 3)]
+        and [tensor.name for tensor in names["model"].inputs] == list(names["batch"].inputs)
+    ),
+    lambda names: np.shape(names["sequence_output"]) == (2, 5, 24),
+]
+CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("code", "holds"), list(zip(CODE, RESULTS, strict=True)))
+def test_the_new_code_runs(folder, code, holds, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    for name in ("train", "dev"):
+        Path(f"{name}.tsv").write_text("w1 w2\tgood\nw3\tbad\nw4 w5\tgood\n")
+    Path("corpus.txt").write_text("w1 w2 w3 w4.\nw5 w6.\n\nw7 w8 w9.\nw10 w11 w12.\n" * 3)
     names = {"kbert": kbert, "folder": folder, "texts": ["w1 w2 w3", "w4"]}
+    names["labels"] = np.array([2, 0])
     exec(code, names)
-    results = [names[n] for n in ("logits", "sequence_output", "last_hidden_state") if n in names]
-    assert [np.asarray(result).shape[:2] for result in results] == [(2, 5)]
+    assert holds(names)
 
 
 def test_every_kbert_name_on_the_page_is_there():

@@ -95,7 +95,11 @@ def test_mistakes_of_one_task_are_one_line(berts):
     for call, says in (
         (lambda: fill_mask(mlm, "cat"), r"texts must have a \[MASK\], got 'cat'"),
         (lambda: fill_mask(mlm, ["[MASK]", "cat"]), r"texts\[1\] must have a \[MASK\]"),
-        (lambda: fill_mask(mlm, "cat " * 16 + "[MASK]"), "in its first 17 tokens"),
+        (lambda: fill_mask(mlm, "cat " * 16 + "[MASK]"), "in its first 17 tokens, got 0 of 1"),
+        (
+            lambda: fill_mask(mlm, ["[MASK]", "[MASK] " + "cat [MASK]" * 15]),
+            r"texts\[1\] must have every \[MASK\] in its first 17 tokens, got 8 of 16 there",
+        ),
         (lambda: fill_mask(mlm, "[MASK]", top_k=0), "top_k must be a whole number"),
         (lambda: next_sentence(mlm, "a", ["b"]), "a and b must both be a str or both a list"),
         (lambda: next_sentence(mlm, ["a"], ["b", "c"]), "b must be as many as a, 1, got 2"),
@@ -109,6 +113,32 @@ def test_mistakes_of_one_task_are_one_line(berts):
         with pytest.raises(ValueError, match=says) as raised:
             call()
         assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("what", [None, "folder", 3])
+def test_what_is_no_bert_is_one_line(what, tmp_path):
+    for function, call in (
+        ("save", lambda: kbert.save(what, tmp_path / "out")),
+        ("resize_vocab", lambda: kbert.resize_vocab(what, 9)),
+        ("keep_tokens", lambda: kbert.keep_tokens(what, [0])),
+        ("resize_positions", lambda: kbert.resize_positions(what, 9)),
+    ):
+        kind = type(what).__name__
+        with pytest.raises(ValueError, match=f"{function} needs a kbert.Bert, .*got {kind}: a mod"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_is_refused_before_anything_is_written(berts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, says in (
+        ("", "got an empty one"),
+        ("a.zip", "reads and does not write"),
+        ("a.h5", ".h5"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            kbert.save(berts["encoder"], path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tokenizer_of_another_model_is_refused(berts, small):

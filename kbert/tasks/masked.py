@@ -55,11 +55,8 @@ def fill_mask(
     require_head(bert, "fill_mask", "pretraining", MLM_LAYERS)
 
     def check(place: int, encoding) -> None:
-        if tokenizer.mask_id not in encoding.ids:
-            name = "texts" if one else f"texts[{place}]"
-            mask = tokenizer.token_of(tokenizer.mask_id)
-            cut = f" in its first {len(encoding)} tokens" if encoding.truncated else ""
-            raise ValueError(f"{name} must have a {mask}{cut}, got {texts[place][:60]!r}")
+        name = "texts" if one else f"texts[{place}]"
+        _check_masks(tokenizer, name, texts[place], encoding)
 
     function = function_of(
         bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1])
@@ -73,6 +70,20 @@ def fill_mask(
     candidates = iter(_candidates(bert, np.concatenate(found), top_k))
     filled = [[next(candidates) for _ in range(count)] for count in counts]
     return filled[0] if one else filled
+
+
+def _check_masks(tokenizer, name: str, text: str, encoding) -> None:
+    """A ValueError unless a text has a [MASK], and none of them is cut off."""
+    mask = tokenizer.token_of(tokenizer.mask_id)
+    found = encoding.ids.count(tokenizer.mask_id)
+    there = text.count(mask) if encoding.truncated else found
+    if not there:
+        raise ValueError(f"{name} must have a {mask}, got {text[:60]!r}")
+    if found < there:
+        raise ValueError(
+            f"{name} must have every {mask} in its first {len(encoding)} tokens, got {found} of "
+            f"{there} there: {text[:60]!r}"
+        )
 
 
 def _candidates(bert: Bert, vectors: np.ndarray, top_k: int) -> list[list[Candidate]]:
