@@ -34,7 +34,7 @@ dt{color:var(--dim)}dd{margin:0}
 .curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));
 gap:1rem 1.5rem}
 figure{margin:0}figcaption{display:flex;flex-wrap:wrap;gap:0 1rem;align-items:baseline}
-svg{display:block;width:100%;height:auto}svg text{font-size:12px;fill:var(--dim)}
+svg{display:block;width:100%;height:auto}svg text{font-size:13px;fill:var(--dim)}
 .end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:var(--line);stroke-width:.7}
 .axis{stroke:var(--dim);fill:none}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}
 .key{color:var(--dim);font-size:.85rem}.key::before{content:"";display:inline-block;width:1.1em;height:3px;
