@@ -1,5 +1,6 @@
-"""Two workers on one machine, one is killed: started again, both end with the same bits."""
+"""Two workers on one machine, one is killed or asked to stop: both go on to the same bits."""
 
+import functools
 import json
 import os
 import signal
@@ -85,21 +86,39 @@ def recorded(folder: Path, run: str) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with the shards and a run that nothing stopped, on a backend."""
+
+    @functools.cache
+    def of(backend: str) -> Path:
+        pytest.importorskip(backend)
+        folder = tmp_path_factory.mktemp(backend)
+        make_shards(folder)
+        (folder / "config.json").write_text(BertConfig(**CONFIG).to_json())
+        finish(workers(folder, "whole", backend), folder, "whole")
+        return folder
+
+    return of
+
+
+def when_recorded(folder: Path, run: str, lines: int) -> None:
+    """Waits for so many updates."""
+    end = time.monotonic() + 120
+    while recorded(folder, run) < lines and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "kills"),
     [("tensorflow", ((1, 6), (0, 12))), ("jax", ((1, 6),))],  # JAX aborts all without the first
 )
-def test_one_of_two_workers_is_killed(tmp_path, backend, kills):
-    pytest.importorskip(backend)
-    make_shards(tmp_path)
-    (tmp_path / "config.json").write_text(BertConfig(**CONFIG).to_json())
-    finish(workers(tmp_path, "whole", backend), tmp_path, "whole")
+def test_one_of_two_workers_is_killed(whole, backend, kills):
+    folder = whole(backend)
     for killed, lines in kills:
-        both = workers(tmp_path, "killed", backend)
-        end = time.monotonic() + 120
-        while recorded(tmp_path, "killed") < lines and time.monotonic() < end:
-            time.sleep(0.01)
+        both = workers(folder, "killed", backend)
+        when_recorded(folder, "killed", lines)
         both[killed].send_signal(signal.SIGKILL)
         assert both[killed].wait(30) == -9
         other = both[1 - killed]
@@ -107,10 +126,37 @@ def test_one_of_two_workers_is_killed(tmp_path, backend, kills):
             status = other.wait(60)  # it cannot go on alone
         finally:
             other.kill()
-        text = said(tmp_path, "killed", 1 - killed).read_text()
+        text = said(folder, "killed", 1 - killed).read_text()
         (line,) = (line for line in text.splitlines() if "another process of this run" in line)
-        way_on = f"kbert pretrain --resume {tmp_path / 'killed'}"
+        way_on = f"kbert pretrain --resume {folder / 'killed'}"
         assert status == 2 and line.endswith(f"start all of them again: {way_on}")
-        assert not (tmp_path / "killed" / "result.json").exists()
-    finish(workers(tmp_path, "killed", backend), tmp_path, "killed")
-    assert_equal(tmp_path / "whole", tmp_path / "killed")
+        assert not (folder / "killed" / "result.json").exists()
+    finish(workers(folder, "killed", backend), folder, "killed")
+    assert_equal(folder / "whole", folder / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_one_of_two_workers_is_asked_to_stop(whole, backend):
+    """Both stop, with one state after the same update, whichever it was."""
+    folder = whole(backend)
+    way_on = f"kbert pretrain --resume {folder / 'stopped'}"
+    for asked, number, lines in ((1, signal.SIGTERM, 3), (0, signal.SIGINT, 11)):
+        both = workers(folder, "stopped", backend)
+        when_recorded(folder, "stopped", lines)
+        both[asked].send_signal(number)
+        try:
+            assert [process.wait(60) for process in both] == [130, 130]
+        finally:
+            for process in both:
+                process.kill()
+        last = [said(folder, "stopped", index).read_text().splitlines()[-1] for index in range(2)]
+        done = recorded(folder, "stopped")
+        assert (
+            last
+            == [f"kbert: stopped after update {done} of 22 and saved; go on with: {way_on}"] * 2
+        )
+        assert lines <= done < 22
+        assert (folder / "stopped" / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
+    finish(workers(folder, "stopped", backend), folder, "stopped")
+    assert_equal(folder / "whole", folder / "stopped")

@@ -176,6 +176,16 @@ def test_another_number_of_devices_than_a_host_has_is_refused(monkeypatch, addre
         engines.start(77)
 
 
+def test_a_tpu_without_a_name_is_one_line(monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    devices = {"TPU": ["a TPU"]}
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices.get(kind, []))
+    with pytest.raises(ValueError, match=r"the TPU cannot be used .* set TPU_NAME") as error:
+        engines.start()
+    assert "Please provide a TPU Name" in str(error.value) and "\n" not in str(error.value)
+
+
 def test_a_keras_distribution_that_tensorflow_does_not_follow_is_refused(monkeypatch):
     import keras
 

@@ -24,11 +24,12 @@ def refuse_harmful(callbacks) -> None:
 
 
 def watch_batches(callbacks) -> bool:
-    """Whether any of them does something at each batch."""
+    """Whether any of them does something at each batch: by its class, or by itself alone, as a
+    LambdaCallback does."""
     names = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
     plain = [getattr(keras.callbacks.Callback, name) for name in names]
     return any(
-        getattr(type(callback), name) is not default
+        getattr(getattr(callback, name), "__func__", None) is not default
         for callback in callbacks
         for name, default in zip(names, plain, strict=True)
     )

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 import keras
 
 from kbert.data.batch import Batch, Batches
-from kbert.training import diagnosis, environment
+from kbert.training import diagnosis
 from kbert.training.callbacks import refuse_harmful, watch_batches
 from kbert.training.live import Live
 from kbert.training.plan import Plan
+from kbert.training.precision import MOST_SKIPPED
 from kbert.training.prefetch import Prefetched
 from kbert.training.rules import checked
 from kbert.training.run_folder import RunFolder
-from kbert.training.stopping import ProcessLost, Stopped, asked_to_stop
+from kbert.training.stopping import Agreement, Asked, ProcessLost, Stopped, asked_to_stop
 from kbert.training.throughput import Speed, tokens_of
 
 _logger = logging.getLogger("kbert")
-MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
 
 
 class NotFinite(RuntimeError):
@@ -117,7 +117,7 @@ def train(
     part = engine.rows(batches.batch_size)
     with (
         Live(steps, show and engine.process == 0, first=_first(engine)) as live,
-        asked_to_stop() as asked,
+        asked_to_stop(alone=engine.processes == 1) as asked,
         Prefetched(batches, part, start, steps) as turns,
     ):
         driver = _Driver(engine, plan, run, start, callbacks, Speed(flops, peak), live)
@@ -159,16 +159,16 @@ class _Driver:
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=float("-inf"))
-        # An accelerator has its next update before the last one's figures are read.
-        self.ahead = int(environment.devices() != ["CPU"] and not watch_batches(callbacks))
+        self.ahead = 0 if watch_batches(callbacks) else engine.ahead()
         params = {"epochs": -(-plan.steps // plan.stretch), "steps": plan.stretch, "verbose": 0}
         engine.model.stop_training = False
         if not hasattr(engine.model, "optimizer"):  # which Keras's TensorBoard looks at
             engine.model.optimizer = None
         self.callbacks = keras.callbacks.CallbackList(list(callbacks), model=engine.model, **params)
 
-    def go(self, turns, asked) -> None:
+    def go(self, turns, asked: Asked) -> None:
         """All updates that are left."""
+        self.agreement = Agreement(self.engine, asked)
         if self.saved is None:
             self._save()
         self.callbacks.on_train_begin()
@@ -179,7 +179,7 @@ class _Driver:
                 self._save_before_an_error()
                 raise
             self._update(step, batch)
-            self._between_updates(asked)
+            self._between_updates()
         self.callbacks.on_train_end()
 
     def _update(self, step: int, batch: Batch) -> None:
@@ -187,27 +187,30 @@ class _Driver:
             self.callbacks.on_epoch_begin(step // self.plan.stretch)
             self.in_epoch, self.sums = True, {}
         self.callbacks.on_train_batch_begin(step % self.plan.stretch)
-        self.waiting.append((step, batch, self.engine.update(batch, step)))
+        self.waiting.append((step, batch, self.engine.update(batch, step, self.agreement.own())))
         self.done, self.score = step + 1, None
         self._read(at_most=self.ahead)
 
-    def _between_updates(self, asked) -> None:
+    def _between_updates(self) -> None:
         """Evaluates, saves and stops, where it is time for it."""
-        plan, model, last = self.plan, self.engine.model, self.done == self.plan.steps
-        save = last or plan.saves(self.done)
-        if plan.ends_epoch(self.done) or save or asked or model.stop_training:
+        plan, last = self.plan, self.done == self.plan.steps
+        ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
+        if ends or save or any(self.agreement.due(self.done)):
             self._read(at_most=0)
+        wishes = self.agreement.due(self.done)
         if plan.evaluates(self.done):
             save = self._evaluate() or save
-        elif plan.ends_epoch(self.done) or model.stop_training:
+        elif ends or wishes.callback:
             self._end_epoch({})
-        if model.stop_training and not plan.records(self.done) and not plan.evaluates(self.done):
+        if ends:
+            wishes = self.agreement.at_once()
+        if wishes.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
             self._record(self.done, self.line)  # the run's last: its result is told by it
-        if save or asked or model.stop_training:
+        if save or any(wishes):
             self._save()
-        if asked and not last:
+        if wishes.signal and not last:
             raise Stopped(self._how_to_go_on())
-        if model.stop_training and not last:
+        if wishes.callback and not last:
             self.history.stopped = f"a callback stopped it after update {self.done:,}"
 
     def _read(self, at_most: int) -> None:
@@ -215,6 +218,7 @@ class _Driver:
         while len(self.waiting) > at_most:
             step, batch, logs = self.waiting.popleft()
             values = {name: float(value) for name, value in logs.items()}
+            self.agreement.read(step, values)
             self._check_finite(step, batch, values)
             values |= self.speed.add(tokens_of(batch, self.batch_size))
             for name, value in values.items():
@@ -273,14 +277,15 @@ class _Driver:
         self.callbacks.on_epoch_end((self.done - 1) // self.plan.stretch, means | figures)
         self.in_epoch = False
 
-    def _save(self) -> None:
+    def _save(self, wait: bool = True) -> None:
         if self.run is None or self.saved == self.done:
             return
         try:
             self.run.save_state(self.engine.state(), self.done, score=self.score)
         except OSError as error:
             raise OSError(error.errno, self._not_saved(error), error.filename) from None
-        self.engine.barrier()  # none goes on from a state that is not there
+        if wait:
+            self.engine.barrier()  # none goes on from a state that is not there
         self.saved = self.done
         self.speed.pause()
 
@@ -288,7 +293,7 @@ class _Driver:
         """What hinders that is not what is to be said."""
         with contextlib.suppress(OSError, NotFinite):
             self._read(at_most=0)
-            self._save()
+            self._save(wait=False)  # the others do not know of it
             if self.run is not None:
                 _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
 

@@ -8,6 +8,7 @@ from kbert.training.rules import checked
 
 FIRST_SCALE = 2.0**15
 GROWTH = 2_000  # good updates after which the scale is doubled
+MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
 
 
 @contextlib.contextmanager

@@ -185,6 +185,9 @@ def test_an_update_that_is_not_finite_changes_nothing(data):
     logs = engine.update(Batch(batch.inputs, batch.labels, weights), 1)
     assert not float(logs["finite"])
     assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
+    assert not float(engine.update(batch, 1)["finite"])  # nor is what was sent after it
+    assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
+    engine.restore(before)
     assert float(engine.update(batch, 1)["finite"])
 
 

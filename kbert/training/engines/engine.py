@@ -2,18 +2,21 @@
 
 Loss and gradients of an update are sums over micro-batches, replicas and hosts of what each of
 their examples contributes (`kbert.data.batch.Batch`), so every way to split a batch gives the same
-update. An update whose gradients are not finite changes no number but the loss scale.
+update. An update whose gradients are not finite changes no number but the loss scale. Where that
+must end the run, the updates after it change none either: one may have been sent to an accelerator
+before the figures were read, and the weights are to be those that the bad update began with.
 """
 
 import numpy as np
 from keras import ops
 
 from kbert.data.batch import Batch
-from kbert.data.draws import fork, key_of
-from kbert.training import objectives, optimizers, precision
+from kbert.training import environment, objectives, optimizers, precision
 from kbert.training.engines.pieces import Pieces, stateless
+from kbert.training.engines.seeds import seed_states, seeds_of
 from kbert.training.optimizers import Optimizer
 from kbert.training.rules import checked
+from kbert.training.stopping import NO_WISH, Wishes
 
 
 class Engine:
@@ -69,7 +72,7 @@ class Engine:
         self.scaled = precision.needs_scale(model)
         # asked for at each update: Keras walks through all layers to list them
         self.weights = list(model.trainable_variables)
-        self.seed_states = _seed_variables(model)
+        self.seed_states = seed_states(model)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
         with self.scope():
             self._make_variables()
@@ -83,6 +86,13 @@ class Engine:
         """Whether XLA is the better choice on this device."""
         return True
 
+    def ahead(self) -> int:
+        """How many updates it is given before the figures of the first of them are read.
+
+        An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
+        """
+        return int(environment.devices() != ["CPU"])
+
     def _make_variables(self) -> None:
         import keras
 
@@ -94,12 +104,18 @@ class Engine:
         self.first = [zeros(weight, "first_moment") for weight in self.weights]
         self.second = [zeros(weight, "second_moment") for weight in self.weights]
         first_scale = precision.FIRST_SCALE if self.scaled else 1.0
-        # updates done, loss scale, good updates since it changed: float32 is exact to 2²⁴
+        # updates done, loss scale, good updates since it changed, updates in a row that were not
+        # applied: float32 is exact to 2²⁴
         self.counts = [
             keras.Variable(
                 np.float32(value), dtype="float32", trainable=False, name=name, autocast=False
             )
-            for name, value in (("iteration", 0), ("loss_scale", first_scale), ("good_updates", 0))
+            for name, value in (
+                ("iteration", 0),
+                ("loss_scale", first_scale),
+                ("good_updates", 0),
+                ("bad_updates", 0),
+            )
         ]
 
     def _variables(self) -> dict:
@@ -112,7 +128,8 @@ class Engine:
         for kind, variables in (("first", self.first), ("second", self.second)):
             for weight, variable in zip(self.weights, variables, strict=True):
                 found[f"optimizer/{kind}/{weight.path}"] = variable
-        return found | {f"optimizer/{variable.name}": variable for variable in self.counts}
+        # without bad_updates: what is saved is good
+        return found | {f"optimizer/{variable.name}": variable for variable in self.counts[:-1]}
 
     def state(self) -> dict[str, np.ndarray]:
         """Every number that the next update depends on, by name."""
@@ -142,6 +159,7 @@ class Engine:
             )
         for name, variable in variables.items():
             self._set(variable, state[name])
+        self._set(self.counts[-1], np.float32(0))
 
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(array)
@@ -162,8 +180,28 @@ class Engine:
         share = batch_size // self.processes
         return slice(self.process * share, (self.process + 1) * share)
 
+    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+        """One update.
+
+        Args:
+            batch: this process's rows.
+            step: whose dropout.
+            wishes: this process's.
+
+        Returns:
+            Scalars of the device: `objectives.figures`, "gradient_norm", "learning_rate", "finite"
+            (whether it was applied), and, of all processes, how much "callback" and "signal" are
+            wished: above 0 where one of them does. The same in each process.
+        """
+        raise NotImplementedError
+
+    def of_any(self, wishes: Wishes) -> Wishes:
+        """What any of the processes wishes; every one of them calls it."""
+        return wishes
+
     def barrier(self) -> None:
         """Returns once every process is here."""
+        self.of_any(NO_WISH)
 
     def lost_another(self, error: Exception) -> bool:
         """Whether an error of an update says that another process is gone."""
@@ -184,14 +222,8 @@ class Engine:
     # What an update is, in tensors of one replica.
 
     def _seeds(self, step: int, replicas: range) -> np.ndarray:
-        """The dropouts' seeds, int32 (replicas, micro-batches, layers, 2): one hash for each."""
-        key = key_of(self.seed, step)
-        shape = (len(replicas), self.accumulation, len(self.seed_states), 2)
-        if 0 in shape:
-            return np.zeros(shape, np.int32)
-        keys = fork(key, np.array(replicas))[:, None]
-        places = np.arange(np.prod(shape[1:]), dtype=np.uint64)
-        return (fork(keys, places) >> np.uint64(33)).astype(np.int32).reshape(shape)
+        """Of the dropouts of an update; see `seeds_of`."""
+        return seeds_of(self.seed, step, replicas, self.accumulation, len(self.seed_states))
 
     def _no_seeds(self) -> np.ndarray:
         """For what draws nothing."""
@@ -201,9 +233,14 @@ class Engine:
         """The variables that an update changes."""
         return [*self.weights, *self.first, *self.second, *self.counts]
 
-    def _arrays(self, batch: Batch, replicas: int) -> list[tuple]:
-        """A batch of this process's examples for each of its replicas: (micro-batches, B, …)."""
+    def _arrays(self, batch: Batch, replicas: int, wishes: Wishes = NO_WISH) -> list[tuple]:
+        """A batch of this process's examples for each of its replicas: (micro-batches, B, …).
+
+        Each example tells its process's wishes: they are summed as the losses are, and with them.
+        """
         parts = shares(batch, replicas, self.accumulation)
+        measures = np.array([0, *wishes], "float32")  # what adds up to the loss is left out
+        told = {"wishes": np.tile(measures, (len(batch) // replicas, 1))}
 
         def split(group):
             return {
@@ -211,7 +248,10 @@ class Engine:
                 for name, array in group.items()
             }
 
-        return [(split(part.inputs), split(part.labels), split(part.weights)) for part in parts]
+        return [
+            tuple(split(group) for group in (part.inputs, part.labels, part.weights, told))
+            for part in parts
+        ]
 
     def _outputs(self, weights, seeds, inputs, training: bool):
         """The model's outputs by name, from weights and seeds that are given."""
@@ -229,19 +269,24 @@ class Engine:
         raise NotImplementedError
 
     def _loss(self, weights, seeds, micro_batch, scale):
-        """The loss, scaled, and `objectives.measured`'s sums, of one micro-batch of a replica."""
-        inputs, labels, rated = micro_batch
+        """The loss, scaled, and sums, of one micro-batch of a replica.
+
+        The sums are `objectives.measured`'s, a row an output, and in a last row the wishes.
+        """
+        inputs, labels, rated, told = micro_batch
         outputs = self._outputs(weights, seeds, inputs, training=True)
         loss, sums = objectives.objective(outputs, labels, rated)
-        return loss * scale, sums
+        return loss * scale, ops.concatenate([sums, ops.sum(told["wishes"], 0, keepdims=True)])
 
     def _step(self, names, weights, moments, counts, gradients, sums):
         """New weights, moments, counts, and the figures, once gradients and sums are complete."""
-        iteration, scale, good = counts
+        iteration, scale, good, bad = counts
         gradients = [gradient / scale for gradient in gradients] if self.scaled else gradients
         norm = optimizers.global_norm(gradients)
         loss = ops.sum(sums[:, 0])
         finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(loss))
+        ended = bad > (precision.MOST_SKIPPED if self.scaled else 0)
+        applied = ops.logical_and(finite, ops.logical_not(ended))
         factor = optimizers.clip_factor(norm, self.clip_norm)
         rate = optimizers.learning_rate(self.settings, iteration)
         new_weights, new_first, new_second = [], [], []
@@ -251,16 +296,19 @@ class Engine:
             value, (one, two) = optimizers.updated(
                 self.settings, decayed, weight, gradient * factor, (first, second), rate, iteration
             )
-            new_weights.append(ops.where(finite, value, weight))
-            new_first.append(ops.where(finite, one, first))
-            new_second.append(ops.where(finite, two, second))
+            new_weights.append(ops.where(applied, value, weight))
+            new_first.append(ops.where(applied, one, first))
+            new_second.append(ops.where(applied, two, second))
         logs = objectives.figures(names, sums)
-        logs |= {"gradient_norm": norm, "learning_rate": rate, "finite": finite}
-        done = iteration + ops.cast(finite, "float32")
+        logs |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
+        logs |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
+        done = iteration + ops.cast(applied, "float32")
+        bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
         if self.scaled:
             logs["loss_scale"] = scale * 1.0  # torch assigns in place
-            scale, good = precision.next_scale(scale, good, finite)
-        return new_weights, (new_first, new_second), (done, scale, good), logs
+            next_scale, next_good = precision.next_scale(scale, good, finite)
+            scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
+        return new_weights, (new_first, new_second), (done, scale, good, bad), logs
 
 
 def shares(batch: Batch, replicas: int, micro_batches: int = 1) -> list[Batch]:
@@ -274,8 +322,3 @@ def shares(batch: Batch, replicas: int, micro_batches: int = 1) -> list[Batch]:
         parts = replicas * micro_batches
         raise ValueError(f"a batch must be a multiple of {parts} examples here, got {len(batch)}")
     return [batch.rows(slice(n * size, (n + 1) * size)) for n in range(replicas)]
-
-
-def _seed_variables(model) -> list:
-    """The states of the model's seed generators, in the order of its layers."""
-    return [v for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]

@@ -13,6 +13,7 @@ import numpy as np
 from kbert.data.batch import Batch
 from kbert.training import objectives
 from kbert.training.engines.engine import Engine
+from kbert.training.stopping import NO_WISH, Wishes
 
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 
@@ -46,10 +47,10 @@ class JaxEngine(Engine):
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
 
-    def update(self, batch: Batch, step: int) -> dict:
-        """One update from this process's rows of a batch; figures as scalars of the device."""
+    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+        """See `Engine`."""
         variables = self._changing()
-        (arrays,) = self._arrays(batch, 1)
+        (arrays,) = self._arrays(batch, 1, wishes)
         values = [variable.value for variable in variables]
         new, logs = self._update(values, self._placed(arrays, 1), self._seeds(step, range(1))[0])
         for variable, value in zip(variables, new, strict=True):
@@ -140,11 +141,14 @@ class JaxEngine(Engine):
             and "RESOURCE_EXHAUSTED" not in str(error)
         )
 
-    def barrier(self) -> None:
-        if self.processes > 1:
-            from jax.experimental import multihost_utils
+    def of_any(self, wishes: Wishes) -> Wishes:
+        """See `Engine`."""
+        if self.processes == 1:
+            return wishes
+        from jax.experimental import multihost_utils
 
-            multihost_utils.sync_global_devices("kbert")
+        found = multihost_utils.process_allgather(np.array(wishes, "float32"))
+        return Wishes(*(np.sum(found, axis=0) > 0).tolist())
 
 
 def _devices(count: int | None) -> list:

@@ -12,6 +12,7 @@ from kbert.data.batch import Batch
 from kbert.training import objectives
 from kbert.training.engines import hosts
 from kbert.training.engines.engine import Engine, shares
+from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time
@@ -69,11 +70,11 @@ class TensorFlowEngine(Engine):
     def _first(self, values):
         return self.strategy.experimental_local_results(values)[0]
 
-    def update(self, batch: Batch, step: int) -> dict:
-        """One update from this process's rows of a batch; figures as scalars of the device."""
+    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+        """See `Engine`."""
         mine = range(self.process * self.local, (self.process + 1) * self.local)
         seeds = self._seeds(step, mine)
-        values = self._arrays(batch, self.local)
+        values = self._arrays(batch, self.local, wishes)
         if self.replicas == 1:
             return self._update(values[0], seeds[0])
         return self._update(self._spread(values), self._spread(list(seeds)))
@@ -121,7 +122,7 @@ class TensorFlowEngine(Engine):
             return place + 1, tf.nest.map_structure(tf.add, total, found)
 
         weights = [tf.zeros(weight.shape) for weight in self.weights]
-        nothing = weights, tf.zeros((len(batch[1]), len(objectives.MEASURES)))
+        nothing = weights, tf.zeros((len(batch[1]) + 1, len(objectives.MEASURES)))
         count = self.accumulation
         return tf.while_loop(
             lambda place, _: place < count,
@@ -145,7 +146,7 @@ class TensorFlowEngine(Engine):
                 weights, seeds, part, tf.convert_to_tensor(self.counts[1].value)
             )
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
         for gradient, weight in zip(gradients, weights, strict=True):
             # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
             # way of its fusions; each would draw dropout's random numbers again
@@ -178,10 +179,13 @@ class TensorFlowEngine(Engine):
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
         return self.processes > 1 and isinstance(error, kinds)
 
-    def barrier(self) -> None:
-        if self.processes > 1:
-            one = self.strategy.run(lambda: tf.constant(1.0))
-            float(self.strategy.reduce("SUM", one, axis=None))
+    def of_any(self, wishes: Wishes) -> Wishes:
+        """See `Engine`."""
+        if self.processes == 1:
+            return wishes
+        numbers = tf.constant(wishes, "float32")
+        total = self.strategy.reduce("SUM", self.strategy.run(lambda: numbers), axis=None)
+        return Wishes(*(total.numpy() > 0).tolist())
 
 
 def _for_any_length(function, jit: bool):
@@ -218,8 +222,8 @@ def _strategy(devices: int | None):
             )
         hosts.wait_for(workers, config["task"]["index"])
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if tf.config.list_logical_devices("TPU"):  # untested
-        return tf.distribute.TPUStrategy()
+    if tf.config.list_logical_devices("TPU"):
+        return _tpu_strategy()
     gpus = tf.config.list_logical_devices("GPU")
     found = gpus or tf.config.list_logical_devices("CPU")
     count = (len(gpus) or 1) if devices is None else devices
@@ -232,3 +236,13 @@ def _strategy(devices: int | None):
         return tf.distribute.get_strategy()
     names = [device.name.removeprefix("/device:") for device in found[:count]]
     return tf.distribute.MirroredStrategy(names)
+
+
+def _tpu_strategy():  # untested
+    try:
+        return tf.distribute.TPUStrategy()
+    except ValueError as error:  # it asks for a name, and does not say where to give it
+        raise ValueError(
+            f"the TPU cannot be used ({error}): set TPU_NAME, on the TPU's own host to local, or "
+            "take KERAS_BACKEND=jax, which needs no name"
+        ) from None

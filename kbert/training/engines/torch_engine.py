@@ -9,6 +9,7 @@ import torch
 from kbert.data.batch import Batch
 from kbert.training import objectives
 from kbert.training.engines.engine import Engine
+from kbert.training.stopping import NO_WISH, Wishes
 
 
 class TorchEngine(Engine):
@@ -31,12 +32,12 @@ class TorchEngine(Engine):
         if self.jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
 
-    def update(self, batch: Batch, step: int) -> dict:
-        """One update from a batch; figures as scalars of the device."""
+    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+        """See `Engine`."""
         variables = self._changing()
         values = [variable.value for variable in variables]
         count = len(self.first)
-        (arrays,) = self._arrays(batch, 1)
+        (arrays,) = self._arrays(batch, 1, wishes)
         seeds = self._seeds(step, range(1))[0]
         gradients, sums = self._gradients(values[:count], self._placed(arrays), seeds)
         moments = values[count : 2 * count], values[2 * count : 3 * count]

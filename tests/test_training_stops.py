@@ -1,0 +1,179 @@
+"""A stop that one host alone sees ends all of them after the same update; without a backend."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kbert import names
+from kbert.data.batch import Batch
+from kbert.training import loop
+from kbert.training.engines.engine import Engine
+from kbert.training.stopping import Asked, Stopped, Wishes
+
+STEPS, EPOCH, HOSTS = 23, 7, 3
+
+
+class Meeting:
+    """Adds up what all hosts bring; a host that does not come is an error for the others."""
+
+    def __init__(self):
+        self.barrier, self.brought = threading.Barrier(HOSTS), {}
+
+    def total(self, host: int, numbers) -> np.ndarray:
+        self.brought[host] = np.array(numbers, float)
+        self.barrier.wait(5)
+        total = sum(self.brought.values())
+        self.barrier.wait(5)
+        return total
+
+
+class Host(Engine):
+    """An engine whose updates are nothing but their sums over the hosts."""
+
+    def __init__(self, meeting: Meeting, process: int, ahead: int):
+        self.meeting, self.process, self.processes, self.replicas = meeting, process, HOSTS, HOSTS
+        self.ahead = lambda: ahead
+        self.accumulation, self.model = 1, SimpleNamespace(stop_training=False)
+
+    def update(self, batch, step, wishes):
+        sums = self.meeting.total(self.process, [step, *wishes])
+        assert sums[0] == HOSTS * step  # all are at the same update
+        return {"loss": 1.0, "finite": 1.0} | dict(zip(Wishes._fields, sums[1:], strict=True))
+
+    def of_any(self, wishes):
+        return Wishes(*(self.meeting.total(self.process, wishes) > 0).tolist())
+
+
+class Saved:
+    """A run folder in memory."""
+
+    path = way_on = "RUN"
+
+    def __init__(self):
+        self.states = []
+        self.log = lambda *_: None
+        self.close = lambda: None
+        self.begin = lambda step: []
+        self.has_state = lambda step: False
+
+    def save_state(self, arrays, done, score):
+        self.states.append(done)
+
+
+class Batches:
+    batch_size, fingerprint = HOSTS, {}
+
+    def batch(self, step, part=slice(None)):
+        return Batch({names.TOKEN_IDS: np.zeros((HOSTS, 5), "int32")}, {}, {}).rows(part)
+
+
+def stops(monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...]) -> list[tuple]:
+    """How each host ends, and the states it saved, where one is told to stop after `at` updates."""
+    import keras
+
+    local, meeting, ends = threading.local(), Meeting(), [None] * HOSTS
+
+    @contextlib.contextmanager
+    def asked_to_stop(alone):
+        assert not alone
+        local.asked = Asked()
+        yield local.asked
+
+    monkeypatch.setattr(loop, "asked_to_stop", asked_to_stop)
+    monkeypatch.setattr(Engine, "state", lambda self: {})
+
+    def run(number: int) -> None:
+        engine, saved = Host(meeting, number, ahead[number]), Saved()
+        update = engine.update
+
+        def told(batch, step, wishes):
+            if number == host and step + 1 == at:
+                if kind == "signal":
+                    local.asked.signal = 15
+                else:
+                    engine.model.stop_training = True
+            return update(batch, step, wishes)
+
+        def at_end(epoch, logs):
+            if (
+                number == host
+                and kind == "callback at an epoch's end"
+                and (epoch + 1) * EPOCH == at
+            ):
+                engine.model.stop_training = True
+
+        if kind != "callback at an epoch's end":
+            engine.update = told
+        callback = keras.callbacks.LambdaCallback(on_epoch_end=at_end)
+        try:
+            history = loop.train(
+                engine,
+                Batches(),
+                STEPS,
+                run=saved,
+                evaluate_every=EPOCH,
+                show=False,
+                callbacks=[callback],
+            )
+            ends[number] = history.stopped, saved.states
+        except Stopped as stopped:
+            ends[number] = str(stopped), saved.states
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(HOSTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return ends
+
+
+@pytest.mark.parametrize("ahead", [(0, 0, 0), (1, 1, 1), (1, 0, 1)])
+@pytest.mark.parametrize("host", range(HOSTS))
+@pytest.mark.parametrize(
+    ("kind", "at", "after"),
+    [
+        ("signal", 3, 5),  # told with the next update's sums, read one later
+        ("signal", 6, 7),  # at an epoch's end at once
+        ("signal", 7, 7),
+        ("callback", 3, 5),
+        ("callback at an epoch's end", 14, 14),
+    ],
+)
+def test_all_hosts_stop_after_the_same_update(monkeypatch, kind, at, after, host, ahead):
+    ends = stops(monkeypatch, host, kind, at, ahead)
+    why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
+    if "callback" in kind:
+        why = f"a callback stopped it after update {after}"
+    assert ends == [(why, [0, after])] * HOSTS
+
+
+STUCK = """
+import ctypes
+from kbert.training.stopping import asked_to_stop
+mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+with asked_to_stop(alone=False):
+    library.pthread_mutex_lock(mutex)
+    print("waits", flush=True)
+    library.pthread_mutex_lock(mutex)
+"""
+
+
+def test_a_second_signal_ends_a_host_that_waits_for_another():
+    """In a library that no signal wakes, as in a sum over hosts."""
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
