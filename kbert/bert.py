@@ -225,7 +225,7 @@ def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> 
 
 def _hint(problems: list[str]) -> str:
     unexpected = any(problem.startswith("unexpected") for problem in problems)
-    return " (ignore=[…] leaves out what is unexpected)" if unexpected else ""
+    return " (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else ""
 
 
 def _whole(report: transfer.Report, fit: fitting.Fit, model) -> transfer.Report:

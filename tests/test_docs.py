@@ -102,3 +102,22 @@ def test_the_recipe_shows_what_the_accounting_counts():
         )
     paper = total / (4 * 24 * 3600) / (16 * 45e12)  # 4 days, 16 chips of TPU v2
     assert round(paper, 2) == 0.10 and "10 % of their peak" in page
+
+
+def test_nothing_names_the_distribution_of_somebody_else():
+    """The package index has another project's kbert; ours is not there."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == "kbert-keras" and list(project["scripts"]) == ["kbert"]
+    endings = {".py", ".md", ".ipynb", ".toml"}
+    folders = ("kbert", "docs", "notebooks", "benchmarks", "tests")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
+    files += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    fetches = re.compile(r"pip3? install (?:-\S+ )*['\"]?kbert(?!-)")
+    found = [
+        file
+        for file in files
+        if file.suffix in endings and fetches.search(file.read_text(encoding="utf-8"))
+    ]
+    assert len(files) > 200 and found == []

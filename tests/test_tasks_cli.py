@@ -1,5 +1,6 @@
 """The commands that use a checkpoint: what they print and write, and how mistakes end."""
 
+import dataclasses
 import io
 import json
 
@@ -85,6 +86,33 @@ def test_similarities_stand_in_a_matrix_or_in_a_list(ok, saved):
     assert len(pairs) == 13 * 12 // 2
     values = [float(pair.split()[0]) for pair in pairs]
     assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "arguments", "way_on"),
+    [
+        ("fill-mask", "encoder", ["[MASK]"], "kbert pretrain, whose --init"),
+        ("fill-mask", "next", ["[MASK]"], "kbert pretrain, whose --init"),
+        ("next-sentence", "masked", ["cat", "dog"], "kbert pretrain, whose --init"),
+        ("classify", "encoder", ["cat"], "kbert finetune with the task classify"),
+        ("tag", "classifier", ["cat"], "kbert finetune with the task tag"),
+        ("answer", "tokens", ["who?", "cat"], "kbert finetune with the task qa"),
+        ("similarity", "qa", ["cat", "dog", "--pooling", "pooler"], "choose another pooling"),
+        ("similarity", "masked", ["cat", "dog", "--pooling", "pooler"], "choose another pooling"),
+        ("similarity", "wordless", ["cat", "dog"], "lay its vocab.txt into its folder"),
+    ],
+)
+def test_a_refusal_names_a_command_that_helps(capsys, saved, name, head, arguments, way_on):
+    """And no Python that leads to the same refusal again."""
+    out, berts = saved
+    both = {"next": "BertForNextSentencePrediction", "masked": "BertForMaskedLM"}
+    for folder, architecture in both.items():
+        kbert.save(berts["pretraining"], out / folder, architecture=architecture)
+    kbert.save(dataclasses.replace(berts["encoder"], tokenizer=None), out / "wordless")
+    done = run(capsys, name, out / head, *arguments)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert way_on in done.err
+    assert "kbert.load(" not in done.err
 
 
 def test_lines_become_vectors_in_a_file(ok, saved, tmp_path, monkeypatch):

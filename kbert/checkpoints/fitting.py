@@ -101,7 +101,8 @@ def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
         return []
     return [
         "the vocabulary must have at most as many tokens as the embedding has rows, "
-        f"{config.vocab_size}, got {tokens}: tokenizer=False leaves it out"
+        f"{config.vocab_size}, got {tokens}: give it its own vocabulary, or leave "
+        "this one out (in Python, tokenizer=False)"
     ]
 
 

@@ -87,7 +87,8 @@ def recognized(path: Path) -> str:
     if len(found) > 1:
         forms = " and of ".join(found)
         raise ValueError(
-            f"{path} must hold one checkpoint, got files of {forms}: choose with format="
+            f"{path} must hold one checkpoint, got files of {forms}: choose with format= "
+            "(--format of kbert convert)"
         )
     if found:
         return found[0]

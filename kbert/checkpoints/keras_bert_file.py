@@ -212,7 +212,8 @@ def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
     found = ", ".join(f"{key}={size}" for key, size in sizes.items())
     return (
         f"{path} holds weights alone, without num_attention_heads and hidden_act (keras_bert's "
-        f"gelu is gelu_new): give config=BertConfig({found}, …)"
+        f"gelu is gelu_new): give config=BertConfig({found}, …), or "
+        "kbert convert --config a JSON file with them"
     )
 
 

@@ -62,9 +62,9 @@ def require_tokenizer(bert: Bert, task: str):
         raise ValueError(f"bert must be what kbert.load gives, got {type(bert).__name__}")
     if bert.tokenizer is None:
         raise ValueError(
-            f"{task} needs a tokenizer, and the checkpoint has no vocabulary: give it one, "
-            "dataclasses.replace(bert, tokenizer=kbert.Tokenizer.from_vocab('vocab.txt', "
-            "lowercase=True))"
+            f"{task} needs a tokenizer, and the checkpoint has no vocabulary: lay its vocab.txt "
+            "into its folder, or in Python dataclasses.replace(bert, tokenizer="
+            "kbert.Tokenizer.from_vocab('vocab.txt', lowercase=True))"
         )
     return bert.tokenizer
 
@@ -88,17 +88,21 @@ def require_head_of(source: str, task: str, head: str, found: str) -> None:
         )
 
 
-def require_trained(bert: Bert, task: str, layers: Sequence[str]) -> None:
-    """A ValueError where the checkpoint lacked a layer's weights and nothing has changed them."""
+def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | None = None) -> None:
+    """A ValueError where the checkpoint lacked a layer's weights and nothing has changed them.
+
+    It says the way to `head`, by default the model's.
+    """
     report = bert.report
     lacking = [layer for layer in layers if report and layer in report.initialized_layers]
     if lacking:
         trained = first_values.changed(bert.model, report.first_values)
         lacking = [layer for layer in lacking if layer not in trained]
     if lacking:
+        way = _WAY_TO[head or bert.head]
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
-            f"in the model are random; take a checkpoint that has them, or {_WAY_TO[bert.head]}"
+            f"in the model are random; take a checkpoint that has them, or {way}"
         )
 
 

@@ -120,9 +120,10 @@ def _check(bert: Bert, pooling, layers, long) -> None:
     if pooling == "pooler":
         if bert.head in ("tokens", "qa"):
             raise ValueError(
-                f"pooling='pooler' needs a model with a pooler, got one with the head {bert.head!r}"
+                "pooling='pooler' needs a model with a pooler, got one with the head "
+                f"{bert.head!r}: choose another pooling"
             )
-        require_trained(bert, "pooling='pooler'", [names.POOLER])
+        require_trained(bert, "pooling='pooler'", [names.POOLER], "encoder")
 
 
 def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:
