@@ -175,7 +175,7 @@ def paired(rows):
 @pytest.mark.parametrize("kind", ["arrays", "dicts", "tf.data", "generator", "PyDataset", "torch"])
 def test_fit_takes_them_from_every_carrier(models, kind, dtype):
     if kind == "torch" and not importlib.util.find_spec("torch"):
-        pytest.skip("torch is not installed: pip install kbert[torch]")
+        pytest.skip("torch is not installed: pip install -e '.[torch]'")
     model = compiled(models["marks"])
     inputs, labels, _ = ([array.astype(dtype) for array in part] for part in drawn("marks"))
     data = carried(
