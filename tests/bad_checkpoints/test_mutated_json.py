@@ -175,7 +175,7 @@ def test_a_mutated_value_is_refused_in_a_line_or_read_as_what_it_is(berts, tmp_p
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mutated_value(berts, tmp_path, kind):
     path, documents = write(kind, berts, tmp_path)
-    most, count = (6, 500) if kind == "keras" else (25, 800)
+    most, count = (6, 120) if kind == "keras" else (25, 120)
     chosen = mutations(documents, seed=17, count=count, most=most)
     counts = bombarded(path, documents, chosen, check_types)
     assert counts["read"] and counts["refused"]
