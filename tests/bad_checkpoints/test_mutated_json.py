@@ -6,7 +6,10 @@ What is read has the types that it should have: nothing is accepted that fails l
 import collections
 import dataclasses
 import json
+import os
 import resource
+import subprocess
+import sys
 import time
 import typing
 
