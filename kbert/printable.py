@@ -13,7 +13,8 @@ _INVISIBLE = (
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # widthless, line ends, direction
     "\ufeff\ufff9-\ufffb\ufffe\uffff"
     "\ud800-\udfff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # of shorthand, of music
+    "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # tags, not the selectors of variants between
 )
 # Persian, the scripts of India and emoji need U+200C and U+200D between characters of theirs.
 _JOINER = rf"(?<=[^\x00-\x7f{_INVISIBLE}])[\u200c\u200d](?=[^\x00-\x7f{_INVISIBLE}])"

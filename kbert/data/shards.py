@@ -21,9 +21,14 @@ INDEX, SENTENCES, DOCUMENTS, VOCABULARY = (
     "vocabulary",
 )
 
+
+def _is_beside(name: str) -> bool:
+    return name not in ("", "..") and Path(name).name == name
+
+
 _NAME = js.Kind(
     "the name of a file",
-    lambda name: js.TEXT.fits(name) and name not in ("", "..") and Path(name).name == name,
+    lambda name: js.TEXT.fits(name) and name.isprintable() and _is_beside(name),
 )
 _COUNT = js.whole(0, 2**62)
 _INDEX = js.fields(

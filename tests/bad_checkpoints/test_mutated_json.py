@@ -6,10 +6,15 @@ What is read has the types that it should have: nothing is accepted that fails l
 import collections
 import dataclasses
 import json
+import os
 import resource
+import subprocess
+import sys
 import time
 import typing
 
+import h5py
+import numpy as np
 import pytest
 from json_mutations import (
     VALUES,
@@ -175,7 +180,40 @@ def test_a_mutated_value_is_refused_in_a_line_or_read_as_what_it_is(berts, tmp_p
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mutated_value(berts, tmp_path, kind):
     path, documents = write(kind, berts, tmp_path)
-    most, count = (6, 500) if kind == "keras" else (25, 800)
+    most, count = (6, 120) if kind == "keras" else (25, 120)
     chosen = mutations(documents, seed=17, count=count, most=most)
     counts = bombarded(path, documents, chosen, check_types)
+    assert counts["read"] and counts["refused"]
+
+
+MODEL = """
+import os
+os.environ |= {"TF_USE_LEGACY_KERAS": "1", "TF_KERAS": "1"}
+import keras_bert
+print(keras_bert.get_model(99, pos_num=17, embed_dim=24, transformer_num=1, head_num=4,
+                           feed_forward_dim=40, seq_len=11).to_json())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.keras_bert
+def test_every_mutated_value_in_what_keras_bert_says_of_its_model(tmp_path):
+    pytest.importorskip("keras_bert")
+    environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
+    command = [sys.executable, "-c", MODEL]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    path = tmp_path / "model.h5"
+
+    def write(text: str) -> None:
+        with h5py.File(path, "w") as file:  # weights do not matter here: one, to be recognized
+            file.attrs["model_config"] = np.array(text, object) if len(text) > 60_000 else text
+            weights = file.create_group("model_weights")
+            weights.attrs["layer_names"] = ["Embedding-Token"]
+            weights["Embedding-Token/Embedding-Token/embeddings:0"] = np.zeros((99, 24), "f4")
+
+    document = Document("model.h5", done.stdout.splitlines()[-1], write)
+    write(document.text)
+    check_types(path)
+    chosen = mutations([document], seed=17, count=400, most=8)
+    counts = bombarded(path, [document], chosen, check_types)
     assert counts["read"] and counts["refused"]
