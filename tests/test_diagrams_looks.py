@@ -149,6 +149,21 @@ def test_text_stays_inside_its_box(drawn, fonts, collapse):
             assert top - 1 <= b and d <= bottom + 1, text.text
 
 
+@pytest.mark.parametrize("collapse", [True, False])
+def test_text_stands_in_the_middle_of_its_box_in_any_font(drawn, fonts, collapse):
+    """Browsers and rsvg set the text anew: anchored in its middle, another width moves nothing."""
+    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
+    boxes = [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] == "node"]
+    assert len(boxes) == (24 if collapse else 112)
+    for group in boxes:
+        left, _, right, _ = bounds(group.find(f"{SVG}path"), fonts)
+        for text in group.iter(f"{SVG}text"):
+            assert text.get("text-anchor") == "middle"
+            assert float(text.get("x")) == pytest.approx((left + right) / 2, abs=0.02)
+            a, _, c, _ = bounds(text, fonts)
+            assert a - left >= 6 and right - c >= 6, text.text  # points to the border
+
+
 def along(path):
     """Points on a drawn edge, which is a chain of cubic Bézier curves."""
     numbers = [float(n) for n in re.findall(r"-?[\d.]+", path.get("d"))]

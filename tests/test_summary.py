@@ -7,6 +7,7 @@ import subprocess
 import sys
 import termios
 import threading
+import types
 
 import pytest
 from printed_summary import expected, parse, parse_keras
@@ -14,7 +15,7 @@ from sizes import ROOT
 
 from kbert import base, build_bert
 from kbert.reference import document_004
-from kbert.summary import keras_table
+from kbert.summary import keras_table, model_rows
 
 TOTALS = [  # the last lines of document 004's summary
     "Total params: 109,705,010",
@@ -127,7 +128,40 @@ def test_in_a_notebook(tmp_path):
     ).execute()
     outputs = notebook.cells[1].outputs
     assert {output.output_type for output in outputs} == {"stream"}
-    assert_whole("".join(output.text for output in outputs if output.name == "stdout"))
+    text = "".join(output.text for output in outputs if output.name == "stdout")
+    assert_whole(text)
+    assert max(map(len, text.splitlines())) <= 100  # Jupyter wraps longer lines within words
+    names = [line for line in text.splitlines() if line.startswith("Encoder-")]
+    assert len(names) == 12 * 8 and all(name.endswith(")") for name in names)
+    words = [cell for row in expected(document_004()) for cell in row[3]]
+    assert all(f" {word}\n" in text for word in words)  # no connection is broken
+
+
+def test_in_a_notebook_but_into_a_file(model, monkeypatch, capsys):
+    """Where stdout is another stream than the notebook's, nothing bounds the width."""
+    notebooks = types.SimpleNamespace(OutStream=types.new_class("OutStream"))
+    monkeypatch.setitem(sys.modules, "ipykernel.iostream", notebooks)
+    model.summary()
+    text = capsys.readouterr().out
+    assert_whole(text)
+    assert max(map(len, text.splitlines())) > 100
+
+
+RICH = "from kbert.cli import main; main(['summary', 'tiny', '--rich'])"
+
+
+def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():
+    """A new terminal says nothing of its size, which counts as 80 columns."""
+    text = on_a_terminal(RICH)
+    printed = parse(text)
+    rows = model_rows(build_bert("tiny"))
+    assert printed.rows == expected(rows)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_rich_on_a_terminal_with_the_room_is_kerass_own():
+    text = on_a_terminal(f"import os; os.environ['COLUMNS'] = '170'; {RICH}")
+    assert parse_keras(text).rows == expected(model_rows(build_bert("tiny")))
 
 
 @pytest.mark.parametrize("columns", [None, "33"])

@@ -1,0 +1,50 @@
+"""The attention layer refuses what Keras's has and it has not, and opens what it has saved."""
+
+import json
+
+import numpy as np
+import pytest
+
+from kbert.layers import MultiHeadAttention
+
+# Arguments of Keras that only its own call heeds: if they passed, the result would be another one.
+IGNORED = {
+    "use_gate": True,
+    "sliding_window": 3,
+    "value_dim": 5,
+    "output_shape": 7,
+    "attention_axes": 2,
+    "flash_attention": True,
+}
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_an_argument_that_would_be_ignored_is_refused_in_one_line(name):
+    with pytest.raises(ValueError, match=f"^{name} must be .*, got .*{IGNORED[name]}") as caught:
+        MultiHeadAttention(4, 6, **{name: IGNORED[name]})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_value_dim_by_its_place_is_refused_too():
+    with pytest.raises(ValueError, match=r"^value_dim must be 6"):
+        MultiHeadAttention(4, 6, 5)
+
+
+def test_what_keras_has_and_kbert_does_is_taken():
+    """No biases: 4 kernels of 24 × 4 · 6; dropout of everything in training leaves no output."""
+    layer = MultiHeadAttention(4, 6, use_bias=False, dropout=0.5, value_dim=6, attention_axes=1)
+    x = np.random.default_rng(3).normal(size=(2, 7, 24)).astype("float32")
+    assert layer(x).shape == (2, 7, 24)
+    assert layer.count_params() == 4 * 24 * 24
+    assert not np.allclose(layer(x, training=True), layer(x, training=False))
+
+
+@pytest.mark.parametrize("left_out", [(), ("use_gate", "sliding_window"), ("attention_axes",)])
+def test_a_saved_layer_opens_again_as_older_kerases_wrote_it_too(left_out):
+    layer = MultiHeadAttention(4, 6, dropout=0.25)
+    layer.build((None, 7, 24))
+    config = json.loads(json.dumps(layer.get_config()))  # tuples become lists, as in a .keras
+    again = MultiHeadAttention.from_config({k: v for k, v in config.items() if k not in left_out})
+    again.build((None, 7, 24))
+    assert (again.num_heads, again.key_dim, again.dropout) == (4, 6, 0.25)
+    assert again.count_params() == layer.count_params() == 4 * (24 * 24 + 24)
