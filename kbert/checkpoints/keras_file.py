@@ -82,7 +82,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 def head_said(path: Path) -> str | None:
     """The head that kbert has written beside the weights."""
     with KerasArchive(path) as archive:
-        own = archive.json(_OWN) if _OWN in archive else {}
+        own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
     return own.get("head") if isinstance(own, dict) else None
 
 
