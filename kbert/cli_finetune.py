@@ -67,7 +67,7 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, keep, q
                 f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
             )
     check_new_run(output, "finetune")
-    FinetuningSettings.of(given)
+    FinetuningSettings.of(settings)
     check_source(source)
     check_file(train)
     check_file(dev)

@@ -8,6 +8,7 @@ import click
 from kbert.cli_checks import POSITIVE, Output, check_source, check_writable
 from kbert.cli_settings import KEEP, given, with_settings
 from kbert.console import say, starting_keras
+from kbert.training.kept import described
 from kbert.training.settings import Settings
 
 _HELP = {
@@ -139,9 +140,7 @@ def say_where(trained) -> None:
         click.echo(trained.history.stopped)
     click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
     click.echo(f"curves: {trained.folder / 'report.html'}")
-    from kbert.training.run_folder import RunFolder
-
-    click.echo(f"the folder has {RunFolder.open(trained.folder).described()}")
+    click.echo(f"the folder has {described(trained.folder)}")
 
 
 def refuse_with_resume(**options) -> None:

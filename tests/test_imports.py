@@ -156,6 +156,7 @@ ALLOWED = {
         "cli_checks",
         "cli_settings",
         "console",
+        "training.kept",
         "training.loop",
         "training.pretraining",
         "training.run_folder",
@@ -293,6 +294,7 @@ ALLOWED = {
         "training.tasks",
     },
     "training.finetuning_settings": {"training.asked"},
+    "training.kept": set(),
     "training.live": {"patience"},
     "training.loop": {
         "data.batch",
@@ -350,6 +352,7 @@ ALLOWED = {
         "training.event_file",
         "training.records",
         "training.report",
+        "training.rules",
         "training.state_files",
         "training.states",
     },

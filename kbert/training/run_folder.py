@@ -22,6 +22,7 @@ from kbert.training import environment
 from kbert.training.differences import differences, listed
 from kbert.training.event_file import EventFile
 from kbert.training.records import Records, read_records
+from kbert.training.rules import KEEPS
 from kbert.training.state_files import write_state
 from kbert.training.states import State, States
 
@@ -34,7 +35,7 @@ _CONTENT = js.fields(
         "settings": js.OBJECT,
         "fingerprint": js.OBJECT,
     },
-    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name")},
+    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name"), "keep": js.one_of(*KEEPS)},
 )
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
@@ -244,15 +245,6 @@ class RunFolder:
         if self.chief and self.keep == "model" and self.finished is not None:
             self._states.remove_all()
 
-    def described(self) -> str:
-        """What the folder has and how large it is, in words."""
-        sizes = {entry.name: _size(entry) for entry in self.path.iterdir()}
-        shown = [name for name in ("model", "model.keras", "checkpoints") if name in sizes]
-        parts = [f"{name} {megabytes(sizes[name])}" for name in shown]
-        parts.append(f"the records {megabytes(sum(sizes.values()) - sum(map(sizes.get, shown)))}")
-        gone = "" if "checkpoints" in sizes else "; training states are kept with --keep all"
-        return f"{megabytes(sum(sizes.values()))}: {', '.join(parts)}{gone}"
-
     def write_environment(self, engine, **more) -> None:
         """Writes environment.json: versions and devices, no names of folders or hosts."""
         if self.chief:
@@ -297,15 +289,6 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
         raise FileExistsError(17, "must be a new or an empty folder for the run", str(path))
-
-
-def megabytes(count: int) -> str:
-    """Bytes as 1,234.5 MB, a million each."""
-    return f"{count / 1e6:,.1f} MB"
-
-
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
 
 
 def _as_json(value):
