@@ -53,7 +53,7 @@ def test_the_three_kinds_of_files(tmp_path):
         (b"a\tO\n\xff\tO\n", "a.conll", "a.conll, line 2: UTF-8 text expected, got byte 0xff"),
         ("1\ta\tO\n", "a.conllu", "a.conllu, line 1: 10 columns expected, got 3"),
         ("{", "a.jsonl", "a.jsonl, line 1 must be JSON, got"),
-        ('{"words": ["a"]}', "a.json", 'line 1: "labels" must be a list of texts, got None'),
+        ('{"words": ["a"]}', "a.json", 'line 1: "labels" expected, a list, got words'),
         ('{"words": ["a"], "labels": ["O", "O"]}', "a.json", "line 1: 1 words but 2 labels"),
         ("[1]", "a.json", "line 1 must be a JSON object, got list"),
     ],
@@ -131,7 +131,7 @@ def test_windows_label_every_word_once_and_where_it_has_most_context():
 def test_figures_of_given_logits():
     task = task_of("tag")
     records = [sentence("a", "b", "c"), sentence("d", "e")]
-    examples = task.encode(records, tokenizer(), LABELS, max_length=9, training=False)
+    examples = task.encode(records, tokenizer(), LABELS, max_length=9)
     right = [
         np.eye(3)[[max(label, 0) for label in row]] for row in examples.labels[TOKEN_CLASSIFIER]
     ]

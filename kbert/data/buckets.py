@@ -57,10 +57,6 @@ class Examples:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def over_tokens(self, output: str) -> bool:
-        """Whether an output has a label for each token."""
-        return len(self.labels[output]) > 0 and np.ndim(self.labels[output][0]) == 1
-
     def digest(self) -> str:
         """A hash of all that a model is given, 16 hexadecimal digits."""
         found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Questions with a context and the answers in it: SQuAD's files, windows of tokens, best spans."""
+"""Questions with a context and the answers in it: SQuAD's files and rows, windows, best spans."""
 
 import logging
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbert import json_schema as js
+from kbert.data import given
 from kbert.data.buckets import IGNORED, Examples
 from kbert.names import SPAN_END, SPAN_START
 from kbert.tasks.spans import best_span
@@ -54,21 +55,76 @@ def read_squad(path: str | os.PathLike) -> list[Question]:
     """
     path = Path(path)
     content = js.read(path, largest=LARGEST_FILE)
-    questions = []
-    for article in _list(content, "data", str(path)):
-        for number, paragraph in enumerate(_list(article, "paragraphs", str(path)), 1):
-            place = f"{path}, {str(article.get('title', 'article'))[:40]}, paragraph {number}"
-            context = _field(paragraph, "context", str, place)
-            for entry in _list(paragraph, "qas", place):
-                questions.append(_question(entry, context, path, place))
+    questions = _of_articles(_list(content, "data", str(path)), str(path))
     if not questions:
         raise ValueError(f"{path}: questions expected, got none")
     return questions
 
 
-def _question(entry, context: str, path: Path, place: str) -> Question:
+def given_questions(data, name: str) -> list[Question]:
+    """The questions of rows in memory.
+
+    A row is a `Question`; a dict as `datasets` has SQuAD, {"question", "context", "answers":
+    {"text": […], "answer_start": […]}}, with no answer where the context does not say, "id" may be
+    missing; or one of SQuAD's articles. The dict of a whole SQuAD file is taken too.
+
+    Args:
+        data: what `kbert.data.given.rows_of` takes.
+        name: of the argument, for errors.
+
+    Raises:
+        ValueError: a row that is none of these, with its place.
+    """
+    if isinstance(data, dict) and isinstance(data.get("data"), list):
+        return _of_articles(data["data"], name)
+    questions = []
+    for place, row in given.rows_of(data, name):
+        if isinstance(row, Question):
+            questions.append(row)
+        elif isinstance(row, dict) and "paragraphs" in row:
+            questions += _of_articles([row], name)
+        elif isinstance(row, dict):
+            context = _field(row, "context", str, place)
+            questions.append(_question(_as_entry(row, place), context, place))
+        else:
+            raise ValueError(
+                f"{place}: a dict with the keys question, context and answers expected, got "
+                f"{row!r:.60}"
+            )
+    return questions
+
+
+def _as_entry(row: dict, place: str) -> dict:
+    """A row as SQuAD's files have a question."""
+    answers = row.get("answers")
+    if isinstance(answers, dict):
+        texts, starts = (
+            found if isinstance(found, list) else [found]
+            for found in (answers.get("text"), answers.get("answer_start"))
+        )
+        if len(texts) != len(starts):
+            raise ValueError(f"{place}: {len(texts)} answers but {len(starts)} answer_start")
+        pairs = zip(texts, starts, strict=True)
+        answers = [{"text": text, "answer_start": start} for text, start in pairs]
+    rest = {"id": place, "is_impossible": not answers} | row
+    return rest | {"answers": answers}
+
+
+def _of_articles(articles: list, where: str) -> list[Question]:
+    """The questions of SQuAD's articles; `where` is the file, for errors."""
+    questions = []
+    for article in articles:
+        for number, paragraph in enumerate(_list(article, "paragraphs", where), 1):
+            place = f"{where}, {str(article.get('title', 'article'))[:40]}, paragraph {number}"
+            context = _field(paragraph, "context", str, place)
+            for entry in _list(paragraph, "qas", place):
+                name = _field(entry, "id", (str, int), place)
+                questions.append(_question(entry, context, f"{where}, question {name}"))
+    return questions
+
+
+def _question(entry, context: str, place: str) -> Question:
     name = str(_field(entry, "id", (str, int), place))
-    place = f"{path}, question {name}"
     question = _field(entry, "question", str, place)
     answers = []
     for answer in _list(entry, "answers", place):

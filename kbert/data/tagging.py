@@ -1,17 +1,21 @@
-"""Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines; as examples."""
+"""Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines, rows; as examples."""
 
+import bisect
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert.data import given
 from kbert.data.buckets import IGNORED, Examples
 from kbert.data.text_lines import numbered_lines, numbered_objects
 from kbert.names import TOKEN_CLASSIFIER
 from kbert.tasks.windows import windows
 
 _CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
+_WORDS = ("words", "tokens")  # what people call the two columns of rows
+_LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos", "label")
 _COMMENT = re.compile(r"# (\S+ =( |$)|new(doc|par)\b)[^\t]*")  # of Universal Dependencies
 
 
@@ -40,7 +44,8 @@ class Labelled(NamedTuple):
 def read_tagged(path: str | os.PathLike) -> list[Sentence]:
     """The sentences of a file, UTF-8.
 
-    `.json`, `.jsonl`: an object a line, {"words": […], "labels": […]}. Else CoNLL: a word a line,
+    `.json`, `.jsonl`: an object a line, {"words": […], "labels": […]}, with the names of
+    `given_tagged`. Else CoNLL: a word a line,
     the word in the first column and its label in the last (tabs, or else spaces, between), a blank
     line between sentences; -DOCSTART- lines and comments, "# key = …", left out. `.conllu`: FORM
     and UPOS are taken, every line with # and the numbers n-m and n.m left out.
@@ -94,19 +99,69 @@ def _word_and_label(cells: list[str], universal: bool, place: str) -> tuple[str,
 
 def _json_sentences(path: Path) -> Iterator[Sentence]:
     for number, row in numbered_objects(path):
-        place = f"{path}, line {number}"
-        words, labels = row.get("words"), row.get("labels")
-        for name, given in (("words", words), ("labels", labels)):
-            fits = isinstance(given, list) and given
-            if not fits or not all(isinstance(cell, str) and cell.strip() for cell in given):
-                raise ValueError(f'{place}: "{name}" must be a list of texts, got {given!r:.60}')
-        if len(words) != len(labels):
-            raise ValueError(f"{place}: {len(words)} words but {len(labels)} labels")
-        yield Sentence(tuple(words), tuple(labels), (place,) * len(words))
+        yield _sentence(row, f"{path}, line {number}")
+
+
+def given_tagged(data, name: str) -> given.Records:
+    """The sentences of rows in memory.
+
+    A row is a `Sentence`; (words, labels); or a dict with them as words or tokens, and labels,
+    tags, ner_tags, pos_tags or upos. Labels are texts or whole numbers; a list of
+    `datasets.ClassLabel` gives its names.
+
+    Args:
+        data: what `kbert.data.given.rows_of` takes.
+        name: of the argument, for errors.
+
+    Raises:
+        ValueError: a row that is none of these, with its place.
+    """
+    sentences = given.Records()
+    features = getattr(data, "features", None) or {}
+    known = {key: given.class_names(data, key) for key in features}
+    for place, row in given.rows_of(data, name):
+        if isinstance(row, list) and len(row) == 2:
+            row = {"words": row[0], "labels": row[1]}
+        if not isinstance(row, (Sentence, dict)):
+            raise ValueError(
+                f"{place}: (words, labels) or a dict with the keys words and labels expected, got "
+                f"{row!r:.60}"
+            )
+        sentences.append(_sentence(row, place, known) if isinstance(row, dict) else row)
+        if isinstance(row, dict):
+            sentences.labels = known.get(_column(row, _LABELS, place))
+    return sentences
+
+
+def _sentence(row: Mapping, place: str, known: Mapping | None = None) -> Sentence:
+    """A row as a sentence; `known` has the names of a column's labels, by its own."""
+    words, labels = (_column(row, names, place) for names in (_WORDS, _LABELS))
+    for name in (words, labels):
+        if not isinstance(row[name], list) or not row[name]:
+            raise ValueError(f'{place}: "{name}" must be a list of texts, got {row[name]!r:.60}')
+    if len(row[words]) != len(row[labels]):
+        raise ValueError(f"{place}: {len(row[words])} words but {len(row[labels])} labels")
+    classes = (known or {}).get(labels)
+    return Sentence(
+        tuple(given.text_of(word, words, place) for word in row[words]),
+        tuple(given.label_of(label, labels, place, classes) for label in row[labels]),
+        (place,) * len(row[words]),
+    )
+
+
+def _column(row: Mapping, names: Sequence[str], place: str) -> str:
+    """The one of some names that a row has; its first where it has that and others."""
+    found = [name for name in names if name in row]
+    if not found or (len(found) > 1 and names[0] not in row):
+        raise ValueError(
+            f'{place}: "{names[0]}" expected, a list, got {", ".join(map(str, row))[:60]}'
+            + (f": several may be it, {', '.join(found)}" if found else "")
+        )
+    return found[0]
 
 
 def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
-    """The labels of the training data, sorted.
+    """The labels of the training data, sorted, or as a `datasets.ClassLabel` has them.
 
     Raises:
         ValueError: fewer than two labels.
@@ -117,7 +172,8 @@ def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
         raise ValueError(
             f"{place}: two labels or more expected in the training data, got only {found[0]!r}"
         )
-    return tuple(found)
+    told = getattr(sentences, "labels", None) or ()
+    return tuple(told) if set(found) <= set(told) else tuple(found)
 
 
 def encode_tagged(
@@ -174,7 +230,14 @@ def _shared_out(first: dict[int, int], tokens: int, width: int):
     """(start, end, words) of each window: its tokens, and the words whose labels count in it."""
     spans = windows(tokens, width, width // 2)
     mine: list[list[int]] = [[] for _ in spans]
+    ends = [end for _, end in spans]
     for word, token in first.items():
-        room = [min(token - start, end - 1 - token) for start, end in spans]
-        mine[max(range(len(spans)), key=room.__getitem__)].append(word)
+        place = at = bisect.bisect_right(ends, token)  # the first window that holds it
+        room = -1
+        while at < len(spans) and spans[at][0] <= token:  # and those behind: two or three
+            start, end = spans[at]
+            if min(token - start, end - 1 - token) > room:
+                room, place = min(token - start, end - 1 - token), at
+            at += 1
+        mine[place].append(word)
     return [(*span, tuple(words)) for span, words in zip(spans, mine, strict=True)]

@@ -38,12 +38,14 @@ def write(bert, path: str | os.PathLike) -> None:
 
     model = serving.serving_model(bert, _WHAT, _BACKENDS)
     serving.refuse_too_large(model, _WHAT)
-    convert = {"tensorflow": _from_tensorflow, "torch": _from_torch}[keras.backend.backend()]
     with beside(path) as part:
         with serving.needed(_WHAT):
             import onnx
 
-            proto = convert(model, bert.config.max_position_embeddings)
+            if keras.backend.backend() == "tensorflow":
+                proto = _from_tensorflow(model)
+            else:
+                proto = _from_torch(model, bert.config.max_position_embeddings)
         _name_axes(proto)
         onnx.checker.check_model(proto)
         part.write_bytes(proto.SerializeToString())
@@ -56,7 +58,7 @@ def check(path: Path) -> None:
         serving.require_package(_WHAT, package)
 
 
-def _from_tensorflow(model, positions: int):
+def _from_tensorflow(model):
     """The graph with its weights as inputs, which then get their values.
 
     tf2onnx folds and copies weights that it finds in a graph: base takes it 16 GB and 200 seconds.

@@ -38,7 +38,7 @@ def evaluate(
     Args:
         source: a `Bert`, or a checkpoint of any format, with the task's head.
         task: "classify", "tag" or "qa".
-        data: a file, as for `finetune`, or what the task reads from one.
+        data: a file, or rows in memory, as for `finetune`.
         max_length: tokens of an example at most; None: as many as the model can have.
         batch_size: examples that are computed at a time.
 
@@ -58,7 +58,7 @@ def evaluate(
     require_head(bert, "evaluate", found.head, outputs if found.head != "qa" else ["Span"])
     limit = longest(bert, max_length)
     labels = known_labels(bert)
-    examples = found.encode(records, tokenizer, labels, max_length=limit, training=False)
+    examples = found.encode(records, tokenizer, labels, max_length=limit)
     function = function_of(bert, tuple(outputs), outputs_of(*outputs))
 
     def predict(inputs):
@@ -142,11 +142,13 @@ def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
     return float(np.mean(means)) if means else None
 
 
-def records_of(task: Task, data) -> list:
-    """What a task reads from a file; records that are given are taken as they are."""
-    records = task.read(data) if isinstance(data, (str, os.PathLike)) else list(data)
+def records_of(task: Task, data, name: str = "data") -> list:
+    """What a task reads from a file, or from rows in memory; `name` is the argument's."""
+    if isinstance(data, (str, os.PathLike)):
+        return task.read(data)
+    records = task.take(data, name)
     if not records:
-        raise ValueError(f"data for {task.name} must have one record or more, got none")
+        raise ValueError(f"{name} for {task.name} must have one record or more, got none")
     return records
 
 

@@ -77,7 +77,11 @@ def finetune(
             where it is the task's with the same labels, else a new one begins.
         task: "classify": text, [second text,] label between tabs; "tag": CoNLL, a word and its
             label a line; "qa": SQuAD's JSON.
-        train: the file, or what the task reads from one (`kbert.training.tasks`).
+        train: the file, or rows in memory: a list of them, a pandas or polars DataFrame, a
+            `datasets.Dataset`, a tf.data data set, a dict of columns. A row is for "classify"
+            (text, label), (text, second text, label) or a dict; for "tag" (words, labels) or a
+            dict; for "qa" a dict as `datasets` has SQuAD. See `given_labelled`, `given_tagged` and
+            `given_questions` in `kbert.data`'s classification, tagging and squad.
         dev: the same, to evaluate with after each epoch; None: no evaluation.
         output: the run's folder, new or empty; None: nothing is kept.
         devices, callbacks, show, peak_flops, keep: see `Surroundings`.
@@ -165,7 +169,7 @@ def _run(
 
     task = task_of(settings["task"])
     read = {
-        name: None if sources[name] is None else records_of(task, sources[name])
+        name: None if sources[name] is None else records_of(task, sources[name], name)
         for name in ("train", "dev")
     }
     labels = task.labels(read["train"])

@@ -49,9 +49,7 @@ def encoded(task: Task, bert: Bert, read: dict, labels, settings: dict) -> Data:
     tokenizer = require_tokenizer(bert, "finetune")
     limit, size = longest(bert, settings["max_length"]), settings["batch_size"]
     train, dev = (
-        None
-        if read[name] is None
-        else task.encode(read[name], tokenizer, labels, max_length=limit, training=name == "train")
+        None if read[name] is None else task.encode(read[name], tokenizer, labels, max_length=limit)
         for name in ("train", "dev")
     )
     if any(max(row, default=0) > 0 for row in train.segment_ids):

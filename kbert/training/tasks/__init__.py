@@ -35,12 +35,17 @@ class Task(Protocol):
             ValueError: what is wrong, with file and line.
         """
 
+    def take(self, data, name: str) -> list:
+        """The records of rows in memory, see `kbert.data.given`; each knows its place in `name`.
+
+        Raises:
+            ValueError: what is wrong, with the row's place.
+        """
+
     def labels(self, records: Sequence) -> tuple[str, ...] | None:
         """The labels of the training data, sorted; None where the head has none."""
 
-    def encode(
-        self, records: Sequence, tokenizer, labels, *, max_length: int, training: bool
-    ) -> Examples:
+    def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> Examples:
         """What the model reads, and its labels as numbers.
 
         Raises:

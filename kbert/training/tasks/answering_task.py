@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from kbert.data.buckets import Examples
-from kbert.data.squad import Question, best_answers, encode_squad, read_squad
+from kbert.data.squad import Question, best_answers, encode_squad, given_questions, read_squad
 from kbert.names import SPAN_END, SPAN_START
 
 
@@ -16,10 +16,13 @@ class Answering:
     def read(self, path: str | os.PathLike) -> list[Question]:
         return read_squad(path)
 
+    def take(self, data, name: str) -> list[Question]:
+        return given_questions(data, name)
+
     def labels(self, records: Sequence[Question]) -> None:
         return None
 
-    def encode(self, records, tokenizer, labels, *, max_length: int, training: bool) -> Examples:
+    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_squad(records, tokenizer, max_length)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:

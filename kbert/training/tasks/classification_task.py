@@ -6,7 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.data.buckets import Examples
-from kbert.data.classification import Labelled, encode_labelled, labels_of, read_labelled
+from kbert.data.classification import (
+    Labelled,
+    encode_labelled,
+    given_labelled,
+    labels_of,
+    read_labelled,
+)
 from kbert.names import CLASSIFIER
 
 
@@ -18,10 +24,13 @@ class Classification:
     def read(self, path: str | os.PathLike) -> list[Labelled]:
         return read_labelled(path)
 
+    def take(self, data, name: str) -> list[Labelled]:
+        return given_labelled(data, name)
+
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         return labels_of(records)
 
-    def encode(self, records, tokenizer, labels, *, max_length: int, training: bool) -> Examples:
+    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_labelled(records, tokenizer, labels, max_length)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:

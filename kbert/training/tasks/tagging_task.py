@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.data.buckets import Examples
-from kbert.data.tagging import Sentence, encode_tagged, read_tagged, tags_of
+from kbert.data.tagging import Sentence, encode_tagged, given_tagged, read_tagged, tags_of
 from kbert.names import TOKEN_CLASSIFIER
 
 
@@ -18,10 +18,13 @@ class Tagging:
     def read(self, path: str | os.PathLike) -> list[Sentence]:
         return read_tagged(path)
 
+    def take(self, data, name: str) -> list[Sentence]:
+        return given_tagged(data, name)
+
     def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
         return tags_of(records)
 
-    def encode(self, records, tokenizer, labels, *, max_length: int, training: bool) -> Examples:
+    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_tagged(records, tokenizer, labels, max_length)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
