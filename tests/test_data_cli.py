@@ -48,6 +48,12 @@ def test_mistakes_are_one_line(call, tmp_path):
         (("prepare", text, "--vocab", tmp_path / "no", "-o", tmp_path / "s"), "no"),
         (("prepare", tmp_path / "no", "--vocab", tmp_path, "-o", tmp_path / "s"), "no such file"),
         (("vocab", empty, "--size", 700, "-o", tmp_path / "v"), "got no sentence in empty.txt"),
+        (("vocab", text, "--size", 700, "--unused", -1, "-o", tmp_path / "v"), "unused must be"),
+        (("vocab", text, "--size", 7, "--unused", 3, "-o", tmp_path / "v"), "from 0 to 2, size"),
+        (
+            ("prepare", text, "--vocab", text, "--processes", 0, "-o", tmp_path / "s"),
+            "processes must be a whole number of at least 1, got 0",
+        ),
         (("vocab", text, "--size", "x", "-o", tmp_path / "v"), "'x' is not a valid integer"),
     ):
         status, out, err = call(*arguments)

@@ -70,6 +70,42 @@ def test_reading_goes_on_at_any_block(tmp_path, monkeypatch):
             assert list(rest) == blocks[number:]
 
 
+OF_EACH_FORM = {
+    "sentences": GOOGLE,
+    "wikitext": " = One = \n\n A cat . It sat . \n = = Two = = \n A dog . \n = Three = \n Red . \n",
+    "jsonl": '{"text": "A cat sat. It ran."}\n{"text": "A dog."}\n',
+}
+
+
+@pytest.mark.parametrize("block", [1 << 20, 13])
+@pytest.mark.parametrize("name", ["a.raw", "a.raw.gz"])
+@pytest.mark.parametrize("form", OF_EACH_FORM)
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_whatever_ends_lines_the_sentences_are_the_same(
+    tmp_path, monkeypatch, end, form, name, block
+):
+    """Old Macs end them with CR; the peer is the same text with LF."""
+    monkeypatch.setattr(corpus, "BLOCK", block)
+    text = OF_EACH_FORM[form]
+    path = write(tmp_path, name, text.replace("\n", end))
+    assert corpus.format_of(path) == form
+    found = list(read_documents(path))
+    assert len(found) > 1 and found == list(read_documents(write(tmp_path, "b.raw", text)))
+    blocks = list(corpus.read_blocks(path, form))
+    assert list(corpus.read_blocks(path, form, blocks[0].end, blocks[0].next_line)) == blocks[1:]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.JSON", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    "content", ['[{"text": "a cat"}]\n', '{\n "text": "a cat"\n}\n', "a cat\n", '"a cat"\n', "3\n"]
+)
+def test_what_is_called_json_is_no_plain_text(tmp_path, name, content):
+    path = write(tmp_path, name, content)
+    with pytest.raises(ValueError, match=f"{name}, line 1 must be a JSON object"):
+        list(read_documents(path))
+    assert list(read_documents(path, format="sentences"))  # where somebody says that it is text
+
+
 def test_wikitext_2_has_its_articles_and_no_headings():
     files = text_files()
     documents = list(read_documents(files))
@@ -100,8 +136,8 @@ def test_files_of_folders_and_globs_in_order(tmp_path):
     ("text", "message"),
     [
         (b"Fine.\n\nNot \xff so.\n", r"text\.txt, line 3: must be UTF-8, got 0xff at byte 5"),
-        ('{"text": "Fine."}\n{"text"\n', r"text\.txt, line 2 must be a JSON object, got: "),
-        ('{"text": "Fine."}\n[1]\n', r"line 2 must be a JSON object, got list"),
+        ('{"text": "Fine."}\n{"text"\n', r"text\.txt, line 2 must be a JSON object a line, got: "),
+        ('{"text": "Fine."}\n[1]\n', r"line 2 must be a JSON object a line, got list"),
         ('{"text": "a"}\n\n{"body": "b"}\n', r"line 3: .* field 'text', got the fields body"),
         ('{"text": 5}\n', r"line 1: must have a text in the field 'text', got no text in it"),
     ],

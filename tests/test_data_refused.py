@@ -28,12 +28,32 @@ def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
     path.write_bytes(b"fine\n" * 100_000 + b"not \xff so\n")
     with pytest.raises(ValueError, match=r"text.txt, line 100001: must be UTF-8"):
         prepare(path, folders()[0], output)
-    with pytest.raises(ValueError, match="was interrupted: run it again"):
-        open_shards(output)
-    with pytest.raises(ValueError, match="processes must be a whole number"):
-        prepare(path, folders()[0], output, processes=-1)
+    assert list(output.iterdir()) == []
     with pytest.raises(FileNotFoundError, match=r"no tokenizer.json and no vocab.txt"):
         prepare(path, tmp_path, output)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_text_that_is_mended_is_prepared_into_the_same_folder(tmp_path, resumed):
+    """What was begun of the bad text does not stand in the way, shards of it neither."""
+    path, output = tmp_path / "text.txt", tmp_path / "shards"
+    good = b"the game was released\n\n" * 150_000
+    path.write_bytes(good + b"not \xff so\n")
+    for _ in range(1 + resumed):
+        with pytest.raises(ValueError, match=r"text.txt, line 300001: must be UTF-8"):
+            prepare(path, folders()[0], output, shard_tokens=100_000)
+        assert list(output.iterdir()) == []
+    path.write_bytes(good)
+    shards = prepare(path, folders()[0], output, shard_tokens=100_000)
+    assert shards.documents == 150_000
+
+
+@pytest.mark.parametrize("processes", [0, -1, 10_000, 1.0, True, "2"])
+def test_processes_that_cannot_be_are_refused(tmp_path, processes):
+    """Before anything is read: there is no corpus."""
+    with pytest.raises(ValueError, match=r"processes must be .* got"):
+        prepare(tmp_path / "nowhere", tmp_path, tmp_path / "shards", processes=processes)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_settings_text_or_vocabulary_are_named(damaged, tmp_path):

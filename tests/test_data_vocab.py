@@ -1,5 +1,7 @@
 """A trained vocabulary: BERT's special tokens, the same file every time, read by transformers."""
 
+import random
+
 import pytest
 from wikitext_shards import VOCABULARY, folders, text_files
 
@@ -74,3 +76,36 @@ def test_what_cannot_be_is_refused(tmp_path):
     path.write_text("\n \n", encoding="utf-8")
     with pytest.raises(ValueError, match="must hold text, got no sentence"):
         train_vocab(path, 100, tmp_path / "vocab")
+
+
+@pytest.mark.parametrize("unused", [-1, 96, 9_999_999, 1.0, True, "3", None])
+def test_unused_tokens_that_cannot_be_are_refused(tmp_path, unused):
+    """Before anything is read: there is no corpus."""
+    with pytest.raises(ValueError, match=r"unused must be a whole number from 0 to 95, .* got"):
+        train_vocab(tmp_path / "nowhere", 100, tmp_path / "vocab", unused=unused)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
+    """A word of 200 thousand letters: the trainer alone takes minutes. Its peer: without them."""
+    draw = random.Random(3)
+    long, address = "".join(draw.choices("abcdé", k=200_000)), "https://low/" + "slow/" * 40
+    for name, text in (("with", f"{long} {TEXT} {long}, {long}"), ("without", f"{TEXT} , ")):
+        (tmp_path / name).write_text(text + f"{address}\n" * 3, encoding="utf-8")
+        train_vocab(tmp_path / name, 90, tmp_path / f"{name}-vocab")
+    found = [(tmp_path / f"{name}-vocab/vocab.txt").read_text() for name in ("with", "without")]
+    assert found[0] == found[1] and "\nhttps\n" in found[0]
+    tokenizer = Tokenizer.load(tmp_path / "with-vocab")
+    assert tokenizer.encode("low" * 33).tokens[1] == "low"
+    assert tokenizer.encode(long[:101]).tokens[1:-1] == ["[UNK]"]  # as transformers'
+
+
+def test_a_long_line_without_an_end_takes_bounded_memory(tmp_path, run_python):
+    path = tmp_path / "text.txt"
+    path.write_text("low lower lowest " * 250_000, encoding="utf-8")
+    code = (
+        "import resource; from kbert.data.vocab_training import train_vocab; "
+        f"train_vocab({str(path)!r}, 40, {str(tmp_path / 'vocab')!r}); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    assert int(run_python(code).stdout) < 500_000  # KiB; it was 900

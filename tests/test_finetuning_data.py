@@ -145,6 +145,37 @@ def test_json_lines_are_read(write):
     assert records[1].place.endswith("some.jsonl, line 3")
 
 
+@pytest.mark.parametrize("name", ["some.tsv", "some.csv", "some.jsonl"])
+def test_whatever_ends_lines_the_records_are_the_same(write, name):
+    between = {"some.tsv": "\t", "some.csv": ","}.get(name)
+    lines = [f"a cat{between}1", f"a dog{between}0"]
+    if between is None:
+        lines = ['{"text": "a cat", "label": 1}', '{"text": "a dog", "label": 0}']
+    for end in ("\n", "\r\n", "\r"):
+        records = read_labelled(write(end.join(lines) + end, name))
+        assert [record[:2] for record in records] == [("a cat", "1"), ("a dog", "0")]
+
+
+def test_a_text_of_any_length_takes_bounded_memory(write, tokenizer):
+    """A line of 12 million characters; its first tokens are those of its beginning."""
+    text = "a cat sat " * 1_200_000
+    records = read_labelled(write(f"{text}\tx\nred\ty\n"))
+    kept = []
+
+    class Measured:
+        def encode_batch(self, texts, pairs=None, **options):
+            kept.append(sum(map(len, texts)))
+            return tokenizer.encode_batch(texts, pairs, **options)
+
+    examples = encode_labelled(records, Measured(), ("x", "y"), 13)
+    assert examples.ids[0] == tokenizer.encode(text[:200], max_length=13).ids
+    assert max(kept) < 2_000_000
+    short = [Labelled("a cat sat", "x", "a dog") for _ in range(200_000)]
+    examples = encode_labelled(short, Measured(), ("x", "y"), 13)
+    assert len(examples) == 200_000 and max(kept) < 2_000_000
+    assert examples.ids[0] == examples.ids[-1] == tokenizer.encode("a cat sat", "a dog").ids
+
+
 def test_sst2_is_read(shared):
     folder = shared / "data" / "sst2"
     counts = {name: len(read_labelled(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}

@@ -1,5 +1,7 @@
 """Token classification: files, the alignment of labels and pieces, windows, a real sample."""
 
+import time
+
 import numpy as np
 import pytest
 from sample_data import TAGGED, small_bert, tokenizer, vocabulary
@@ -7,6 +9,7 @@ from sample_data import TAGGED, small_bert, tokenizer, vocabulary
 from kbert.data.buckets import IGNORED
 from kbert.data.tagging import Sentence, encode_tagged, read_tagged, tags_of
 from kbert.names import TOKEN_CLASSIFIER
+from kbert.tasks.windows import windows
 from kbert.training.tasks import task_of
 
 LABELS = ("B-x", "I-x", "O")
@@ -39,6 +42,44 @@ def test_the_three_kinds_of_files(tmp_path):
     text = '{"words": ["New York", "東京"], "labels": ["B-x", "O"]}\n\n'
     (found,) = read_tagged(written(tmp_path, text, "a.jsonl"))
     assert (found.words, found.labels) == (("New York", "東京"), ("B-x", "O"))
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_whatever_ends_lines_the_sentences_are_the_same(tmp_path, end):
+    text = TAGGED.read_bytes()
+    found = read_tagged(written(tmp_path, text.replace(b"\n", end.encode())))
+    assert [one[:2] for one in found] == [one[:2] for one in read_tagged(TAGGED)]
+
+
+def test_a_sentence_of_any_length_is_shared_out_in_time_that_grows_with_it(tmp_path):
+    """Where blank lines are forgotten, the whole file is one sentence."""
+    pieces = tokenizer()
+    seconds = []
+    for words in (2_000, 16_000):
+        long = read_tagged(written(tmp_path, "the\tO\nbig\tB-x\n" * (words // 2)))
+        start = time.process_time()
+        examples = encode_tagged(long, pieces, LABELS, 32)
+        seconds.append(time.process_time() - start)
+        counted = [word for note in examples.notes for word in note.words]
+        assert sorted(counted) == list(range(words))  # each once
+    assert seconds[1] < 30 * seconds[0]  # of 8 times the words; it was 64 times
+
+
+def test_a_word_counts_where_it_stands_farthest_from_the_ends():
+    """As a search through all windows finds it."""
+    pieces, width = tokenizer(), 9
+    long = sentence(*(["the", "unbelievable", "zoo"] * 31))
+    (encoding,) = pieces.encode_batch([" ".join(long.words)], add_special_tokens=False)
+    examples = encode_tagged([long], pieces, LABELS, width + 2)
+    where = {word: n for n, note in enumerate(examples.notes) for word in note.words}
+    spans = windows(len(encoding), width, width // 2)
+    first = {}
+    for token, word in enumerate(encoding.word_ids):
+        first.setdefault(word, token)
+    for word, token in first.items():
+        room = [min(token - start, end - 1 - token) for start, end in spans]
+        assert where[word] == room.index(max(room))
+    assert len(first) == 93
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from kbert.data.text_lines import numbered_lines, numbered_objects
 from kbert.names import CLASSIFIER
 
 _logger = logging.getLogger("kbert")
+_PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
+_LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
 
 
 class Labelled(NamedTuple):
@@ -247,15 +249,30 @@ def encode_labelled(
     pairs = [record.pair for record in records if record.pair is not None]
     if pairs and len(pairs) < len(records):
         raise ValueError("records must all be pairs of texts, or none, got both")
-    texts = [record.text for record in records]
-    encodings = tokenizer.encode_batch(texts, pairs or None, max_length=max_length).encodings
-    if cut := sum(encoding.truncated for encoding in encodings):
+    ids, segments, cut = [], [], 0
+    for portion in _portions(records):
+        texts = [record.text[:_LONGEST] for record in portion]
+        second = [record.pair[:_LONGEST] for record in portion] if pairs else None
+        for encoding in tokenizer.encode_batch(texts, second, max_length=max_length):
+            ids.append(encoding.ids)
+            segments.append(encoding.segment_ids)
+            cut += encoding.truncated
+    if cut:
         _logger.warning("%d of %d texts cut to %d tokens", cut, len(records), max_length)
-    return Examples(
-        ids=[encoding.ids for encoding in encodings],
-        segment_ids=[encoding.segment_ids for encoding in encodings],
-        labels={CLASSIFIER: [numbers[record.label] for record in records]},
-    )
+    return Examples(ids, segments, {CLASSIFIER: [numbers[record.label] for record in records]})
+
+
+def _portions(records: Sequence[Labelled]) -> Iterator[list[Labelled]]:
+    """The records, so many at a time that what Rust keeps of their texts is bounded."""
+    portion, size = [], 0
+    for record in records:
+        portion.append(record)
+        size += len(record.text) + len(record.pair or "")
+        if size >= _PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _listed(labels: Sequence[str]) -> str:

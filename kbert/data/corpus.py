@@ -21,7 +21,8 @@ FORMATS = {
 BLOCK = 1 << 20  # bytes that are read, sent to a process and tokenized at a time
 LONGEST_LINE = 16 << 20  # bytes; so that memory has a bound
 
-_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens", ".jsonl", ".json"}  # in a folder
+_OF_JSON = {".jsonl", ".json"}
+_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens"} | _OF_JSON  # in a folder
 _HEADING = re.compile(rb"^\s*((?:=\s)+)(?!=).+\s=\s*$")
 
 
@@ -78,10 +79,12 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
 
 
 def format_of(path: Path) -> str:
-    """The format of a file, by its first lines that are not blank: one of `FORMATS`."""
+    """The format of a file, by its ending or its first lines that are not blank: of `FORMATS`."""
+    if Path(path.name.removesuffix(".gz")).suffix.lower() in _OF_JSON:
+        return "jsonl"
     with _opened(path) as file:
         head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
-    first = head.split(b"\n", 1)[0]
+    first = head.splitlines()[0] if head else b""
     if heading_level(first) == 1:
         return "wikitext"
     if first.startswith(b"{") and re.match(rb'\{\s*("|\})', first):
@@ -99,23 +102,26 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
     """The file from an offset on, unpacked, in blocks of about `BLOCK` bytes.
 
     Where a block ends depends on where it begins alone, so that reading may go on at any block.
+    Lines end with LF or CR LF; with CR alone, as on old Macs, where no LF is in the first `BLOCK`.
 
     Raises:
         OSError: it cannot be read; a .gz file that is damaged or cut.
         ValueError: a line longer than `LONGEST_LINE`.
     """
     with _opened(path) as file:
+        head = file.read(BLOCK)
+        ends = b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
         file.seek(offset)
         carry = b""
         while True:
-            data = carry + file.read(max(BLOCK - len(carry), 0))
+            data = carry + file.read(max(BLOCK - len(carry), 0)).replace(ends, b"\n")
             while (cut := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK)):
                 if len(data) > LONGEST_LINE:
                     raise ValueError(
                         f"{path}, line {line}: must be at most {LONGEST_LINE >> 20} MiB long, so "
                         "that memory has a bound: break it up, a sentence a line"
                     )
-                data += more
+                data += more.replace(ends, b"\n")
             if not data:
                 return
             cut = cut or len(data)
@@ -157,7 +163,7 @@ def _opened(path: Path):
 
 def parse_json(line: str, text_field: str, where: str) -> str:
     """The text of a JSON line; a ValueError that says where it is not one."""
-    values = js.parse(line, js.OBJECT, where, "a JSON object", any_number=True)
+    values = js.parse(line, js.OBJECT, where, "a JSON object a line", any_number=True)
     if not isinstance(values.get(text_field), str):
         got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"
         raise ValueError(f"{where}: must have a text in the field {text_field!r}, got {got}")

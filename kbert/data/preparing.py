@@ -64,7 +64,8 @@ def prepare(
         text_field: the field of a JSON line that holds the text.
         language: ISO 639 code, for cutting paragraphs into sentences.
         lowercase: the casing, where the files of `vocab` do not say it.
-        processes: how many tokenize at a time; None: one a core, 8 at most (of several threads).
+        processes: how many tokenize at a time, at most one a core, or 8; None: one a core, 8 at
+            most (of several threads).
         shard_tokens: tokens of a shard, at least.
         show: a bar on stderr, once it has taken two seconds.
 
@@ -73,12 +74,13 @@ def prepare(
 
     Raises:
         OSError: a file that cannot be read or written.
-        ValueError: no sentence in the corpus, what `sentences.parse` refuses (with file and line),
-            an `output` that holds shards of something else: the difference is named.
+        ValueError: no sentence in the corpus, what `sentences.parse` refuses (with file and line;
+            what was begun is taken away: it is of a text that must change), an `output` that
+            holds shards of something else: the difference is named.
     """
     check_format(format)
     require_positive("shard_tokens", shard_tokens)
-    processes = require_positive("processes", processes or min(os.cpu_count() or 1, MOST_PROCESSES))
+    processes = _processes(processes)
     files, folder = find_files(corpus), Path(output)
     tokenizer = (
         vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
@@ -98,10 +100,27 @@ def prepare(
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:
             settings = _settings(tokenizer, text_field, language)
-            _write(writer, files, forms, settings, processes, shard_tokens, show)
+            try:
+                _write(writer, files, forms, settings, processes, shard_tokens, show)
+            except ValueError:  # of the text: once it is mended, what was begun is of another one
+                writer.discard()
+                raise
             writer.finish()
         writer.clean()
     return open_shards(folder)
+
+
+def _processes(asked: int | None) -> int:
+    """How many tokenize at a time."""
+    cores = os.cpu_count() or 1
+    if asked is None:
+        return min(cores, MOST_PROCESSES)
+    most = max(cores, MOST_PROCESSES)
+    if require_positive("processes", asked) > most:
+        raise ValueError(
+            f"processes must be at most {most}, one a core, or {MOST_PROCESSES}, got {asked}"
+        )
+    return int(asked)
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> dict:

@@ -135,6 +135,17 @@ def read_documents(corpus, **options) -> Iterator[list[str]]:
         yield document
 
 
+def cut(text: str, size: int) -> Iterator[str]:
+    """The text in pieces of at most that many characters, cut at spaces where there are any."""
+    start = 0
+    while len(text) - start > size:
+        space = text.rfind(" ", start, start + size)
+        end = space if space > start else start + size
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
 def _decoded(line: bytes, where: str) -> str:
     try:
         return line.decode()

@@ -109,8 +109,7 @@ class ShardWriter:
             ValueError: there is no sentence.
         """
         if not self._parts:
-            (self.folder / _BEGUN).unlink()
-            shutil.rmtree(self.folder / VOCABULARY)
+            self.discard()
             names = ", ".join(file["name"] for file in self.identity["corpus"][:3])
             raise ValueError(f"the corpus must hold text, got no sentence in {names}")
         totals = {
@@ -133,6 +132,13 @@ class ShardWriter:
         index = {"kbert_shards": VERSION, "dtype": np.dtype(self._dtype).name}
         index |= totals | {"files": files} | self.identity
         write_beside(self.folder / INDEX, _json(index))
+
+    def discard(self) -> None:
+        """Takes away all that was begun: it is of a text that must change."""
+        for path in (*self.folder.glob("tokens-*.npy"), self.folder / SENTENCES):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder / VOCABULARY, ignore_errors=True)
+        self.clean()  # last: it says what the others are of
 
     def clean(self) -> None:
         """Takes away what only an interruption needs."""

@@ -9,12 +9,15 @@ from kbert import json_schema as js
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """(number from 1 on, line without its end); an empty one more after a last end of line.
 
+    Lines end with LF or CR LF; with CR alone, as on old Macs, where the file has no LF.
+
     Raises:
         OSError: it cannot be read.
         ValueError: a line that is not UTF-8.
     """
     content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    for number, line in enumerate(content.split(b"\n"), 1):
+    end = b"\n" if b"\n" in content else b"\r"
+    for number, line in enumerate(content.split(end), 1):
         try:
             yield number, line.removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:

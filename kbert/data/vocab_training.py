@@ -2,19 +2,25 @@
 
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from numbers import Integral
 
 from kbert.config import require_positive
 from kbert.data.corpus import find_files
-from kbert.data.sentences import parse_corpus
+from kbert.data.sentences import cut, parse_corpus
 from kbert.files import folder_beside
 from kbert.tokenizer import Tokenizer
-from kbert.vocabulary import SPECIAL_TOKENS
+from kbert.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS
 
 # tokenizers' BertWordPieceTokenizer.train has these defaults
 MIN_FREQUENCY = 2
 ALPHABET = 1000
+
+_PIECE = 1 << 16  # characters that are normalized at a time: Rust keeps where each came from
+# What may hold a long word; each of the commonest Chinese characters is a word of its own
+_LONG_RUN = re.compile(rf"[^\s\u3400-\u4dbf\u4e00-\u9fff]{{{MAX_WORD_CHARS + 1},}}")
 
 _logger = logging.getLogger("kbert")
 
@@ -37,7 +43,9 @@ def train_vocab(
 
     [PAD], [UNK], [CLS], [SEP], [MASK] have the ids 0 … 4, [unused0] … follow, then the characters,
     then the pieces, the commonest first. The same corpus gives the same file: the trainer alone
-    does not, it numbers characters in the order of a random hash, and breaks ties by it.
+    does not, it numbers characters in the order of a random hash, and breaks ties by it. Words of
+    more than 100 characters are left out: tokenizers read them as [UNK], and the trainer's time
+    grows with their square.
 
     Args:
         corpus: files, folders or globs, see `corpus.find_files`; read three times.
@@ -52,10 +60,12 @@ def train_vocab(
 
     Raises:
         OSError: a file that cannot be read or written.
-        ValueError: no text, a size that does not hold the special tokens and the characters.
+        ValueError: no text, a size that does not hold the special tokens and the characters, or
+            the [unused…] ones.
     """
     for name, value in (("size", size), ("min_frequency", min_frequency), ("alphabet", alphabet)):
         require_positive(name, value)
+    _check_unused(unused, size)
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = {"lowercase": lowercase, "strip_accents": strip_accents}
     rust = _untrained(Tokenizer.from_vocab(special, **rules))
@@ -63,7 +73,9 @@ def train_vocab(
     def texts() -> Iterator[list[str]]:
         parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
         for _, block in parsed:  # [UNK]: words of WikiText that nobody knows
-            yield [text.replace(SPECIAL_TOKENS["unk"], " ") for text in block.sentences]
+            known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in block.sentences)
+            short = (_without_long_words(rust, text) for text in known)
+            yield [piece for text in short for piece in cut(text, _PIECE)]
 
     characters = _common_characters(rust, texts(), alphabet)
     if not characters:
@@ -89,6 +101,27 @@ def train_vocab(
     with folder_beside(output) as part:
         tokenizer.save(part)
     return tokenizer
+
+
+def _check_unused(unused: int, size: int) -> None:
+    most = size - len(SPECIAL_TOKENS)
+    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
+        raise ValueError(
+            f"unused must be a whole number from 0 to {max(most, 0)}, size less the special "
+            f"tokens, got {unused!r}"
+        )
+
+
+def _without_long_words(rust, text: str) -> str:
+    """The text without the words that every tokenizer takes for [UNK]."""
+
+    def kept(run: re.Match) -> str:
+        words = rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(run[0]))
+        if all(len(word) <= MAX_WORD_CHARS for word, _ in words):
+            return run[0]
+        return " ".join(word for word, _ in words if len(word) <= MAX_WORD_CHARS)
+
+    return _LONG_RUN.sub(kept, text)
 
 
 def _untrained(tokenizer: Tokenizer):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbert.data.corpus import Block
-from kbert.data.sentences import parse
+from kbert.data.sentences import cut, parse
 
 MOST_PROCESSES = 8  # of about 70 MB each; on more cores each has several threads
 
@@ -133,7 +133,7 @@ def _pieces(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:
     """The sentences in portions of bounded size; a huge one comes in several, cut at spaces."""
     places, texts, size = [], [], 0
     for place, sentence in enumerate(sentences):
-        for text in _cut(sentence):
+        for text in cut(sentence, _PIECE):
             places.append(place)
             texts.append(text)
             size += len(text)
@@ -142,16 +142,6 @@ def _pieces(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:
                 places, texts, size = [], [], 0
     if texts:
         yield places, texts
-
-
-def _cut(text: str) -> Iterator[str]:
-    start = 0
-    while len(text) - start > _PIECE:
-        space = text.rfind(" ", start, start + _PIECE)
-        end = space if space > start else start + _PIECE
-        yield text[start:end]
-        start = end
-    yield text[start:]
 
 
 @contextlib.contextmanager
