@@ -1,5 +1,6 @@
 """Around a command: errors as one line, progress, a quiet start of Keras."""
 
+import _thread
 import contextlib
 import logging
 import os
@@ -11,6 +12,8 @@ import click
 
 from kbert import patience, printable
 
+_A_MOMENT_S = 0.05  # until the callback that swallowed Ctrl-C has ended
+
 
 def run(command: click.Command, arguments=None) -> None:
     """Runs a command line and exits; a user's mistake is one line on stderr and status 2."""
@@ -20,7 +23,7 @@ def run(command: click.Command, arguments=None) -> None:
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
     try:
         arguments = sys.argv[1:] if arguments is None else list(arguments)
-        with _log_lines(), command.make_context("kbert", arguments) as context:
+        with _log_lines(), _interruptible(), command.make_context("kbert", arguments) as context:
             command.invoke(context)
         sys.stdout.flush()
         sys.exit(0)
@@ -93,6 +96,30 @@ class _Line(logging.Formatter):
 def say(text: str = "", *, err: bool = False) -> None:
     """Prints one line that may have texts from files in it: see `kbert.printable`."""
     click.echo(printable.line(text), err=err)
+
+
+@contextlib.contextmanager
+def _interruptible():
+    """Ctrl-C stops, even where it arrives in what swallows it.
+
+    Python only prints an exception in a callback of the garbage collector, which JAX has, or in a
+    `__del__`. Then Ctrl-C is given again, a moment later.
+    """
+    before = sys.unraisablehook
+
+    def again(unraisable):
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        timer = threading.Timer(_A_MOMENT_S, _thread.interrupt_main)
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _fail(message: str, status: int = 2) -> None:

@@ -137,3 +137,26 @@ for name in submodules & set(kbert.__all__):
 """
     done = run(f"{sys.executable} - <<'EOF'\n{code}\nEOF")
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_stops(run):
+    """Python only prints what is raised there, and goes on; JAX has such a callback."""
+    code = """
+import gc, signal, time, click
+from kbert.console import run
+
+@click.command()
+def command():
+    def callback(phase, info):
+        if phase == "start":
+            gc.callbacks.remove(callback)
+            signal.raise_signal(signal.SIGINT)
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(60)
+    print("it went on")
+
+run(command, [])
+"""
+    done = run(f"{sys.executable} - <<'EOF'\n{code}\nEOF")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "kbert: stopped\n")

@@ -102,10 +102,10 @@ def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
 
 def test_a_long_line_without_an_end_takes_bounded_memory(tmp_path, run_python):
     path = tmp_path / "text.txt"
-    path.write_text("low lower lowest " * 250_000, encoding="utf-8")
+    path.write_text("low lower lowest " * 400_000, encoding="utf-8")
     code = (
         "import resource; from kbert.data.vocab_training import train_vocab; "
         f"train_vocab({str(path)!r}, 40, {str(tmp_path / 'vocab')!r}); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
-    assert int(run_python(code).stdout) < 500_000  # KiB; it was 900
+    assert int(run_python(code).stdout) < 900_000  # KiB; it was 1.6 million

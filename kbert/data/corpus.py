@@ -102,15 +102,14 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
     """The file from an offset on, unpacked, in blocks of about `BLOCK` bytes.
 
     Where a block ends depends on where it begins alone, so that reading may go on at any block.
-    Lines end with LF or CR LF; with CR alone, as on old Macs, where no LF is in the first `BLOCK`.
+    Lines end with LF or CR LF; with CR alone, as on old Macs, where the first one does.
 
     Raises:
         OSError: it cannot be read; a .gz file that is damaged or cut.
         ValueError: a line longer than `LONGEST_LINE`.
     """
     with _opened(path) as file:
-        head = file.read(BLOCK)
-        ends = b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
+        ends = _line_end(file)
         file.seek(offset)
         carry = b""
         while True:
@@ -130,6 +129,16 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
             offset += cut
             yield Block(data, str(path), form, line, offset, line + lines)
             line += lines
+
+
+def _line_end(file) -> bytes:
+    """CR where the first block with an end of line has no LF, else LF."""
+    head = b""
+    while b"\n" not in head and b"\r" not in head[:-1] and len(head) <= LONGEST_LINE:
+        if not (more := file.read(BLOCK)):
+            break
+        head += more
+    return b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
 
 
 def describe(path: Path) -> dict:

@@ -140,7 +140,8 @@ def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]
     """The commonest characters, by code point; of two that are as common, the lower one."""
     counts = Counter()
     for portion in texts:
-        counts.update(rust.normalizer.normalize_str(" ".join(portion)))
+        for text in portion:
+            counts.update(rust.normalizer.normalize_str(text))
     common = sorted(counts, key=lambda character: (-counts[character], character))
     return sorted([character for character in common if not character.isspace()][:most])
 
