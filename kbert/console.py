@@ -4,6 +4,7 @@ import _thread
 import contextlib
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -111,7 +112,7 @@ def _interruptible():
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             before(unraisable)
             return
-        timer = threading.Timer(_A_MOMENT_S, _thread.interrupt_main)
+        timer = threading.Timer(_A_MOMENT_S, _interrupt)
         timer.daemon = True
         timer.start()
 
@@ -120,6 +121,14 @@ def _interruptible():
         yield
     finally:
         sys.unraisablehook = before
+
+
+def _interrupt() -> None:
+    """Ctrl-C for the main thread; what it waits for is broken off, where the system can do that."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 def _fail(message: str, status: int = 2) -> None:
