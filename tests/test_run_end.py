@@ -194,6 +194,6 @@ def test_an_unfinished_run_keeps_its_states_whatever_is_chosen(folder, tmp_path)
     run.tidy()
     assert states(tmp_path / "run") == ["step-00000002.safetensors"]
     (tmp_path / "run" / "checkpoints" / "notes.txt").write_text("mine")
-    (tmp_path / "run" / "result.json").write_text("{}")
+    (tmp_path / "run" / "result.json").write_text('{"steps": 3}')
     run.tidy()
     assert states(tmp_path / "run") == ["notes.txt"]

@@ -141,6 +141,8 @@ def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
     assert "A cat sat" in lines and "layer 4, head 2" in lines
     assert any("grey: above 0.25, up to 0.96" in line for line in lines)
     assert {"[CLS]", "cat", "[SEP]"} <= set(lines)
+    lines = texts_of(dataclasses.replace(sink, text="a\x1b[2J\ncat").plot(tmp_path / "c.svg"))
+    assert any(line.startswith("a") and "[2J cat" in line and "\x1b" not in line for line in lines)
     long = dataclasses.replace(sink, text="a cat " * 99)
     (title,) = (line for line in texts_of(long.plot(tmp_path / "b.svg")) if "…" in line)
     assert title.startswith("a cat a cat") and len(title) < 99

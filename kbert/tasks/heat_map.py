@@ -66,7 +66,7 @@ def draw(
         _colours(figure, axes, weights, top)
         _label(axes, [printable.line(token) for token in tokens], cell)
         room = int(72 * figure.get_figwidth() / (0.62 * letters))
-        figure.suptitle(_titled(printable.line(title), room), fontsize=letters, parse_math=False)
+        figure.suptitle(_titled(title, room), fontsize=letters, parse_math=False)
         content = io.BytesIO()
         undated = {} if ending == "png" else {"Date" if ending == "svg" else "CreationDate": None}
         sharp = min(150, _PIXELS / max(figure.get_size_inches()))
@@ -98,7 +98,7 @@ def _colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
 def _titled(title: str, room: int) -> str:
     """The title with its first line cut to so many letters."""
     text, _, shown = title.rpartition("\n")
-    text = " ".join(text.split())
+    text = printable.line(" ".join(text.split()))
     cut = text if len(text) <= room else f"{text[: room - 1]}…"
     return f"{cut}\n{shown}" if cut else shown
 
