@@ -55,15 +55,16 @@ class Saved:
 
     path = way_on = "RUN"
 
-    def __init__(self):
-        self.states = []
+    def __init__(self, chief: bool):
+        self.states, self.chief = [], chief
         self.log = lambda *_: None
         self.close = lambda: None
         self.begin = lambda step: []
         self.has_state = lambda step: False
 
     def save_state(self, arrays, done, score):
-        self.states.append(done)
+        if self.chief:
+            self.states.append(done)
 
 
 class Batches:
@@ -89,7 +90,7 @@ def stops(monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...]) ->
     monkeypatch.setattr(Engine, "state", lambda self: {})
 
     def run(number: int) -> None:
-        engine, saved = Host(meeting, number, ahead[number]), Saved()
+        engine, saved = Host(meeting, number, ahead[number]), Saved(number == 0)
         update = engine.update
 
         def told(batch, step, wishes):
@@ -150,7 +151,29 @@ def test_all_hosts_stop_after_the_same_update(monkeypatch, kind, at, after, host
     why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
     if "callback" in kind:
         why = f"a callback stopped it after update {after}"
-    assert ends == [(why, [0, after])] * HOSTS
+    assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
+
+
+@pytest.mark.parametrize("host", range(HOSTS))
+def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
+    monkeypatch.setattr(Engine, "state", lambda self: {})
+    engine = Host(meeting := Meeting(), host, ahead=0)
+    meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)  # of the updates
+    begun = []
+    engine.of_any = begun.append  # a barrier
+
+    class Vanishing(Batches):
+        def batch(self, step, part=slice(None)):
+            if step == 3:
+                raise OSError(5, "the disk is gone")
+            return super().batch(step, part)
+
+    saved = Saved(chief=host == 0)
+    with pytest.raises(OSError, match="the disk is gone"):
+        loop.train(engine, Vanishing(), STEPS, run=saved, show=False)
+    assert len(begun) == 1  # at the first state, and never again
+    assert saved.states == ([0, 3] if host == 0 else [])
+    assert ("saved after update 3" in caplog.text) == (host == 0)
 
 
 STUCK = """

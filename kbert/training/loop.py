@@ -294,7 +294,7 @@ class _Driver:
         with contextlib.suppress(OSError, NotFinite):
             self._read(at_most=0)
             self._save(wait=False)  # the others do not know of it
-            if self.run is not None:
+            if self.run is not None and self.run.chief:
                 _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
 
     def without_another(self, error: Exception) -> str:
