@@ -187,6 +187,16 @@ def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
     if not present:
         return None
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-")))
+    stack.enter_context(_named_as_in(archive.path, folder))
     for name in present:
         (folder / name).write_bytes(archive.text(f"kbert/{name}"))
     return folder
+
+
+@contextlib.contextmanager
+def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
+    """What is wrong with an unpacked file is said of the archive that it is in."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(folder), f"{path}: kbert")) from None
