@@ -80,7 +80,7 @@ def results(small, tmp_path_factory):
         (kbert.PretrainingBatches(shards, batch_size=13, seq_len=17), ["13 × 17", "seed 0"]),
         (kbert.SentenceSettings("mean", True), ["mean"]),
         (Candidate("cat", 0.125), ["cat", "0.125"]),
-        (Answer("a red cat", 0.125, 3, 12), ["a red cat", "0.125"]),
+        (Answer("a red cat", 0.125, 3, 12, odds=2.5), ["a red cat", "0.125"]),
     ]
 
 

@@ -118,10 +118,12 @@ def test_every_type_of_ids_marks_labels_and_weights(models, kind, dtypes):
     model = compiled(models[kind])
     for dtype in dtypes:
         inputs, labels, weights = ([array.astype(dtype) for array in p] for p in drawn(kind))
-        found = model.test_on_batch(
+        found = model.evaluate(
             inputs,
             labels if len(labels) > 1 else labels[0],
-            weights if len(weights) > 1 else weights[0],
+            sample_weight=weights if len(weights) > 1 else weights[0],
+            batch_size=BATCH,
+            verbose=0,
             return_dict=True,
         )
         assert_same(found, by_hand(model, inputs, labels, weights))
