@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from kbert.config import require_positive
 from kbert.data.corpus import find_files
 from kbert.data.sentences import parse_corpus
-from kbert.files import folder_beside
+from kbert.folders import folder_beside
 from kbert.tokenizer import Tokenizer
 from kbert.vocabulary import SPECIAL_TOKENS
 
