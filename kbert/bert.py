@@ -125,7 +125,7 @@ def save(
 
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
-            another format in it.
+            another format in it; a model that is not that of its configuration.
         OSError: it cannot be written.
     """
     require_bert(bert, "save")
@@ -137,6 +137,7 @@ def save(
     formats.check_destination(path, form)
     if architecture is not None and form != "transformers":
         raise ValueError(f"architecture goes with format='transformers', got {form!r}")
+    transfer.check_whole(bert.model, bert.config, bert.head)
     options = {} if architecture is None else {"architecture": architecture}
     write(bert, path, **options)
 

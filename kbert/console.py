@@ -47,6 +47,10 @@ def run(command: click.Command, arguments=None) -> None:
         if os.environ.get("KBERT_TRACEBACK"):
             raise
         _fail(str(error))
+    except Exception as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "ResourceExhaustedError":
+            raise
+        _fail(f"the memory must hold the model, got too little: {error}"[:300])
 
 
 def _hold_places_of_closed_streams() -> None:

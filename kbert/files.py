@@ -3,10 +3,10 @@
 import contextlib
 import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from kbert.leftovers import part_of
 
 
 def write_beside(path: str | os.PathLike, content: bytes) -> None:
@@ -29,55 +29,11 @@ def beside(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
+        raise OSError(errno.EINVAL, "a device or a pipe, not a regular file", str(path))
     try:
-        yield part
-        os.replace(part, path)
+        with part_of(path) as part:
+            yield part
+            os.replace(part, path)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def folder_beside(path: str | os.PathLike) -> Iterator[Path]:
-    """A folder to write to; at the end, if all went well, its files take their places in `path`.
-
-    What else `path` holds stays.
-
-    Raises:
-        OSError: it cannot be written; names the path that was asked for.
-    """
-    path = Path(path)
-    if path.exists() and not path.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "a file, not a folder", str(path))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
-    try:
-        yield part
-        mask = _umask()  # mkdtemp's folder is the owner's alone, and so are safetensors' files
-        for entry in (part, *part.rglob("*")):
-            os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)
-        if not path.exists():
-            os.rename(part, path)
-            return
-        for file in sorted(part.rglob("*")):
-            place = path / file.relative_to(part)
-            if file.is_dir():
-                place.mkdir(exist_ok=True)
-            else:
-                os.replace(file, place)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

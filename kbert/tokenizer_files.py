@@ -8,6 +8,7 @@ Read are `vocab.txt` (Google's releases: one token a line, its number is the id)
 import os
 from pathlib import Path
 
+from kbert import folders
 from kbert import json_schema as js
 from kbert.vocabulary import (
     ADDED_TOKEN,
@@ -77,6 +78,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
     """
     path = Path(path)
     if path.is_dir():
+        folders.finish(path)
         files = [path / "tokenizer.json", path / "vocab.txt"]
         path = next((file for file in files if file.is_file()), None)
         if path is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbert import bounds
 from kbert import json_schema as js
 from kbert.config import require_positive
 
@@ -116,9 +117,12 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is empty or not UTF-8.
+        ValueError: the file is empty, not UTF-8, or beyond `kbert.bounds`.
     """
-    lines = [line.removesuffix("\r") for line in _text(Path(path)).split("\n")]
+    text = _text(Path(path))
+    if text.count("\n") > bounds.LINES:
+        raise ValueError(f"{path} must have at most {bounds.LINES:,} lines, got more")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
@@ -150,6 +154,7 @@ def _special(token: str, place: int) -> dict:
 
 
 def _text(path: Path) -> str:
+    bounds.check_size(path, bounds.TEXT)
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -14,15 +14,19 @@ PACKAGE = Path(kbert.__file__).parent
 ANYWHERE = {"json_schema", "printable"}  # the standard library alone, and of no subject
 # Each module, and the modules of the package that it may import beside those.
 STDLIB = {"config", "files", "names", "rows", "formulas", "registration"}
+STDLIB |= {"bounds", "folders", "leftovers"}
 CLOSED = STDLIB | {"presets", "reference", "graph", "graph_layers", "accounting"}
 LAYERS = {"layers", "model", "summary"}
 READER = {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables", "checkpoints.transfer"}
-READER |= {"config", "files", "names", "sentence"}
+READER |= {"bounds", "config", "files", "folders", "names", "sentence"}
 TASK = {"bert", "names", "tasks.checks", "tasks.running"}
 ALLOWED = {
-    "files": set(),
     "json_schema": set(),
     "printable": set(),
+    "bounds": set(),
+    "files": {"leftovers"},
+    "folders": {"leftovers"},
+    "leftovers": set(),
     "config": {"files"},
     "names": set(),
     "rows": set(),
@@ -65,42 +69,48 @@ ALLOWED = {
     "checkpoints.first_values": set(),
     "checkpoints.fitting": {"checkpoints", "checkpoints.checkpoint", "checkpoints.tables"}
     | {"checkpoints.transfer", "config"},
-    "checkpoints.hdf5": set(),
-    "checkpoints.tf_weights": {"checkpoints.checkpoint", "checkpoints.hdf5"},
-    "checkpoints.weight_files": {"checkpoints.checkpoint", "checkpoints.tf_weights", "files"},
+    "checkpoints.damage": set(),
+    "checkpoints.hdf5": {"bounds", "checkpoints.damage"},
+    "checkpoints.torch_file": {"bounds", "checkpoints.checkpoint"},
+    "checkpoints.zip_archive": {"bounds", "checkpoints.damage"},
+    "checkpoints.tf_weights": {"checkpoints", "checkpoints.checkpoint", "checkpoints.damage"}
+    | {"checkpoints.hdf5"},
+    "checkpoints.weight_files": {"bounds", "checkpoints", "checkpoints.checkpoint", "files"}
+    | {"checkpoints.tf_weights", "checkpoints.torch_file"},
     "checkpoints.transfer": {"checkpoints", "checkpoints.checkpoint", "checkpoints.deferred"}
-    | {"checkpoints.tables"},
-    "checkpoints.formats": {"checkpoints", "checkpoints.checkpoint", "checkpoints.run_folders"}
-    | {"config"},
+    | {"checkpoints.tables", "config"},
+    "checkpoints.formats": {"bounds", "checkpoints", "checkpoints.checkpoint", "config", "folders"}
+    | {"checkpoints.run_folders", "checkpoints.zip_archive"},
     "checkpoints.run_folders": {"files"},
     "checkpoints.transformers_folder": READER
     | {"checkpoints.tf_weights", "checkpoints.weight_files"},
-    "checkpoints.keras_archive": {"checkpoints", "checkpoints.hdf5"},
+    "checkpoints.keras_archive": {"bounds", "checkpoints", "checkpoints.damage"}
+    | {"checkpoints.hdf5"},
     "checkpoints.keras_graph": {"config", "graph", "names"},
     "checkpoints.keras_file": {"checkpoints.checkpoint", "checkpoints.keras_archive", "config"}
-    | {"checkpoints.keras_graph", "checkpoints.tables", "files", "sentence"},
+    | {"checkpoints.keras_graph", "checkpoints.tables", "files", "leftovers", "sentence"},
     "checkpoints.keras_hub_objects": {"config", "sentence", "vocabulary"},
-    "checkpoints.keras_hub_weights": {"checkpoints.checkpoint", "checkpoints.tables", "config"}
-    | {"checkpoints.hdf5", "files"},
+    "checkpoints.keras_hub_weights": {"bounds", "checkpoints", "checkpoints.checkpoint"}
+    | {"checkpoints.tables", "checkpoints.hdf5", "config", "files"},
     "checkpoints.keras_hub_preset": {"checkpoints.checkpoint", "checkpoints.keras_hub_objects"}
     | {"checkpoints.keras_hub_weights", "config", "files", "sentence", "vocabulary"},
     "checkpoints.keras_hub_writer": {"checkpoints.keras_hub_objects", "checkpoints.tables"}
-    | {"checkpoints.keras_hub_weights", "checkpoints.transfer", "files", "graph", "vocabulary"},
+    | {"checkpoints.keras_hub_weights", "checkpoints.transfer", "folders", "graph", "vocabulary"},
     "exports": set(),
     "exports.serving": {"builder", "model", "names", "tasks.pooling"},
-    "exports.saved_model": {"exports.serving"},
+    "exports.saved_model": {"exports.serving", "leftovers"},
     "exports.onnx": {"exports.serving", "files", "names"},
     "exports.litert": {"exports.saved_model", "exports.serving", "files"},
     "checkpoints.google_folder": READER | {"vocabulary"},
     "checkpoints.keras_bert_file": {"checkpoints", "checkpoints.checkpoint", "config", "names"}
-    | {"checkpoints.hdf5"},
+    | {"checkpoints.damage", "checkpoints.hdf5"},
     "resizing": {"bert", "builder", "checkpoints", "checkpoints.deferred", "config", "names"}
     | {"checkpoints.first_values"}
     | {"tokenizer"},
     "encodings": set(),
-    "vocabulary": {"config"},
+    "vocabulary": {"bounds", "config"},
     "wordpiece": {"config", "vocabulary"},
-    "tokenizer_files": {"vocabulary"},
+    "tokenizer_files": {"folders", "vocabulary"},
     "tokenizer": {"config", "encodings", "tokenizer_files", "vocabulary", "wordpiece"},
     "checkpoints.tables": {"config", "graph", "names", "presets", "reference"},
     "layers": {"layers.activations", "layers.encoder", "layers.heads"},
@@ -203,7 +213,7 @@ ALLOWED = {
     },
     "data.rows": set(),
     "data.sentences": {"data.corpus"},
-    "data.shard_writer": {"data.shards", "files", "tokenizer"},
+    "data.shard_writer": {"data.shards", "files", "folders", "tokenizer"},
     "data.shards": {"data.draws", "files", "tokenizer"},
     "data.squad": {"data.buckets", "data.given", "names", "tasks.spans", "tasks.windows"},
     "data.tagging": {"data.buckets", "data.given", "data.text_lines", "names", "tasks.windows"},
@@ -212,7 +222,7 @@ ALLOWED = {
         "config",
         "data.corpus",
         "data.sentences",
-        "files",
+        "folders",
         "tokenizer",
         "vocabulary",
         "wordpiece",

@@ -4,13 +4,11 @@ import contextlib
 import dataclasses
 import importlib
 import os
-import tempfile
-import zipfile
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
+from kbert import bounds, folders
 from kbert.checkpoints import run_folders
+from kbert.checkpoints.zip_archive import unpacked
 from kbert.config import BertConfig
 
 # Each reader has `is_one(path)` and `opened(path, config)`.
@@ -56,9 +54,11 @@ def opened(source, config: BertConfig | None = None, form: str | None = None):
     path = located(source)
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
-            path = stack.enter_context(_extracted(path))
+            path = stack.enter_context(unpacked(path))
         reader = _reader(form or recognized(path))
         checkpoint = stack.enter_context(reader.opened(path, config))
+        blocks, tensors = checkpoint.config.num_hidden_layers, len(checkpoint.tensors)
+        bounds.check_blocks(str(path), blocks, tensors)
         yield dataclasses.replace(checkpoint, source=str(source))
 
 
@@ -70,10 +70,12 @@ def located(source: str | os.PathLike) -> Path:
     """
     path = Path(source)
     if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
-        return index  # bert_model.ckpt, as Google's own code is given it
+        path = index  # bert_model.ckpt, as Google's own code is given it
     if not path.exists():
         raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
-    return run_folders.model_of(path) if run_folders.is_one(path) else path
+    path = run_folders.model_of(path) if run_folders.is_one(path) else path
+    folders.finish(path if path.is_dir() else path.parent)
+    return path
 
 
 def recognized(path: Path) -> str:
@@ -173,6 +175,7 @@ def _refuse_other_formats(path: Path, form: str) -> None:
     """Raises a ValueError where a folder to write to holds a checkpoint of another format."""
     if not path.is_dir():
         return
+    folders.finish(path)
     if run_folders.is_one(path):
         raise ValueError(f"{path} must not hold a run, got one: choose another place")
     others = [name for name in READERS if name != form and _reader(name).is_one(path)]
@@ -208,38 +211,3 @@ def _what_is_missing(path: Path) -> str:
     inside = [entry for entry in path.iterdir() if entry.is_dir()]
     hint = f": is it {inside[0].name} in there?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"
-
-
-@contextlib.contextmanager
-def _extracted(path: Path) -> Iterator[Path]:
-    """The folder that an archive holds, for as long as it is needed."""
-    try:
-        archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} must be a whole .zip archive, got: {error}") from None
-    with archive, tempfile.TemporaryDirectory(prefix="kbert-") as parent:
-        folder = Path(parent) / (path.stem.strip(".") or "zip")  # Google's names say the casing
-        folder.mkdir()
-        for member in archive.infolist():
-            _check_member(path, member)
-        try:
-            archive.extractall(folder)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
-            raise ValueError(f"{path} must be a whole .zip archive, got: {error}") from None
-        inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
-        yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
-
-
-def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
-    parts = member.filename.replace("\\", "/").split("/")
-    is_link = member.external_attr >> 16 & 0o170000 == 0o120000
-    if ".." in parts or parts[0] == "" or ":" in parts[0] or is_link:
-        raise ValueError(
-            f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
-        )

@@ -6,7 +6,9 @@ and writes them, whichever backend Keras runs on.
 
 import contextlib
 import errno
+import glob
 import logging
+import math
 import re
 import threading
 from collections.abc import Iterator
@@ -15,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import bounds
 from kbert.checkpoints import tables, transfer
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.config import BertConfig
-from kbert.files import folder_beside
+from kbert.folders import folder_beside
 from kbert.vocabulary import read_tokens
 
 _logger = logging.getLogger("kbert")
@@ -163,11 +166,22 @@ def _tensorflow(path: Path):
 def _tensors(prefix: Path) -> dict[str, Tensor]:
     """Every tensor of the checkpoint by its name, in the order of names, unread."""
     tf = _tensorflow(prefix)
+    if (index := Path(f"{prefix}.index")).is_file():
+        bounds.check_size(index, bounds.INDEX)
     with _damage_in_one_line(prefix, tf):
         reader = tf.train.load_checkpoint(str(prefix))
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    if not list(prefix.parent.glob(f"{prefix.name}.data-*")):
+    bounds.check_count(prefix, len(shapes))
+    data = list(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
+    if not data:
         raise FileNotFoundError(2, f"no {prefix.name}.data-00000-of-00001", str(prefix.parent))
+    size = sum(file.stat().st_size for file in data)
+    found = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
+    if found > size:
+        raise ValueError(
+            f"{prefix} must be a whole TensorFlow checkpoint, got tensors of {found:,} bytes, and "
+            f"data of {size:,}"
+        )
     return {
         name: Tensor(
             name, tuple(shapes[name]), dtypes[name].name, partial(_read, reader, prefix, name)
@@ -187,7 +201,8 @@ def _damage_in_one_line(prefix: Path, tf) -> Iterator[None]:
     try:
         yield
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{prefix} must be a whole TensorFlow checkpoint, got: {error}") from None
+        why = " ".join(str(error).split())
+        raise ValueError(f"{prefix} must be a whole TensorFlow checkpoint, got: {why}") from None
 
 
 def _check_is_bert(prefix: Path, tensors: dict[str, Tensor]) -> None:

@@ -6,53 +6,80 @@ from pathlib import Path
 
 import numpy as np
 
-# HDF5's errors, as h5py maps them, and what h5py's own code makes of wrong types.
-_OF_DAMAGE = (OSError, RuntimeError, LookupError, TypeError, AttributeError, ValueError)
-_OF_DAMAGE += (ArithmeticError, AssertionError)
+from kbert import bounds
+from kbert.checkpoints.damage import damage_in_one_line
 
 
-def datasets(file: Path, group) -> dict:
+@contextlib.contextmanager
+def opened(file: Path) -> Iterator:
+    """The file, opened by h5py; a ValueError where it is damaged."""
+    import h5py
+
+    with damage_in_one_line(file, "HDF5"):
+        content = h5py.File(file, "r")
+    with content:
+        yield content
+
+
+def datasets(file: Path, group, form: str = "HDF5") -> dict:
     """Every dataset of a group by its place there, unread; links to elsewhere are not followed.
 
+    Args:
+        file: what errors call the file.
+        group: the group.
+        form: what errors call the file's format.
+
     Raises:
-        ValueError: a damaged file, or a dataset whose numbers are in another one.
+        ValueError: a damaged file, one beyond `kbert.bounds`, or a dataset whose numbers are not
+            in it.
     """
     import h5py
 
     found = {}
+    count = depth = 0
 
-    def visit(place: str, item) -> None:
-        if not isinstance(item, h5py.Dataset):
-            return
-        if item.external or item.is_virtual:
-            raise ValueError(f"{file} must hold its own numbers, got {place} in another file")
-        if item.shape is None:  # HDF5's null dataspace
-            raise ValueError(f"{file}: {place} must hold numbers, got none")
-        found[place] = item
+    def visit(place: str, item) -> bool | None:
+        nonlocal count, depth
+        count, depth = count + 1, place.count("/")
+        if isinstance(item, h5py.Dataset):
+            found[place] = item
+        return count > bounds.OBJECTS or depth > bounds.DEPTH or None  # but for None it ends
 
-    with damage_in_one_line(file):
+    with damage_in_one_line(file, form):
         group.visititems(visit)
+        lacking = _lacking(found)
+        size, unpacked = group.file.id.get_filesize(), sum(_size(item) for item in found.values())
+    if count > bounds.OBJECTS or depth > bounds.DEPTH:
+        raise ValueError(
+            f"{file} must have at most {bounds.OBJECTS:,} groups and datasets, {bounds.DEPTH} "
+            "within each other, got more"
+        )
+    bounds.check_count(file, len(found))
+    if lacking:
+        raise ValueError(f"{file} must hold its own numbers, got {lacking}")
+    bounds.check_unpacked(file, "its datasets", size, unpacked)
     return found
 
 
-def dtype_of(file: Path, place: str, dataset) -> str:
+def dtype_of(file: Path, place: str, dataset, form: str = "HDF5") -> str:
     """A dataset's dtype; Keras stores bfloat16 as bytes, and says so in an attribute.
 
     Raises:
         ValueError: a damaged file, or an attribute that cannot be true of the numbers.
     """
-    with damage_in_one_line(file):
+    with damage_in_one_line(file, form):
         found, said = dataset.dtype, dataset.attrs.get("dtype")
-    if said is None or str(said) == str(found):
+        said = None if said is None else str(said)
+    if said is None or said == str(found):
         return str(found)
-    if str(said) != "bfloat16" or found.kind != "V" or found.itemsize != 2:
+    if said != "bfloat16" or found.kind != "V" or found.itemsize != 2:
         raise ValueError(f"{file}: {place} must be of the dtype that it says, {said}, got {found}")
     return "bfloat16"
 
 
-def numbers(file: Path, dataset, dtype: str | None = None) -> np.ndarray:
+def numbers(file: Path, dataset, dtype: str | None = None, form: str = "HDF5") -> np.ndarray:
     """A dataset's numbers, of `dtype_of` it; a ValueError where the file is damaged."""
-    with damage_in_one_line(file):
+    with damage_in_one_line(file, form):
         array = dataset[()]
     if dtype == "bfloat16":
         import ml_dtypes
@@ -61,12 +88,18 @@ def numbers(file: Path, dataset, dtype: str | None = None) -> np.ndarray:
     return array
 
 
-@contextlib.contextmanager
-def damage_in_one_line(file: Path) -> Iterator[None]:
-    """What h5py raises for a damaged file becomes a ValueError that names it."""
-    try:
-        yield
-    except _OF_DAMAGE as error:
-        if type(error) is ValueError and str(file) in str(error):  # kbert's own
-            raise
-        raise ValueError(f"{file} must be a whole HDF5 file, got: {error}") from None
+def _size(item) -> int:
+    return 0 if item.shape is None else item.nbytes
+
+
+def _lacking(found: dict) -> str | None:
+    """The first dataset whose numbers are elsewhere, or nowhere: HDF5 would make zeros of them."""
+    for place, item in found.items():
+        if item.shape is None:  # HDF5's null dataspace
+            return f"{place} without any"
+        if item.external or item.is_virtual:
+            return f"{place} in another file"
+        plain = item.chunks is None and item.id.get_create_plist().get_nfilters() == 0
+        if item.nbytes and item.id.get_storage_size() < (item.nbytes if plain else 1):
+            return f"{place} without any"
+    return None

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import bounds
 from kbert import json_schema as js
 from kbert.checkpoints import hdf5
+from kbert.checkpoints.damage import damage_in_one_line
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_LARGEST_TEXT = js.LARGEST  # bytes of a member that is text
-_MOST_EXPANSION = 100  # of a compressed member; weights hardly shrink
+_FORM = ".keras"
 _CHUNK = 2**22  # bytes
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,13 @@ class KerasArchive:
         self.path = path
         self._stack = ExitStack()
         try:
-            self._zip = self._stack.enter_context(zipfile.ZipFile(path))
-        except zipfile.BadZipFile as error:
-            raise self._damaged(error) from None
+            with open(path, "rb"):  # what may not be read is no damage
+                pass
+            with damage_in_one_line(path, _FORM):
+                self._zip = self._stack.enter_context(zipfile.ZipFile(path))
+        except ValueError:
+            self._stack.close()
+            raise
         for name in (_CONFIG, _WEIGHTS):
             if name not in self:
                 members = ", ".join(self._zip.namelist()[:5]) or "none"
@@ -81,13 +85,11 @@ class KerasArchive:
     def text(self, name: str) -> bytes:
         """The bytes of a small member."""
         size = self._zip.getinfo(name).file_size
-        if size > _LARGEST_TEXT:
-            most = f"{_LARGEST_TEXT >> 20} MiB"
-            raise ValueError(f"{self.path}: {name} must be at most {most}, got {size} bytes")
-        try:
+        most = bounds.GRAPH if name.endswith("config.json") else js.LARGEST
+        if size > most:
+            raise ValueError(f"{self.path}: {name} must have at most {most:,} bytes, got {size:,}")
+        with damage_in_one_line(self.path, _FORM):
             return self._zip.read(name)
-        except _DAMAGED as error:
-            raise self._damaged(error) from None
 
     def json(self, name: str, kind: js.Kind):
         """The content of a member in JSON, which must be of a kind."""
@@ -95,12 +97,12 @@ class KerasArchive:
 
     def variables(self) -> list[Variable]:
         """Every variable, in the file's order."""
-        found = hdf5.datasets(self.path, self._weights)
+        found = hdf5.datasets(self.path, self._weights, _FORM)
         return [self._variable(path, dataset) for path, dataset in found.items()]
 
     def _variable(self, path: str, dataset) -> Variable:
-        dtype = hdf5.dtype_of(self.path, path, dataset)
-        with hdf5.damage_in_one_line(self.path):
+        dtype = hdf5.dtype_of(self.path, path, dataset, _FORM)
+        with damage_in_one_line(self.path, _FORM):
             layer, sublayer = self._layer_names(path)
         return Variable(
             path,
@@ -123,7 +125,7 @@ class KerasArchive:
 
     def _numbers(self, dataset, dtype: str) -> np.ndarray:
         self._check_sum  # noqa: B018  (once, with the first numbers)
-        return hdf5.numbers(self.path, dataset, dtype)
+        return hdf5.numbers(self.path, dataset, dtype, _FORM)
 
     @functools.cached_property
     def _weights(self):
@@ -138,10 +140,8 @@ class KerasArchive:
             content = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
             self._stack.callback(content.close)
             self._unpack(info, content)
-        try:
+        with damage_in_one_line(self.path, _FORM):
             return self._stack.enter_context(h5py.File(content, "r"))
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from None
 
     @functools.cached_property
     def _check_sum(self) -> None:
@@ -166,16 +166,9 @@ class KerasArchive:
         return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
 
     def _unpack(self, info: zipfile.ZipInfo, file) -> None:
-        if info.file_size > _LARGEST_TEXT and info.file_size > _MOST_EXPANSION * info.compress_size:
-            raise ValueError(
-                f"{self.path}: {info.filename} must be weights, got {info.file_size} bytes out of "
-                f"{info.compress_size}"
-            )
-        try:
-            with self._zip.open(info) as member:
-                shutil.copyfileobj(member, file, _CHUNK)
-        except _DAMAGED as error:
-            raise self._damaged(error) from None
+        bounds.check_unpacked(self.path, info.filename, info.compress_size, info.file_size)
+        with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
+            shutil.copyfileobj(member, file, _CHUNK)
 
     def _damaged(self, error) -> ValueError:
         return ValueError(f"{self.path} must be a whole .keras file, got: {error}")

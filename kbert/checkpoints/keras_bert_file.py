@@ -15,6 +15,7 @@ from kbert import json_schema as js
 from kbert import names
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.damage import damage_in_one_line
 from kbert.config import BertConfig
 
 _logger = logging.getLogger("kbert")
@@ -55,19 +56,18 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         ValueError: a damaged file, one of another model or of Keras 3, weights without a
             configuration, layers or settings that kbert's graph does not have.
     """
-    import h5py
-
     if path.is_dir():
         raise ValueError(f"{path} must be keras_bert's .h5 file, got a folder")
-    with hdf5.damage_in_one_line(path):
-        file = h5py.File(path, "r")
-    with file:
-        weights = file.get("model_weights", file)
+    with hdf5.opened(path) as file:
+        with damage_in_one_line(path, "HDF5"):
+            weights = file.get("model_weights", file)
         tensors = _tensors(path, weights)
         layers = _layers(path, file)
         _check_is_keras_bert(path, file, weights, tensors, layers)
         if config is None and layers is None:
             raise ValueError(_what_config_is_for(path, tensors))
+        with damage_in_one_line(path, "HDF5"):
+            of_training = list(file.get("optimizer_weights", ()))
         yield Checkpoint(
             str(path),
             "keras_bert",
@@ -75,9 +75,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             config or _config(path, layers),
             _head_of(tensors),
             tensors,
-            left_out=tuple(
-                f"optimizer_weights/{name}" for name in file.get("optimizer_weights", ())
-            ),
+            left_out=tuple(f"optimizer_weights/{name}" for name in of_training),
         )
 
 
@@ -93,7 +91,7 @@ def _tensors(path: Path, weights) -> dict[str, Tensor]:
         layer = group if _is_in_the_table(group) or not inner else inner[-1]
         key = f"{layer}/{weight.removesuffix(':0')}"
         read = partial(hdf5.numbers, path, dataset)
-        tensors[key] = Tensor(key, dataset.shape, str(dataset.dtype), read)
+        tensors[key] = Tensor(key, dataset.shape, hdf5.dtype_of(path, place, dataset), read)
     return tensors
 
 
@@ -103,7 +101,7 @@ def _is_in_the_table(layer: str) -> bool:
 
 def _layers(path: Path, file) -> dict[str, dict] | None:
     """The layers' configurations by name, those of models within among them; None: weights only."""
-    with hdf5.damage_in_one_line(path):
+    with damage_in_one_line(path, "HDF5"):
         text = file.attrs.get("model_config")
     if text is None:
         return None
@@ -127,7 +125,8 @@ def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:
 
 
 def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
-    attributes = weights.attrs
+    with damage_in_one_line(path, "HDF5"):
+        attributes = set(weights.attrs)
     if "layer_names" not in attributes and "layer_names0" not in attributes:
         what = "a .weights.h5 of Keras 3 or KerasHub" if "layers" in file else "another HDF5 file"
         raise ValueError(f"{path} must be keras_bert's .h5, got {what}")

@@ -24,6 +24,7 @@ from kbert.checkpoints.keras_archive import KerasArchive
 from kbert.checkpoints.keras_graph import Graph, read_graph
 from kbert.config import BertConfig
 from kbert.files import beside
+from kbert.leftovers import part_folder_of
 from kbert.sentence import OF_CHECKPOINTS, SentenceSettings
 
 _OWN = "kbert/bert.json"
@@ -103,16 +104,16 @@ def write(bert, path: str | os.PathLike) -> None:
     """
     path = Path(path)
     check(path)
-    with beside(path) as part, tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        whole = Path(folder) / "bert.keras"
+    with beside(path) as part, part_folder_of(path) as folder:
+        whole = folder / "bert.keras"
         bert.model.save(whole)
         with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(_OWN, json.dumps(_settings(bert), indent=2) + "\n")
             if bert.tokenizer is not None:
                 positions = bert.config.max_position_embeddings
-                bert.tokenizer.save(Path(folder) / "kbert", max_length=positions)
+                bert.tokenizer.save(folder / "kbert", max_length=positions)
                 for name in _TOKENIZER:
-                    archive.write(Path(folder) / "kbert" / name, f"kbert/{name}")
+                    archive.write(folder / "kbert" / name, f"kbert/{name}")
         os.replace(whole, part)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert import bounds
 from kbert import json_schema as js
 from kbert.checkpoints import hdf5, tables
 from kbert.checkpoints.checkpoint import Tensor
@@ -91,12 +92,15 @@ def opened_tensors(
     tensors: dict[str, Tensor] = {}
     with contextlib.ExitStack() as stack:
         for file, parts in files.items():
+            found = _datasets(file, stack)
+            bounds.check_blocks(str(folder), config.num_hidden_layers, len(found))
             names = {
                 _normal(place_of(entry.name)): entry.name
                 for part in parts
                 for entry in tables.entries(part, config, "keras_hub")
             }
-            for tensor in _tensors(file, stack, names):
+            for place, dataset in found.items():
+                tensor = _tensor(file, place, names.get(_normal(place), place), dataset)
                 tensors[tensor.name] = tensor
         left_out = tuple(name for name in tensors if not _OF_TRAINING.isdisjoint(name.split("/")))
         yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
@@ -174,17 +178,13 @@ def _as_list(value) -> list:
     return value if isinstance(value, list) else [value]
 
 
-def _tensors(file: Path, stack: contextlib.ExitStack, names: dict[str, str]) -> list[Tensor]:
-    import h5py
+def _datasets(file: Path, stack: contextlib.ExitStack) -> dict:
+    return hdf5.datasets(file, stack.enter_context(hdf5.opened(file)))
 
-    with hdf5.damage_in_one_line(file):
-        content = stack.enter_context(h5py.File(file, "r"))
-    tensors = []
-    for place, dataset in hdf5.datasets(file, content).items():
-        name, dtype = names.get(_normal(place), place), hdf5.dtype_of(file, place, dataset)
-        read = partial(hdf5.numbers, file, dataset, dtype)
-        tensors.append(Tensor(name, dataset.shape, dtype, read))
-    return tensors
+
+def _tensor(file: Path, place: str, name: str, dataset) -> Tensor:
+    dtype = hdf5.dtype_of(file, place, dataset)
+    return Tensor(name, dataset.shape, dtype, partial(hdf5.numbers, file, dataset, dtype))
 
 
 def _normal(place: str) -> str:

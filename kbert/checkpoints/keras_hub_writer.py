@@ -15,7 +15,7 @@ from kbert.checkpoints.keras_hub_weights import (
     WEIGHTS,
     write_weights,
 )
-from kbert.files import folder_beside
+from kbert.folders import folder_beside
 from kbert.vocabulary import SPECIAL_TOKENS
 
 _logger = logging.getLogger("kbert")

@@ -11,6 +11,7 @@ import numpy as np
 
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
+from kbert.checkpoints.damage import damage_in_one_line
 
 # The layers below a class, with which the names of torch begin.
 _FIRST = ("bert", "cls", "classifier", "qa_outputs")
@@ -23,14 +24,12 @@ def tensors_of(file: Path) -> list[Tensor]:
     Raises:
         ValueError: a damaged file, one that links to others, or a shared weight with two values.
     """
-    import h5py
-
     found: dict[str, Tensor] = {}
-    with hdf5.damage_in_one_line(file), h5py.File(file, "r") as opened:
+    with hdf5.opened(file) as opened:
         for place, dataset in hdf5.datasets(file, opened).items():
             name = torch_name(place)
             read = partial(_read, file, place)
-            tensor = Tensor(place, dataset.shape, str(dataset.dtype), read)
+            tensor = Tensor(place, dataset.shape, hdf5.dtype_of(file, place, dataset), read)
             if name in found and not np.array_equal(found[name].read(), read(), equal_nan=True):
                 raise ValueError(
                     f"{file}: {place} must equal {found[name].name}, the same weight, got others"
@@ -65,7 +64,5 @@ def _parts(name: str) -> list[str]:
 
 
 def _read(file: Path, place: str) -> np.ndarray:
-    import h5py
-
-    with hdf5.damage_in_one_line(file), h5py.File(file, "r") as opened:
+    with hdf5.opened(file) as opened, damage_in_one_line(file, "HDF5"):
         return opened[place][()]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from kbert.checkpoints import deferred
+from kbert.checkpoints import deferred, tables
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.tables import Entry
+from kbert.config import BertConfig
 
 # NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
 _FLOATING = re.compile(r"b?float(16|32|64)|B?F(16|32|64)")
@@ -146,6 +147,39 @@ def fill(model, reading: Reading) -> Report:
         tuple(entry.name for entry in present if entry.name in reading.not_finite),
         tuple(dict.fromkeys(entry.layer for entry in missing)),
     )
+
+
+def check_whole(model, config: BertConfig, head: str) -> None:
+    """A ValueError unless a model's weights are those of a head's graph: none would be left out.
+
+    Args:
+        model: the model to be saved.
+        config: its configuration, which is saved with it.
+        head: one of `kbert.graph.HEADS`.
+    """
+    labels = model.outputs[0].shape[-1] if head in ("classifier", "tokens") else 2
+    parts = tables.PARTS_OF_HEAD[head]
+    entries = [entry for part in parts for entry in tables.entries(part, config, "kbert", labels)]
+    expected = {entry.name: entry.shape for entry in entries}
+    found = {
+        f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)
+        for layer in model.layers
+        for weight in layer.weights
+    }
+    lines = [f"{name} has no place" for name in found if name not in expected]
+    lines += [f"{name} is not in the model" for name in expected if name not in found]
+    lines += [
+        f"{name} is {found[name]}, not {shape}"
+        for name, shape in expected.items()
+        if found.get(name, shape) != shape
+    ]
+    if lines:
+        more = f"; and {len(lines) - 3} more" if len(lines) > 3 else ""
+        raise ValueError(
+            f"the model must be that of its configuration and head {head}, got another: "
+            + "; ".join(lines[:3])
+            + more
+        )
 
 
 def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from kbert.checkpoints import tables, tf_weights, transfer
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_files import FILES, INDEXES, read_tensors
 from kbert.config import BertConfig
-from kbert.files import folder_beside
+from kbert.folders import folder_beside
 from kbert.sentence import read_sentence_settings, write_sentence_settings
 
 _logger = logging.getLogger("kbert")

@@ -3,15 +3,14 @@
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
 
-import warnings
-import zipfile
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from kbert import bounds
 from kbert import json_schema as js
-from kbert.checkpoints import tf_weights
+from kbert.checkpoints import tf_weights, torch_file
 from kbert.checkpoints.checkpoint import Tensor
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -46,9 +45,11 @@ def _read_shards(index: Path) -> list[Tensor]:
             f"{index}: a shard must lie beside it, got {', '.join(map(repr, outside))}"
         )
     if missing := [name for name in names if not (index.parent / name).is_file()]:
+        missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
         raise FileNotFoundError(2, f"{what}: {', '.join(missing)}", str(index.parent))
     found = {name: _read_file(index.parent / name) for name in names}
+    bounds.check_count(index, sum(map(len, found.values())))
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
     held = {(plain(tensor.name), name) for name in names for tensor in found[name]}
     if lost := [name for name, place in places.items() if (plain(name), place) not in held]:
@@ -65,15 +66,17 @@ def _read_file(file: Path) -> list[Tensor]:
         start = opened.read(40)
     if start.startswith(b"version https://git-lfs"):
         raise ValueError(f"{file} must be weights, got a Git LFS pointer: `git lfs pull` gets them")
-    readers = {".bin": _torch_tensors, ".h5": tf_weights.tensors_of}
+    readers = {".bin": torch_file.tensors_of, ".h5": tf_weights.tensors_of}
     return readers.get(file.suffix, _safetensors)(file)
 
 
 def _safetensors(file: Path) -> list[Tensor]:
     from safetensors import SafetensorError, safe_open
 
+    _check_header(file)
     try:
         with safe_open(file, framework="numpy") as opened:
+            bounds.check_count(file, len(opened.keys()))
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             kinds = {
                 name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
@@ -88,6 +91,15 @@ def _safetensors(file: Path) -> list[Tensor]:
         Tensor(name, shape, dtype, partial(_mapped, file, dtype, shape, starts[name]))
         for name, (dtype, shape) in kinds.items()
     ]
+
+
+def _check_header(file: Path) -> None:
+    with open(file, "rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+    if bounds.HEADER < size < file.stat().st_size:  # beyond the file's end, the library says it
+        raise ValueError(
+            f"{file} must have a header of at most {bounds.HEADER:,} bytes, got one of {size:,}"
+        )
 
 
 def _starts(file: Path) -> dict[str, int]:
@@ -109,53 +121,3 @@ def _mapped(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.nd
     if 0 in shape:  # nothing to map
         return np.empty(shape, kind)
     return np.memmap(file, kind, "r", start, shape)
-
-
-def _torch_tensors(file: Path) -> list[Tensor]:
-    """The tensors of a pickle, by torch's loader that runs no code of the file."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(
-            f"{file} needs torch to be read safely: pip install torch, or save it as "
-            "model.safetensors"
-        ) from None
-    try:  # files of before torch 1.6 are no archives and cannot be mapped
-        mmap = zipfile.is_zipfile(file)
-        with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
-            state = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception as error:  # whatever a damaged file makes of an unpickler
-        why = _why(error)
-        raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
-    if not isinstance(state, dict):
-        raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
-    others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
-    if others:
-        few = ", ".join(f"{name!r} ({type(state[name]).__name__})" for name in others[:5])
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise ValueError(f"{file} must hold plain tensors by name alone, got {few}{more}")
-    return [
-        Tensor(
-            name,
-            tuple(value.shape),
-            str(value.dtype).removeprefix("torch."),
-            lambda value=value: value.detach().float().numpy(),
-        )
-        for name, value in state.items()
-    ]
-
-
-def _why(error: Exception) -> str:
-    """What torch's loader says, without its advice to load the file unsafely."""
-    text = " ".join(str(error).split())
-    for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
-        if mark in text:
-            name = text.split(mark, 1)[1].replace("GLOBAL", "").split()[0]
-            return f"{name}, which is no tensor; nothing else is unpickled"
-    return "another file, or a part of one"
-
-
-def _is_plain(torch, name, value) -> bool:
-    if not isinstance(name, str) or not isinstance(value, torch.Tensor):
-        return False
-    return value.layout == torch.strided and not value.is_quantized

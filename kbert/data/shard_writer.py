@@ -9,7 +9,8 @@ import numpy as np
 
 from kbert import json_schema as js
 from kbert.data.shards import DOCUMENTS, INDEX, SENTENCES, VERSION, VOCABULARY, tokens_name
-from kbert.files import beside, folder_beside, write_beside
+from kbert.files import beside, write_beside
+from kbert.folders import folder_beside
 from kbert.tokenizer import Tokenizer
 
 _BEGUN = "begun.json"

@@ -10,7 +10,7 @@ from numbers import Integral
 from kbert.config import require_positive
 from kbert.data.corpus import find_files
 from kbert.data.sentences import cut, parse_corpus
-from kbert.files import folder_beside
+from kbert.folders import folder_beside
 from kbert.tokenizer import Tokenizer
 from kbert.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS
 

@@ -2,13 +2,13 @@
 
 import contextlib
 import errno
+import glob
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.exports import serving
+from kbert.leftovers import is_left, part_folder_of
 
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
 
@@ -81,27 +81,32 @@ def save(model, folder: Path) -> None:
 @contextlib.contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
     """A folder to write to, which takes the place of `path` at the end, if all went well."""
-    check(path)
+    place = Path(os.path.realpath(path))  # a link stays one
+    _put_back(place)
+    check(place)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with part_folder_of(place) as beside:
+            (beside / "new").mkdir()  # within mkdtemp's, which is its owner's alone
+            yield beside / "new"
+            if place.exists():
+                os.rename(place, beside / "old")
+            try:
+                os.rename(beside / "new", place)
+            except OSError:
+                if (beside / "old").exists():
+                    os.rename(beside / "old", place)
+                raise
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
-    try:
-        (beside / "new").mkdir()  # within mkdtemp's, which is its owner's alone
-        yield beside / "new"
-        if path.exists():
-            os.rename(path, beside / "old")
-        try:
-            os.rename(beside / "new", path)
-        except OSError:
-            if (beside / "old").exists():
-                os.rename(beside / "old", path)
-            raise
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _put_back(place: Path) -> None:
+    """Gives the old folder its name again, where a writer was killed before the new one had it."""
+    for part in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
+        if is_left(part) and (part / "old").is_dir() and not place.exists():
+            with contextlib.suppress(OSError):
+                os.rename(part / "old", place)
 
 
 def _may_be_replaced(path: Path) -> bool:

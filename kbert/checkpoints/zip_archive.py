@@ -1,0 +1,62 @@
+"""A .zip of a checkpoint, as Google releases them: unpacked for as long as it is needed."""
+
+import contextlib
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert import bounds
+from kbert.checkpoints.damage import damage_in_one_line
+
+_FORM = ".zip"
+
+
+@contextlib.contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """The folder that an archive holds; errors about its files say where they are in the archive.
+
+    Raises:
+        OSError: it cannot be read, or there is no room for it.
+        ValueError: a damaged archive, one with members outside it, one that unpacks to many times
+            its size.
+    """
+    with open(path, "rb") as raw, tempfile.TemporaryDirectory(prefix="kbert-") as parent:
+        folder = Path(parent) / (path.stem.strip(".") or "zip")  # Google's names say the casing
+        folder.mkdir()
+        with damage_in_one_line(path, _FORM):
+            archive = zipfile.ZipFile(raw)
+            members = archive.infolist()
+        for member in members:
+            _check_member(path, member)
+        size, whole = path.stat().st_size, sum(member.file_size for member in members)
+        bounds.check_unpacked(path, "the archive", size, whole)
+        with damage_in_one_line(path, _FORM):
+            archive.extractall(folder)
+        inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
+        with _named_as_in(path, folder):
+            yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
+    parts = member.filename.replace("\\", "/").split("/")
+    is_link = member.external_attr >> 16 & 0o170000 == 0o120000
+    if ".." in parts or parts[0] == "" or ":" in parts[0] or is_link:
+        raise ValueError(
+            f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
+        )
+
+
+@contextlib.contextmanager
+def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
+    """Errors name members by the archive, not by a folder that is gone when they are read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        texts = [getattr(error, name, None) for name in ("errno", "strerror", "filename")]
+        texts = texts if isinstance(error, OSError) else list(error.args)
+        if not any(str(folder) in str(text) for text in texts):
+            raise
+        named = [t.replace(str(folder), str(path)) if isinstance(t, str) else t for t in texts]
+        kind = type(error) if isinstance(error, OSError) else ValueError
+        raise kind(*named) from None

@@ -1,0 +1,98 @@
+"""Names of what is being written, which say by whom, so that a killed writer's are cleared away."""
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+_OWNER = re.compile(r"\.([0-9a-f]{8})-(\d{1,9})\.")
+_in_use: set[str] = set()  # of this process
+
+
+@contextlib.contextmanager
+def part_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
+    """A path beside `path` to write a file to, gone at the end; it names this process.
+
+    What killed writers of the same path left there is cleared away first.
+
+    Args:
+        path: what is to be written.
+        folder: where the part is to lie; None: in the folder of `path`.
+    """
+    folder = folder or path.parent
+    _clear(folder, path.name)
+    part = folder / f".{path.name}{owner()}part"
+    _in_use.add(os.path.abspath(part))
+    try:
+        yield part
+    finally:
+        _remove(part)
+        _in_use.discard(os.path.abspath(part))
+
+
+@contextlib.contextmanager
+def part_folder_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
+    """As `part_of`, a folder, which is made."""
+    folder = folder or path.parent
+    _clear(folder, path.name)
+    part = Path(tempfile.mkdtemp(prefix=f".{path.name}{owner()}", suffix=".part", dir=folder))
+    _in_use.add(os.path.abspath(part))
+    try:
+        yield part
+    finally:
+        _remove(part)
+        _in_use.discard(os.path.abspath(part))
+
+
+def owner() -> str:
+    """What stands in a name for this process: its machine and its number, between points."""
+    return f".{zlib.crc32(platform.node().encode()):08x}-{os.getpid()}."
+
+
+def is_left(path: Path) -> bool:
+    """Whether a path's name says that a process of this machine made it that is no more."""
+    found = _OWNER.findall(path.name)
+    if not found or os.path.abspath(path) in _in_use:
+        return False
+    machine, process = found[-1]
+    if machine != owner()[1:9]:
+        return False
+    return int(process) == os.getpid() or not _is_running(int(process))
+
+
+def _clear(folder: Path, name: str) -> None:
+    """Removes the parts of a name that are left."""
+    start = f".{name}."
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            is_part = entry.name.startswith(start) and entry.name.endswith(".part")
+            if is_part and is_left(Path(entry.path)):
+                _remove(Path(entry.path))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name == "nt":  # where os.kill ends the process
+        import ctypes
+
+        handle = ctypes.windll.kernel32.OpenProcess(0x100000, False, process)  # SYNCHRONIZE
+        return bool(handle and ctypes.windll.kernel32.CloseHandle(handle))
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True

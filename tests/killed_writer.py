@@ -1,0 +1,58 @@
+"""Writes a folder's files into another, and is killed before its nth step on the disk.
+
+    python tests/killed_writer.py SOURCE TARGET N [FILE]
+
+With FILE, that file alone is written, from the bytes of SOURCE. Exit status 9: it was killed.
+"""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from kbert.files import beside
+from kbert.folders import folder_beside
+from kbert.leftovers import part_folder_of
+
+STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")  # os.replace is a rename
+
+
+def main(source: Path, target: Path, last: int) -> None:
+    count = 0
+
+    def step(event: str, args: tuple) -> None:
+        nonlocal count
+        writes = event == "open" and isinstance(args[1], str) and "w" in args[1]
+        if event in STEPS or writes:
+            count += 1
+            if count == last:
+                os._exit(9)
+
+    with writing(source, target) as write:
+        sys.addaudithook(step)
+        write()
+
+
+@contextlib.contextmanager
+def writing(source: Path, target: Path):
+    if source.is_file():
+        content = source.read_bytes()
+
+        def write():
+            with beside(target) as part, part_folder_of(target) as folder:
+                (folder / "whole").write_bytes(content)
+                os.replace(folder / "whole", part)
+    else:
+        files = {file.relative_to(source): file.read_bytes() for file in source.rglob("*.*")}
+
+        def write():
+            with folder_beside(target) as folder:
+                for file, content in files.items():
+                    (folder / file).parent.mkdir(exist_ok=True)
+                    (folder / file).write_bytes(content)
+
+    yield write
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

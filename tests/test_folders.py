@@ -1,0 +1,272 @@
+"""A folder is whole at every moment, whenever its writer is killed; other files are let be."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import kbert as command
+from safetensors.numpy import load_file, save_file
+
+import kbert
+from kbert import folders, leftovers
+from kbert.checkpoints import formats
+from kbert.files import write_beside
+from kbert.folders import finish, folder_beside
+
+WRITER = Path(__file__).with_name("killed_writer.py")
+KILLED = 9
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def old_and_new(small, tmp_path_factory):
+    """Two checkpoints of the same shapes, with other activations and weights."""
+    paths = {}
+    for name, activation in (("old", "gelu"), ("new", "relu")):
+        paths[name] = tmp_path_factory.mktemp("checkpoints") / name
+        config = small.replace(hidden_act=activation)
+        kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config)), paths[name])
+        (paths[name] / "1_Pooling").mkdir()
+        (paths[name] / "1_Pooling" / "config.json").write_text(f'{{"{name}": 1}}')
+    return paths
+
+
+def killed_at(step: int, source: Path, target: Path) -> bool:
+    done = subprocess.run([sys.executable, str(WRITER), str(source), str(target), str(step)])
+    assert done.returncode in (0, KILLED)
+    return done.returncode == KILLED
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def opened(folder: Path) -> tuple[str, float]:
+    """The activation and one weight, as kbert reads them."""
+    with formats.opened(folder) as checkpoint:
+        weight = checkpoint.tensors["embeddings.word_embeddings.weight"].read()
+        return checkpoint.config.hidden_act, float(weight[1, 1])
+
+
+def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path):
+    old, new = old_and_new["old"], old_and_new["new"]
+    wanted = {opened(path): name for name, path in old_and_new.items()}
+    pairs = [
+        tuple((p / name).read_bytes() for name in ("config.json", WEIGHTS)) for p in (old, new)
+    ]
+    found, unfinished, step = [], 0, 0
+    while True:
+        step += 1
+        target = shutil.copytree(old, tmp_path / f"{step}" / "bert")
+        (target / "notes.txt").write_text("mine")
+        (target / "1_Pooling" / "own.json").write_text("[7]")
+        killed = killed_at(step, new, target)
+        there = contents(target)
+        unfinished += any(name.startswith(".kbert.") and ".new/" in name for name in there)
+        # Another program: it takes no configuration for weights that are not its own.
+        if "config.json" in there and WEIGHTS in there:
+            assert (there["config.json"], there[WEIGHTS]) in pairs
+        found.append(wanted[opened(target)])
+        visible = {n: c for n, c in contents(target).items() if not n.startswith(".kbert")}
+        users = {"notes.txt": b"mine", "1_Pooling/own.json": b"[7]"}
+        assert visible == contents(old_and_new[found[-1]]) | users
+        with folder_beside(target) as part:  # the next write
+            shutil.copytree(new, part, dirs_exist_ok=True)
+        assert contents(target) == contents(new) | users
+        assert not list(target.parent.glob("*/.*"))
+        if not killed:
+            break
+    assert found == sorted(found, reverse=True) and set(found) == {"old", "new"}
+    assert unfinished > 5  # the files of the checkpoint: all of them were waited for
+
+
+def test_killed_while_a_folder_is_new(old_and_new, tmp_path):
+    target = tmp_path / "bert"
+    assert killed_at(4, old_and_new["new"], target)
+    assert not target.exists() and len(list(tmp_path.iterdir())) == 1
+    with folder_beside(target) as part:
+        (part / "a").write_text("a")
+    assert [path.name for path in tmp_path.iterdir()] == ["bert"]
+
+
+def test_killed_while_a_file_is_written(tmp_path):
+    """As a .keras is: in a folder of its own, then renamed."""
+    source, target = tmp_path / "source", tmp_path / "out" / "bert.keras"
+    source.write_bytes(b"new")
+    target.parent.mkdir()
+    for step in range(1, 20):
+        target.write_bytes(b"old")
+        killed = killed_at(step, source, target)
+        assert target.read_bytes() in (b"old", b"new")
+        write_beside(target, b"next")
+        assert contents(target.parent) == {"bert.keras": b"next"}
+        assert [path.name for path in target.parent.iterdir()] == ["bert.keras"]
+        if not killed:
+            break
+    assert 3 < step < 19
+
+
+def test_a_keras_file_is_written_where_a_killed_writers_is_found(small, tmp_path, monkeypatch):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    seen, save = [], type(bert.model).save
+
+    def watched(model, path):
+        seen.extend(entry.name for entry in tmp_path.iterdir())
+        save(model, path)
+
+    monkeypatch.setattr(type(bert.model), "save", watched)
+    kbert.save(bert, tmp_path / "bert.keras")
+    (name,) = seen
+    assert name.startswith(f".bert.keras{leftovers.owner()}") and name.endswith(".part")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bert.keras"]
+
+
+def test_what_others_are_writing_is_let_be(tmp_path):
+    machine = leftovers.owner()[1:9]
+    elsewhere = f"{int(machine, 16) ^ 1:08x}"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = {  # of a process that runs, of another machine, of one that is gone, of another file
+        f".x.{machine}-{os.getppid()}.part": True,
+        f".x.{elsewhere}-{gone.pid}.part": True,
+        f".x.{machine}-{gone.pid}.part": False,
+        f".y.{machine}-{gone.pid}.part": True,
+    }
+    for name in names:
+        (tmp_path / name).write_text("part")
+    write_beside(tmp_path / "x", b"x")
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {"x", *(name for name, stays in names.items() if stays)}
+
+
+def test_a_link_to_a_folder_stays_one_and_so_does_the_folder(old_and_new, tmp_path, monkeypatch):
+    real = shutil.copytree(old_and_new["old"], tmp_path / "real")
+    (tmp_path / "link").symlink_to(real, target_is_directory=True)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "made", target_is_directory=True)
+    inode = real.stat().st_ino
+    monkeypatch.chdir(real)
+    for path in (tmp_path / "link", Path("."), tmp_path / "nowhere"):
+        with folder_beside(path) as part:
+            (part / "config.json").write_text(str(path))
+        assert (path / "config.json").read_text() == str(path)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "nowhere").is_symlink()
+    assert real.stat().st_ino == inode == Path(".").stat().st_ino
+    assert (real / WEIGHTS).is_file() and (tmp_path / "made" / "config.json").is_file()
+
+
+def test_a_place_that_cannot_be_taken_is_said_before_anything_is(old_and_new, tmp_path):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    (target / WEIGHTS).unlink()
+    (target / WEIGHTS).mkdir()
+    (target / "sub").write_text("a file")
+    before = contents(target)
+    for name, said in ((WEIGHTS, f"{WEIGHTS} in it is no regular file"), ("sub/x", "sub in it is")):
+        with pytest.raises(OSError, match=said), folder_beside(target) as part:
+            (part / "config.json").write_text("new")
+            (part / name).parent.mkdir(exist_ok=True)
+            (part / name).write_text("new")
+        assert contents(target) == before
+
+
+def test_one_that_is_at_it_is_waited_for(old_and_new, tmp_path, monkeypatch):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    new = target / f".kbert.{leftovers.owner()[1:9]}-{os.getppid()}.new"
+    shutil.copytree(old_and_new["new"], new)
+    timer = threading.Timer(0.2, lambda: shutil.rmtree(new))
+    timer.start()
+    assert opened(target) == opened(old_and_new["old"])
+    timer.join()
+    shutil.copytree(old_and_new["new"], new)
+    monkeypatch.setattr(folders, "_PATIENCE_S", 0.1)  # stopped, or on another machine
+    assert opened(target) == opened(old_and_new["new"])
+
+
+def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_path, monkeypatch):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    shutil.copytree(old_and_new["new"], target / f".kbert{leftovers.owner()}new")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    done = command(capsys, "inspect", target)
+    assert (done.status, done.out) == (2, "")
+    assert (
+        done.err.startswith(f"kbert: {target}: its writer was killed") and done.err.count("\n") == 1
+    )
+    assert "make the folder writable" in done.err
+
+
+def test_a_vocabulary_is_finished_too(tmp_path):
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    kbert.Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "vocab")
+    new = tmp_path / "vocab" / f".kbert{leftovers.owner()}new"
+    kbert.Tokenizer.from_vocab([*tokens, "b"], lowercase=True).save(new)
+    assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 7
+    assert not new.exists()
+
+
+def a_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    os.symlink(os.devnull, path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")
+@pytest.mark.parametrize("make", [a_fifo, a_device])
+def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, make):
+    path = tmp_path / "out.json"
+    make(path)
+    mode = os.stat(path).st_mode
+    with pytest.raises(OSError, match="a device or a pipe, not a regular file"):
+        small.to_json(path)
+    make(path.with_suffix(".svg"))
+    done = command(capsys, "plot", "tiny", "-o", path.with_suffix(".svg"))
+    assert done.status == 2 and "a device or a pipe, not a regular file" in done.err
+    path.with_suffix(".svg").unlink()
+    assert os.stat(path).st_mode == mode and os.lstat(path).st_ino
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.json"]
+    for ending in (".keras", ".onnx"):
+        make(path.with_suffix(ending))
+        bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+        with pytest.raises(OSError, match="not a regular file"):
+            kbert.save(bert, path.with_suffix(ending))
+        assert os.stat(path.with_suffix(ending)).st_mode == mode
+
+
+def test_a_saved_model_that_was_taken_away_comes_back(small, tmp_path):
+    """Killed between its two renames: the old one is in the part."""
+    pytest.importorskip("tensorflow")
+    from kbert.exports import saved_model
+
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    part = tmp_path / f".served.{leftovers.owner()[1:9]}-{gone.pid}.x.part"
+    (part / "old").mkdir(parents=True)
+    (part / "old" / "saved_model.pb").write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), saved_model._replaced(tmp_path / "served"):
+        1 / 0  # noqa: B018
+    assert contents(tmp_path) == {"served/saved_model.pb": b"old"}
+
+
+def test_weights_of_a_folder_are_not_written_through_a_link(old_and_new, tmp_path):
+    """As in a cache whose files are links to shared ones."""
+    shared = shutil.copytree(old_and_new["old"], tmp_path / "shared")
+    target = tmp_path / "bert"
+    target.mkdir()
+    for name in ("config.json", WEIGHTS):
+        (target / name).symlink_to(shared / name)
+    before = contents(shared)
+    with folder_beside(target) as part:
+        save_file({"a": np.zeros(3, "f4")}, part / WEIGHTS)
+    finish(target)
+    assert contents(shared) == before
+    assert list(load_file(target / WEIGHTS)) == ["a"]

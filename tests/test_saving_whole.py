@@ -1,0 +1,41 @@
+"""A model that is not that of its configuration is not saved: a part of it would be lost."""
+
+import dataclasses
+
+import pytest
+
+import kbert
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": 2}, "Encoder-3-.* has no place; .*; and 13 more"),
+        ({"num_hidden_layers": 4}, "Encoder-4-.* is not in the model"),
+        ({"vocab_size": 98}, r"Embedding-Token/embeddings is \(99, 24\), not \(98, 24\)"),
+        ({"num_attention_heads": 6}, r"is \(24, 4, 6\), not \(24, 6, 4\)"),
+    ],
+)
+@pytest.mark.parametrize("form", ["transformers", "google", "keras_hub", "keras", "saved_model"])
+def test_another_configuration(small, tmp_path, change, said, form):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    other = dataclasses.replace(bert, config=small.replace(**change))
+    path = tmp_path / ("bert.keras" if form == "keras" else "bert")
+    with pytest.raises(ValueError, match="must be that of its configuration and head encoder") as e:
+        kbert.save(other, path, format=form)
+    assert e.match(said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_head_and_layers_of_ones_own(small, tmp_path):
+    import keras
+
+    both = kbert.build_bert(small)
+    with pytest.raises(ValueError, match="MLM-Dense/kernel has no place"):
+        kbert.save(kbert.Bert(small, "encoder", both), tmp_path / "bert")
+    encoder = kbert.build_encoder(small)
+    top = keras.layers.Dense(5, name="Mine")(encoder.outputs[1])
+    model = keras.Model(encoder.inputs, [*encoder.outputs, top])
+    with pytest.raises(ValueError, match="got another: Mine/kernel has no place"):
+        kbert.save(kbert.Bert(small, "encoder", model), tmp_path / "bert")
+    assert not list(tmp_path.iterdir())
