@@ -159,8 +159,9 @@ def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
     monkeypatch.setattr(Engine, "state", lambda self: {})
     engine = Host(meeting := Meeting(), host, ahead=0)
     meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)  # of the updates
-    begun = []
+    begun, left = [], []
     engine.of_any = begun.append  # a barrier
+    engine.leave = lambda: left.append(host)
 
     class Vanishing(Batches):
         def batch(self, step, part=slice(None)):
@@ -172,6 +173,7 @@ def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
     with pytest.raises(OSError, match="the disk is gone"):
         loop.train(engine, Vanishing(), STEPS, run=saved, show=False)
     assert len(begun) == 1  # at the first state, and never again
+    assert left == [host]
     assert saved.states == ([0, 3] if host == 0 else [])
     assert ("saved after update 3" in caplog.text) == (host == 0)
 

@@ -127,6 +127,8 @@ def train(
         except Exception as error:
             if engine.lost_another(error):
                 raise ProcessLost(driver.without_another(error)) from error
+            if not isinstance(error, NotFinite):  # which all hosts have
+                engine.leave()
             raise
         finally:
             if run is not None:

@@ -203,6 +203,9 @@ class Engine:
         """Returns once every process is here."""
         self.of_any(NO_WISH)
 
+    def leave(self) -> None:
+        """Says that this process ends with an error of its own, unknown to the others."""
+
     def lost_another(self, error: Exception) -> bool:
         """Whether an error of an update says that another process is gone."""
         return False

@@ -4,8 +4,10 @@ The program is that of one device with the whole batch; XLA splits it (GSPMD), s
 sums and the dropout masks are those of one device.
 """
 
+import atexit
 import contextlib
 import os
+import sys
 
 import jax
 import numpy as np
@@ -132,6 +134,12 @@ class JaxEngine(Engine):
 
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(np.array(array))
+
+    def leave(self) -> None:
+        """See `Engine`: at the usual end JAX waits for the others for minutes, and they for it."""
+        if self.processes > 1:
+            atexit.register(os._exit, 2)  # before JAX's own
+            atexit.register(sys.stdout.flush)
 
     def lost_another(self, error: Exception) -> bool:
         """See `Engine`; XLA has one type of error for all that happens at run time."""
