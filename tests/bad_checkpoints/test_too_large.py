@@ -139,7 +139,7 @@ def groups(file):
         (header, "must hold at most 16,384 tensors, got more"),
         (header_of_one_name, "must have a header of at most 8,388,608 bytes, got one of 10,0"),
         (lines, "vocab.txt must have at most 4,194,304 lines, got more"),
-        (objects_in_json, "must have at most 67,108,864 bytes, got 69,0"),
+        (objects_in_json, "tokenizer_config.json must be JSON of at most 64 MiB, got more"),
         (torch_file(repeated), "must hold plain tensors by name alone, got 'x'"),
         (torch_file(compressed), "got: a compressed archive, which torch.save does not write"),
         (torch_file(allocating), "got: bytearray, which is no tensor"),
