@@ -16,6 +16,8 @@ from test_run_kills import assert_equal
 
 from kbert import BertConfig
 
+QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep=all")
+
 
 def ports(count: int) -> list[int]:
     """Free ones."""
@@ -61,7 +63,7 @@ def workers(folder: Path, run: str, backend: str) -> list[subprocess.Popen]:
     for index, variables in enumerate(environments(backend)):
         with said(folder, run, index).open("a") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "kbert", "pretrain", *asked, "--peak-flops=1e9", "--quiet"],
+                [sys.executable, "-m", "kbert", "pretrain", *asked, *QUIETLY],
                 env=os.environ | {"KERAS_BACKEND": backend} | variables,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
