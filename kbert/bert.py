@@ -134,9 +134,9 @@ def save(
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    formats.check_destination(path, form)
     if architecture is not None and form != "transformers":
         raise ValueError(f"architecture goes with format='transformers', got {form!r}")
+    formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.config, bert.head)
     options = {} if architecture is None else {"architecture": architecture}
     write(bert, path, **options)
