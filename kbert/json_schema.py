@@ -8,6 +8,7 @@ asks for its type again. Keys that are not named may hold anything.
 """
 
 import json
+import math
 import os
 import re
 import reprlib
@@ -21,6 +22,7 @@ MOST = 2**31 - 1  # of a size: what indexes have room for on every backend
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MAYBE_INFINITE = re.compile(r"NaN|Infinity|[0-9][eE]\+?[0-9]{2}|[0-9]{200}")
 _SHOWN = 60  # characters of a value in an error
 _NOTHING = object()  # the value of a key that is not there
 
@@ -194,8 +196,6 @@ def parse(
             content,
             object_pairs_hook=_without_duplicates,
             parse_int=_integer,
-            parse_float=None if any_number else _finite,
-            parse_constant=None if any_number else _refuse_constant,
         )
     except UnicodeDecodeError:
         raise ValueError(f"{source} must be UTF-8 text in JSON, got other bytes") from None
@@ -204,6 +204,8 @@ def parse(
     except ValueError as error:
         raise ValueError(f"{source} must be {what}, got: {error}") from None
     _check_levels(value, source, bool(_ESCAPED_SURROGATE.search(content)))
+    if not any_number and _MAYBE_INFINITE.search(content):
+        _refuse_infinite(value, source)
     return check(value, kind, source)
 
 
@@ -265,12 +267,13 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"the number {text[:_SHOWN]}, which is not finite")
-    return value
-
-
-def _refuse_constant(text: str):
-    raise ValueError(f"the number {text}, which is not finite")
+def _refuse_infinite(value, source: str, place: str = "") -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        where = f"{source}: {place.removeprefix('.')}" if place else source
+        raise ValueError(f"{where} must be a finite number, got {value}")
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            _refuse_infinite(entry, source, f"{place}.{key}")
+    elif isinstance(value, list):
+        for number, entry in enumerate(value):
+            _refuse_infinite(entry, source, f"{place}[{number}]")
