@@ -79,11 +79,11 @@ def convert(source, destination, to, head, architecture, config, form):
     from kbert.checkpoints import formats
 
     to = to or formats.format_for(destination)
+    if architecture is not None and to != "transformers":
+        raise click.UsageError(f"--architecture goes with --to transformers, got {to}")
     formats.check_destination(destination, to)
     check_writable(destination)
     check_source(source, form=form)
-    if architecture is not None and to != "transformers":
-        raise click.UsageError(f"--architecture goes with --to transformers, got {to}")
     with starting_keras():
         from kbert.bert import load, save
     with progress(f"reading {source}"):

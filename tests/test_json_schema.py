@@ -12,6 +12,7 @@ from run_shards import make_shards
 import kbert
 from kbert import json_schema as js
 from kbert.checkpoints import hdf5, tf_weights
+from kbert.checkpoints.damage import damage_in_one_line
 from kbert.data.shards import open_shards
 from kbert.training.engines import hosts
 from kbert.training.records import read_records
@@ -207,15 +208,15 @@ def test_a_dtype_beside_the_numbers_must_be_theirs(file):
 def test_a_dataset_without_numbers_and_one_of_another_kind_are_named(file):
     path, opened = file
     opened["bert/kernel:0"] = h5py.Empty("f4")
-    with pytest.raises(ValueError, match=r"a\.h5: bert/kernel:0 must hold numbers, got none"):
+    with pytest.raises(ValueError, match=r"a\.h5 must hold its own numbers, got bert/kernel:0 without"):
         hdf5.datasets(path, opened)
     opened.close()
-    with pytest.raises(ValueError, match=r"a\.h5: bert/kernel:0 must hold numbers, got none"):
+    with pytest.raises(ValueError, match=r"a\.h5 must hold its own numbers, got bert/kernel:0 without"):
         tf_weights.tensors_of(path)
 
 
 def test_whatever_h5py_makes_of_damage_is_a_line_that_names_the_file(tmp_path):
     for error in (TypeError, AttributeError, IndexError, KeyError, ValueError, OverflowError):
         whole = pytest.raises(ValueError, match=r"some\.h5 must be a whole HDF5 file, got: ")
-        with whole, hdf5.damage_in_one_line(tmp_path / "some.h5"):
+        with whole, damage_in_one_line(tmp_path / "some.h5", "HDF5"):
             raise error("no NumPy equivalent")
