@@ -68,9 +68,9 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, keep, q
             )
     check_new_run(output, "finetune")
     FinetuningSettings.of(settings)
-    check_source(source)
     check_file(train)
     check_file(dev)
+    check_source(source)
     with starting_keras():
         from kbert.training.finetuning import finetune as start
 

@@ -259,7 +259,7 @@ def test_without_dev_data_and_folder(berts, sources):
         ({"lengths": (8, 4)}, "lengths must ascend"),
         ({"lengths": (4, 8)}, "an example must have at most 8 tokens, got 1"),
         ({"dev": [("a cat", "fine", None, "dev.tsv, line 7")]}, "dev.tsv, line 7"),
-        ({"train": []}, "data for classify must have one record or more, got none"),
+        ({"train": []}, "train for classify must have one record or more, got none"),
         ({"accumulation": 3}, "batch_size must be a multiple of 3"),
     ],
 )

@@ -208,10 +208,10 @@ def test_a_dtype_beside_the_numbers_must_be_theirs(file):
 def test_a_dataset_without_numbers_and_one_of_another_kind_are_named(file):
     path, opened = file
     opened["bert/kernel:0"] = h5py.Empty("f4")
-    with pytest.raises(ValueError, match=r"a\.h5 must hold its own numbers, got bert/kernel:0 without"):
+    with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
         hdf5.datasets(path, opened)
     opened.close()
-    with pytest.raises(ValueError, match=r"a\.h5 must hold its own numbers, got bert/kernel:0 without"):
+    with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
         tf_weights.tensors_of(path)
 
 

@@ -12,6 +12,8 @@ Ids out of range. At inference an id that a table does not have becomes NaN (or 
 error), on every backend; with `training=True` the check is left out.
 """
 
+import inspect
+
 import keras
 from keras import ops
 
@@ -147,11 +149,12 @@ class PositionEmbedding(keras.layers.Layer):
 # it; a layer that was built saves the axes that it found. None is what an older Keras leaves out.
 _DONE_BY_ATTENTION = {
     "output_shape": (None,),
-    "attention_axes": (None, (1,), [1]),
+    "attention_axes": (None, 1, (1,), [1]),
     "sliding_window": (None,),
     "flash_attention": (None,),
     "use_gate": (False, None),
 }
+_SIGNATURE = inspect.signature(keras.layers.MultiHeadAttention.__init__)
 
 
 @_register
@@ -178,8 +181,10 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
         super().__init__(num_heads, key_dim, *args, **kwargs)
-        given = self.get_config() | {"flash_attention": flash_attention}
-        done = _DONE_BY_ATTENTION | {"value_dim": (key_dim,)}
+        # not by get_config, which imports TensorFlow wherever it is installed
+        bound = _SIGNATURE.bind(self, num_heads, key_dim, *args, **kwargs).arguments
+        given = bound | bound.get("kwargs", {}) | {"flash_attention": flash_attention}
+        done = _DONE_BY_ATTENTION | {"value_dim": (key_dim, None)}
         for name, values in done.items():
             if given.get(name) not in values:
                 raise ValueError(
