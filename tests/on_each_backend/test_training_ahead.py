@@ -54,29 +54,30 @@ def assert_equal(state, expected):
 
 
 def test_no_update_is_applied_after_one_that_is_not_finite(tmp_path):
-    engine, batches, states = about_to_fail(), Batches(), []
+    engine, batches = about_to_fail(), Batches()
+    begun = engine.state()
     for step in range(BAD):
         engine.update(batches.batch(step), step)
-        states.append(engine.state())
+    good = engine.state()
+    engine.restore(begun)
     RunFolder.create(tmp_path / "run", {}, {})
     run = RunFolder.open(tmp_path / "run")
     with pytest.raises(NotFinite) as error:
-        train(about_to_fail(), batches, STEPS, run=run, save_every=2, show=False)
+        train(engine, batches, STEPS, run=run, save_every=2, show=False)
     text = str(error.value)
     assert f"update {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
     assert f"the last good state is that after update {BAD} in" in text
-    assert_equal(engine.state(), states[-1])
-    assert_equal(run.last_state().arrays, states[-1])
-    engine.restore(states[-1])  # and from there it goes on
+    assert_equal(engine.state(), good)
+    assert_equal(run.last_state().arrays, good)
+    engine.restore(good)  # and from there it goes on
     assert float(engine.update(batches.batch(0), BAD)["finite"])
 
 
 def test_the_loss_scale_may_be_too_high_for_so_many_updates_and_no_more():
-    good = Batches().batch(0)
+    good, engine = Batches().batch(0), engine_of(mixed="mixed_float16")
+    state = engine.state() | {"optimizer/loss_scale": np.float32(2.0**8)}
     for skipped, applied in ((precision.MOST_SKIPPED, True), (precision.MOST_SKIPPED + 1, False)):
-        engine = engine_of(mixed="mixed_float16")
-        state = engine.state() | {"optimizer/loss_scale": np.float32(2.0**8)}
         engine.restore(state)
         engine.counts[-1].assign(np.float32(skipped))  # in a row
         assert float(engine.update(good, 0)["finite"]) == applied
