@@ -35,8 +35,8 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def default_jit(self) -> bool:
-        # on a CPU XLA takes long to compile, and the matrix products of the backend itself use all
-        # cores better (benchmarks/xla.py --without)
+        # on a CPU XLA gains nothing in float32 (benchmarks/xla.py --without), and compiles anew for
+        # each length
         return bool(tf.config.list_physical_devices("GPU"))
 
     def prepare(self, model, optimizer, *, jit: bool | None = None, **options) -> None:
