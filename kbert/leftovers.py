@@ -27,12 +27,8 @@ def part_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
     folder = folder or path.parent
     _clear(folder, path.name)
     part = folder / f".{path.name}{owner()}part"
-    _in_use.add(os.path.abspath(part))
-    try:
+    with _in_use_by_us(part):
         yield part
-    finally:
-        _remove(part)
-        _in_use.discard(os.path.abspath(part))
 
 
 @contextlib.contextmanager
@@ -41,12 +37,20 @@ def part_folder_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
     folder = folder or path.parent
     _clear(folder, path.name)
     part = Path(tempfile.mkdtemp(prefix=f".{path.name}{owner()}", suffix=".part", dir=folder))
-    _in_use.add(os.path.abspath(part))
-    try:
+    with _in_use_by_us(part):
         yield part
+
+
+@contextlib.contextmanager
+def _in_use_by_us(part: Path) -> Iterator[None]:
+    """For as long as it lasts the part is no leftover; then it is removed."""
+    place = os.path.abspath(part)
+    _in_use.add(place)
+    try:
+        yield
     finally:
         _remove(part)
-        _in_use.discard(os.path.abspath(part))
+        _in_use.discard(place)
 
 
 def owner() -> str:

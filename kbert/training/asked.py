@@ -2,21 +2,12 @@
 
 import dataclasses
 import difflib
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from kbert import json_schema as js
 from kbert.training.rules import checked
-
-_KINDS = {
-    int: js.whole(0, 2**62),
-    float: js.number(-1e300, 1e300),
-    bool: js.FLAG,
-    str: js.TEXT,
-    tuple[int, ...]: js.list_of(js.whole(1)),
-}
 
 
 class RunSettings:
@@ -45,19 +36,15 @@ class RunSettings:
 
     @classmethod
     def check_kept(cls, run) -> None:
-        """Raises a ValueError where a run's settings.json has not what the annotations say."""
-        hints = typing.get_type_hints(cls)
-        kinds = {field.name: _kind(hints[field.name]) for field in dataclasses.fields(cls)}
+        """Raises a ValueError where a run's settings.json has not what `rules` says."""
+        names = [field.name for field in dataclasses.fields(cls)]
         source = str(run.path / "settings.json")
-        js.check(run.settings, js.fields(kinds | cls.kept_beside), source, "settings")
-
-
-def _kind(hint) -> js.Kind:
-    """What JSON has for an annotation, `int` or `int | None`."""
-    if hint in _KINDS:
-        return _KINDS[hint]
-    (inner,) = (part for part in typing.get_args(hint) if part is not type(None))
-    return js.or_null(_KINDS[inner])
+        kinds = dict.fromkeys(names, js.ANYTHING) | cls.kept_beside
+        js.check(run.settings, js.fields(kinds), source, "settings")
+        try:
+            cls(**{name: run.settings[name] for name in names})
+        except ValueError as error:
+            raise ValueError(f"{source}: settings.{error}") from None
 
 
 @dataclass(frozen=True)
