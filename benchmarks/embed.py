@@ -31,7 +31,7 @@ np.save(sys.argv[3], vectors)
 KBERT = """
 import sys
 import kbert
-from kbert.tasks.embedding import embed as embed_with
+from kbert.tasks.embedding.inference import embed as embed_with
 bert = kbert.load(sys.argv[1])
 def embed(texts):
     return embed_with(bert, texts, progress=False)

@@ -73,8 +73,8 @@ def shown(run: dict) -> list[str]:
 
 def with_kbert(arguments) -> dict:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from kbert.training.evaluation import evaluate
-    from kbert.training.finetuning import finetune
+    from kbert.tasks.finetuning.evaluate import evaluate
+    from kbert.tasks.finetuning.finetune import finetune
 
     start = time.perf_counter()
     tuned = finetune(

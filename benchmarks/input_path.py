@@ -39,15 +39,15 @@ def main() -> None:
 
 
 def prepared(texts: list[str], folder: Path):
-    from kbert.data.preparing import prepare
-    from kbert.data.vocab_training import train_vocab
+    from kbert.data.corpus.preparing import prepare
+    from kbert.data.corpus.vocab_training import train_vocab
 
     train_vocab(texts, 8000, folder / "vocabulary")
     return prepare(texts, folder / "vocabulary", folder / "shards")
 
 
 def measure(shards, sizes: dict, config: str, rounds: int) -> None:
-    from kbert.data.pretraining_batches import PretrainingBatches
+    from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 
     sources = {name: PretrainingBatches(shards, **sizes, **mode) for name, mode in MODES.items()}
     calls = {name: (source.batch, 50) for name, source in sources.items()}

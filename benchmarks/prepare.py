@@ -24,15 +24,15 @@ _WORDS = 30_000
 
 _PREPARE = """
 import sys, time
-from kbert.data.preparing import prepare
+from kbert.data.corpus.preparing import prepare
 start = time.perf_counter()
 shards = prepare(sys.argv[1], sys.argv[2], sys.argv[3])
 print(time.perf_counter() - start, shards.index["tokens"])
 """
 _OPEN = """
 import resource, sys, time
-from kbert.data.pretraining_batches import PretrainingBatches
-from kbert.data.shards import open_shards
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches
+from kbert.data.corpus.shards import open_shards
 start = time.perf_counter()
 shards = open_shards(sys.argv[1])
 opened = time.perf_counter()
@@ -117,8 +117,8 @@ def synthetic_words() -> list[str]:
 
 
 def write_vocabulary(folder: Path) -> Path:
-    from kbert.tokenizer import Tokenizer
-    from kbert.vocabulary import SPECIAL_TOKENS
+    from kbert.data.tokenization.tokenizer import Tokenizer
+    from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
     syllables = [c + v for c in "bcdfghjklmnprstvw" for v in "aeiou"]
     pieces = [f"##{s}" for s in syllables] + ["##n", "##s", "."]

@@ -27,7 +27,7 @@ HELD_OUT, EVALUATED = 0.1, 20  # share of the documents, batches
 KBERT = """
 import sys, json, time
 start = time.perf_counter()
-from kbert.training.pretraining import pretrain
+from kbert.tasks.pretraining.pretrain import pretrain
 place, run, asked = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 trained = pretrain(place + "/shards", init=place + "/first", output=run, show=False, **asked)
 updates = trained.history.updates
@@ -115,9 +115,9 @@ def main() -> None:
 def prepare(folder: Path, place: Path, steps: int) -> None:
     """Vocabulary, shards, first weights, and the batches of both kinds as arrays."""
     import kbert
-    from kbert.data.preparing import prepare as prepare_shards
-    from kbert.data.pretraining_batches import PretrainingBatches
-    from kbert.data.vocab_training import train_vocab
+    from kbert.data.corpus.preparing import prepare as prepare_shards
+    from kbert.data.corpus.vocab_training import train_vocab
+    from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 
     start = time.perf_counter()
     files = sorted(folder.glob("*.txt"))
@@ -136,7 +136,7 @@ def prepare(folder: Path, place: Path, steps: int) -> None:
 def write(path: Path, batches: list) -> None:
     import numpy as np
 
-    from kbert import names
+    from kbert.graph import names
 
     def stacked(group: str, key: str):
         return np.stack([getattr(batch, group)[key] for batch in batches])

@@ -51,7 +51,7 @@ def tokenizers(folder: Path) -> dict:
     import keras_hub
     import transformers
 
-    from kbert.tokenizer import Tokenizer
+    from kbert.data.tokenization.tokenizer import Tokenizer
 
     transformers.logging.set_verbosity_error()
     peer = transformers.BertTokenizer.from_pretrained(folder)

@@ -123,8 +123,8 @@ def of_kbert(arguments, **options):
     import numpy as np
 
     import kbert
-    from kbert import names
-    from kbert.data.batch import Batch
+    from kbert.data.training_batch import TrainingBatch
+    from kbert.graph import names
     from kbert.training import engines
     from kbert.training.optimizers import Optimizer
 
@@ -138,7 +138,7 @@ def of_kbert(arguments, **options):
         tokens, labels = data(arguments, step, config.vocab_size)
         inputs = {names.TOKEN_IDS: tokens, names.SEGMENT_IDS: np.zeros_like(tokens)}
         weights = np.full(len(labels), 1 / len(labels), "float32")
-        batch = Batch(inputs, {names.CLASSIFIER: labels}, {names.CLASSIFIER: weights})
+        batch = TrainingBatch(inputs, {names.CLASSIFIER: labels}, {names.CLASSIFIER: weights})
         return float(engine.update(batch, step)["loss"])
 
     return update

@@ -118,8 +118,8 @@ def of_engine(arguments, xla: bool):
 
     import numpy as np
 
-    from kbert import names
-    from kbert.data.batch import Batch
+    from kbert.data.training_batch import TrainingBatch
+    from kbert.graph import names
     from kbert.training import engines
     from kbert.training.optimizers import Optimizer
 
@@ -132,7 +132,7 @@ def of_engine(arguments, xla: bool):
     heads = names.MLM, names.NSP
     groups = (dict(zip(model.input_names, inputs, strict=True)),)
     groups += tuple(dict(zip(heads, arrays, strict=True)) for arrays in (labels, weights))
-    batch, steps = Batch(*groups), itertools.count()
+    batch, steps = TrainingBatch(*groups), itertools.count()
 
     def run(count: int) -> float:
         losses = [float(engine.update(batch, next(steps))["loss"]) for _ in range(count)]

@@ -1,5 +1,5 @@
 """`python -m kbert`."""
 
-from kbert.cli import main
+from kbert.cli.main import main
 
 main()

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kbert.cli import main
+from kbert.cli.main import main
 
 
 class Done(NamedTuple):

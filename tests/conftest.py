@@ -50,7 +50,7 @@ def source(path: Path) -> str:
 @pytest.fixture(autouse=True)
 def nothing_takes_long(monkeypatch):
     """On a machine that is busy a test may be slow; no test is about what is said then."""
-    monkeypatch.setattr("kbert.patience.PATIENCE_S", 600.0)
+    monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 600.0)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from xml.etree import ElementTree
 
-from kbert.reference import document_004
+from kbert.graph.reference import document_004
 
 DOCUMENT = document_004()
 SVG = "{http://www.w3.org/2000/svg}"

@@ -19,8 +19,8 @@ SETTINGS = [
 
 
 def start(folder: Path, name: str, kill) -> None:
-    from kbert.cli import cli
-    from kbert.console import run
+    from kbert.cli.console import run
+    from kbert.cli.main import cli
 
     if kill:
         run_process.kill_at(*kill)
@@ -40,10 +40,5 @@ def start(folder: Path, name: str, kill) -> None:
 
 
 if __name__ == "__main__":
-    import kbert.cli_finetune
-    import kbert.tasks.running
-    import kbert.training.finetuning
-    import kbert.training.tasks.classification_task  # noqa: F401
-
     run_process.start = start
     run_process.main()

@@ -1,7 +1,8 @@
 """Google's create_instances_from_document, written anew from its description, on lengths alone.
 
-google-research/bert, create_pretraining_data.py. Two places differ, as `kbert.data.pairs` says: the
-target length is drawn for each example, and the other document is always another one.
+google-research/bert, create_pretraining_data.py. Two places differ, as
+`kbert.data.pretraining.pairs` says: the target length is drawn for each example, and the
+other document is always another one.
 """
 
 import random

@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from kbert.files import beside
-from kbert.folders import folder_beside
-from kbert.leftovers import part_folder_of
+from kbert.io.atomic_write import atomic_file
+from kbert.io.folders import atomic_folder
+from kbert.io.leftovers import part_folder_of
 
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")  # os.replace is a rename
 
@@ -39,14 +39,14 @@ def writing(source: Path, target: Path):
         content = source.read_bytes()
 
         def write():
-            with beside(target) as part, part_folder_of(target) as folder:
+            with atomic_file(target) as part, part_folder_of(target) as folder:
                 (folder / "whole").write_bytes(content)
                 os.replace(folder / "whole", part)
     else:
         files = {file.relative_to(source): file.read_bytes() for file in source.rglob("*.*")}
 
         def write():
-            with folder_beside(target) as folder:
+            with atomic_folder(target) as folder:
                 for file, content in files.items():
                     (folder / file).parent.mkdir(exist_ok=True)
                     (folder / file).write_bytes(content)

@@ -96,8 +96,8 @@ def open_one(path: Path, config: dict) -> str:
     """A digest of all that was read; a ValueError for what does not fit."""
     import kbert
     from kbert.checkpoints import fitting, formats, transfer
-    from kbert.inspection import inspect, inspection_text
-    from kbert.tokenizer import Tokenizer
+    from kbert.checkpoints.inspection import inspect, inspection_text
+    from kbert.data.tokenization.tokenizer import Tokenizer
 
     if path.suffix == ".txt":
         return " ".join(Tokenizer.load(path, lowercase=True).tokens)

@@ -22,8 +22,8 @@ def kill_at(point: str, place: float) -> None:
     """Arranges that this process is killed: after so many updates, or seconds, or at a state."""
     from safetensors import numpy as st
 
-    from kbert.training import records, report, run_folder
-    from kbert.training.loop import _Driver
+    from kbert.training.loop.loop import _Driver
+    from kbert.training.run import records, report_page, run_folder
 
     def before(owner, name, matters=lambda *arguments: True, then=die):
         real = getattr(owner, name)
@@ -44,7 +44,7 @@ def kill_at(point: str, place: float) -> None:
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
-    def half_a_line(self, step, values, real=records.Records.add):
+    def half_a_line(self, step, values, real=records.RecordFile.add):
         if step == place:
             text = json.dumps({"step": step} | values)
             self._file.write(text[: len(text) // 2].encode())
@@ -71,9 +71,9 @@ def kill_at(point: str, place: float) -> None:
             else flush(path)
         )
     elif point == "within a line":
-        records.Records.add = half_a_line
+        records.RecordFile.add = half_a_line
     elif point == "before the report":
-        before(report, "write_report")
+        before(report_page, "write_report")
     else:
         raise ValueError(point)
 
@@ -82,7 +82,7 @@ def start(folder: Path, name: str, kill) -> None:
     from run_shards import CONFIG, SETTINGS
 
     from kbert import BertConfig
-    from kbert.training.pretraining import pretrain, resume
+    from kbert.tasks.pretraining.pretrain import pretrain, resume
 
     if kill:
         kill_at(*kill)
@@ -103,10 +103,6 @@ def start(folder: Path, name: str, kill) -> None:
 
 
 def main() -> None:
-    import kbert.data.pretraining_batches
-    import kbert.training.engines.engine
-    import kbert.training.loop
-    import kbert.training.pretraining  # noqa: F401
 
     folder = Path(sys.argv[1])
     for line in sys.stdin:

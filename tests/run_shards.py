@@ -29,8 +29,8 @@ OF_TIME = ("tokens_per_second", "mfu", "seconds")
 
 def make_shards(folder: Path, seed: int = 4) -> Path:
     """Prepares a corpus of random sentences into `folder`/shards."""
-    from kbert.data.preparing import prepare
-    from kbert.tokenizer import Tokenizer
+    from kbert.data.corpus.preparing import prepare
+    from kbert.data.tokenization.tokenizer import Tokenizer
 
     draw = random.Random(seed)
 

@@ -6,10 +6,11 @@ from fractions import Fraction
 import pytest
 from sizes import ODD
 
-from kbert import PRESETS, BertConfig, account, reference
-from kbert.accounting import DTYPES, default_predictions
-from kbert.bridge import bridge
-from kbert.graph import HEADS
+from kbert import PRESETS, BertConfig, account
+from kbert.graph import reference
+from kbert.graph.accounting import DTYPES, default_predictions
+from kbert.graph.closed_form import HEADS
+from kbert.graph.published_totals import reconciled_totals
 
 LABELS = 5
 
@@ -217,7 +218,7 @@ def number(amount: str) -> int:
 def test_the_bridge_adds_up(odd, name):
     """From each total over what is added and taken away to the next."""
     total, carried, checked = None, None, 0
-    for step in bridge(PRESETS.get(name, odd)):
+    for step in reconciled_totals(PRESETS.get(name, odd)):
         if step.sign:
             carried += number(step.amount) * (1 if step.sign == "+" else -1)
         elif step.amount.endswith("M"):
@@ -234,7 +235,7 @@ def test_the_bridge_adds_up(odd, name):
 def test_the_bridge_joins_the_published_totals(shared):
     """The totals that errata.md reconciles, each of them and in one chain."""
     errata = (shared / "reference" / "errata.md").read_text(encoding="utf-8")
-    totals = [step.amount for step in bridge(PRESETS["base"]) if not step.sign]
+    totals = [step.amount for step in reconciled_totals(PRESETS["base"]) if not step.sign]
     assert totals == [
         "109,705,010",
         "110,106,428",

@@ -6,7 +6,7 @@ import pytest
 from sizes import ODD
 
 from kbert import BertConfig, account
-from kbert.accounting import DTYPES
+from kbert.graph.accounting import DTYPES
 
 ONE_BLOCK = ODD | {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2}
 LABELS, BATCH, LENGTH, PREDICTIONS = 5, 13, 7, 3
@@ -129,7 +129,8 @@ def test_memory_is_that_of_kerass_own_variables(dtype_policy):
 
 @pytest.mark.parametrize("head", PEERS)
 def test_every_row_is_the_built_models(head):
-    from kbert import builder, model_rows
+    from kbert import model_rows
+    from kbert.model import builder
 
     build, options = {
         "pretraining": (builder.build_bert, {}),

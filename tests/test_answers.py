@@ -10,8 +10,8 @@ from sample_data import ANSWERED, small_bert
 from small_berts import small_berts
 
 import kbert
-from kbert.data.squad import read_squad
-from kbert.training.metrics import answer_scores
+from kbert.tasks.answering.squad import read_squad
+from kbert.tasks.metrics import answer_scores
 
 CONTEXT = "the cat sat on the red mat . a big dog and the moon"
 QUESTIONS = ["who sat ?", "what is big", "dog ?", "moon sun sun", "mat"]

@@ -188,15 +188,15 @@ def test_what_needs_no_keras_to_be_seen_does_not_wait_for_it(refused, monkeypatc
     def started():
         raise AssertionError("Keras was started")
 
-    monkeypatch.setattr("kbert.cli.starting_keras", started)
+    monkeypatch.setattr("kbert.cli.main.starting_keras", started)
     refused(*line.split(), says=[])
 
 
 def test_a_graphviz_that_fails_is_one_line(refused, monkeypatch):
-    import kbert.graphviz
+    import kbert.show.graphviz
 
     def fail(*_):
         raise RuntimeError("Graphviz failed: status 1")
 
-    monkeypatch.setattr(kbert.graphviz, "draw", fail)
+    monkeypatch.setattr(kbert.show.graphviz, "draw", fail)
     refused("plot", "tiny", "-o", "bert.svg", says=["Graphviz failed: status 1"])

@@ -29,7 +29,7 @@ def find_spec(name, package=None):
 
 importlib.util.find_spec = find_spec
 os.access = lambda path, mode: "locked" not in str(path)  # root may write everywhere
-from kbert.cli import main
+from kbert.cli.main import main
 for line in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -158,7 +158,7 @@ def test_every_mistake_that_needs_no_keras_is_said_without(run_python, place):
 
 
 def test_every_command_that_starts_keras_has_a_mistake_in_the_list():
-    from kbert.cli import cli
+    from kbert.cli.main import cli
 
     assert {line.split(" ")[0] for line, _ in BAD} == set(cli.commands)
 

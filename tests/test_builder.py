@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert import graph
-from kbert.reference import document_004, published_totals
+from kbert.graph import closed_form
+from kbert.graph.reference import document_004, published_totals
 
 
 def test_the_graph_has_the_documents_112_rows(base_model):
@@ -54,7 +54,7 @@ def test_the_config_may_be_a_name_a_file_or_an_object(small, tmp_path):
 def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predictions):
     options = {"seq_len": seq_len, "max_predictions": max_predictions}
     rows = kbert.model_rows(kbert.build_bert(small, **options))
-    assert rows == graph.rows(small, **options)
+    assert rows == closed_form.rows(small, **options)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predic
 def test_siblings_have_the_published_number_of_parameters(build, head, total):
     model = build("base_uncased")
     assert model.count_params() == total
-    assert kbert.model_rows(model) == graph.rows(
+    assert kbert.model_rows(model) == closed_form.rows(
         kbert.get_config("base_uncased"), head=head, seq_len=512
     )
 

@@ -14,8 +14,8 @@ from command_line import kbert
 from sizes import SIZES
 
 from kbert import PRESETS, __version__, account
-from kbert.cli import cli
-from kbert.rows import Row
+from kbert.cli.main import cli
+from kbert.graph.summary_rows import Row
 
 COMMANDS = ["summary", "account", "params", "heads", "verify", "plot", "demo"]
 COMMANDS += ["inspect", "convert", "embed", "similarity", "fill-mask", "next-sentence"]
@@ -197,16 +197,16 @@ def test_verify_ends_in_0_where_all_agree(capsys, config_file):
 
 
 def test_verify_ends_in_1_and_names_a_row_that_differs(capsys, config_file, monkeypatch):
-    from kbert import graph
+    from kbert.graph import closed_form
 
-    true_rows = graph.rows
+    true_rows = closed_form.rows
 
     def wrong_rows(*args, **kwargs):
         rows = list(true_rows(*args, **kwargs))
         rows[-1] = Row("NSP", "Dense", "(None, 2)", 51, "NSP-Dense[0][0]")  # 2·24 + 2 = 50
         return tuple(rows)
 
-    monkeypatch.setattr(graph, "rows", wrong_rows)
+    monkeypatch.setattr(closed_form, "rows", wrong_rows)
     done = kbert(capsys, "verify", config_file)
     assert done.status == 1
     assert re.search(r"NSP: params expected 51, found 50", done.out)
@@ -219,17 +219,17 @@ def test_what_needs_no_keras_imports_none(line):
     done = subprocess.run(command, capture_output=True, text=True)
     imported = {name.split("|")[-1].strip() for name in done.stderr.splitlines()}
     packages = {name.split(".")[0] for name in imported}
-    assert done.returncode == 0 and "kbert.cli" in imported
+    assert done.returncode == 0 and "kbert.cli.main" in imported
     heavy = {"keras", "tensorflow", "jax", "torch", "numpy", "matplotlib", "pydot", "pygraphviz"}
     assert not packages & heavy
-    assert (line == "--help") <= ("kbert.accounting" not in imported)
+    assert (line == "--help") <= ("kbert.graph.accounting" not in imported)
 
 
 def test_a_traceback_is_there_for_those_who_ask(monkeypatch, capsys):
     monkeypatch.setenv("KBERT_TRACEBACK", "1")
     with pytest.raises(ValueError, match="basse"):
         cli.main(["account", "basse"], standalone_mode=False)
-    from kbert.cli import main
+    from kbert.cli.main import main
 
     with pytest.raises(ValueError, match="basse"):
         main(["account", "basse"])
@@ -239,6 +239,6 @@ def test_a_stopped_command_says_so_in_one_line(capsys, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kbert.accounting.account", stop)
+    monkeypatch.setattr("kbert.graph.accounting.account", stop)
     done = kbert(capsys, "account", "base")
     assert (done.status, done.out, done.err.strip()) == (130, "", "kbert: stopped")

@@ -143,7 +143,7 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_stops(run):
     """Python only prints what is raised there, and goes on; JAX has such a callback."""
     code = """
 import gc, signal, time, click
-from kbert.console import run
+from kbert.cli.console import run
 
 @click.command()
 def command():

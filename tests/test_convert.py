@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from safetensors.numpy import load_file
 
 import kbert
-from kbert.sentence import SentenceSettings
+from kbert.checkpoints.sentence_settings import SentenceSettings
 
 
 def contents(folder) -> dict:
@@ -178,7 +178,9 @@ def test_what_is_interrupted_leaves_the_old_checkpoint(both, tmp_path, monkeypat
     def stop(*_, **__):
         raise error
 
-    monkeypatch.setattr("kbert.tokenizer.Tokenizer.save", stop)  # weights and config are written
+    monkeypatch.setattr(
+        "kbert.data.tokenization.tokenizer.Tokenizer.save", stop
+    )  # weights and config are written
     for path in (both, tmp_path / "new"):
         with pytest.raises(error):
             kbert.save(bert, path)

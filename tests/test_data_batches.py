@@ -8,10 +8,10 @@ import pytest
 from test_data_pairs import within
 from wikitext_shards import folders, wikitext_shards
 
-from kbert.data.masking import chosen_words
-from kbert.data.pretraining_batches import PretrainingBatches, ordinary_ids
-from kbert.data.rows import Filled
-from kbert.data.shards import open_shards
+from kbert.data.corpus.shards import open_shards
+from kbert.data.pretraining.filled_rows import Filled
+from kbert.data.pretraining.masking import chosen_words
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches, ordinary_ids
 
 NAMES = ("Input-Token", "Input-Segment", "Input-Positions")
 ROWS, SEQ_LEN = 13, 61
@@ -291,7 +291,7 @@ def test_a_split_shares_no_document_and_stays(shards):
 
 def test_random_draws_of_the_hash_are_splitmix64():
     """Numbers of Vigna's reference splitmix64.c, seed 1234567, as the literature lists them."""
-    from kbert.data.draws import fork
+    from kbert.data.counter_draws import fork
 
     keys = np.array([1234567], np.uint64)
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]

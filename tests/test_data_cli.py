@@ -8,7 +8,7 @@ import pytest
 from command_line import kbert
 from wikitext_shards import text_files
 
-from kbert.console import run
+from kbert.cli.console import run
 
 
 @pytest.fixture

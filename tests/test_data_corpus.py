@@ -6,8 +6,8 @@ import json
 import pytest
 from wikitext_shards import text_files
 
-from kbert.data import corpus
-from kbert.data.sentences import read_documents
+from kbert.data.corpus import text_files as corpus
+from kbert.data.corpus.sentences import read_documents
 
 GOOGLE = "One sentence here.\nAnd two.\n\n\n  \nOther document.\nIts end.\n"
 DOCUMENTS = [["One sentence here.", "And two."], ["Other document.", "Its end."]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from wikitext_shards import wikitext_shards
 
-from kbert.data.pairs import Pairs, truncated
+from kbert.data.pretraining.pairs import Pairs, truncated
 
 SEQ_LEN = 61
 
@@ -166,7 +166,7 @@ def test_epochs_and_seeds_differ_and_come_back(shards):
 
 
 def test_long_documents_are_walked_in_parts_and_share_the_same_statistics(shards, monkeypatch):
-    import kbert.data.pairs as module
+    import kbert.data.pretraining.pairs as module
 
     whole = len(Pairs(shards, SEQ_LEN, 0.1, 0).plan(0))
     monkeypatch.setattr(module, "PART", 37)

@@ -15,9 +15,9 @@ import pytest
 from sizes import ROOT
 from wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
-from kbert.data.preparing import prepare
-from kbert.data.sentences import read_documents
-from kbert.tokenizer import Tokenizer
+from kbert.data.corpus.preparing import prepare
+from kbert.data.corpus.sentences import read_documents
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -69,7 +69,7 @@ def test_again_is_done_at_once(damaged):
 
 _KILLED = """
 import os, signal, sys
-import kbert.files
+import kbert.io.atomic_write
 from kbert.data import corpus
 corpus.BLOCK = 1 << 16
 after, number = sys.argv[1] == "after", int(sys.argv[2])
@@ -84,7 +84,7 @@ def kill(call):
             os.kill(os.getpid(), signal.SIGKILL)
     return wrapped
 os.replace, os.rename = kill(replace), kill(rename)
-from kbert.data.preparing import prepare
+from kbert.data.corpus.preparing import prepare
 prepare(sys.argv[5:], sys.argv[3], sys.argv[4], shard_tokens=120_000, processes=1)
 """
 
@@ -136,7 +136,7 @@ def test_killed_while_it_tokenizes_no_process_stays(tmp_path):
     text = tmp_path / "long.txt"
     text.write_bytes(b"".join(path.read_bytes() for path in text_files()) * 20)
     code = (
-        "from kbert.data.preparing import prepare; "
+        "from kbert.data.corpus.preparing import prepare; "
         f"prepare({str(text)!r}, {str(folders()[0])!r}, {str(tmp_path / 'o')!r}, processes=2)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)

@@ -7,10 +7,10 @@ import shutil
 import pytest
 from wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
-from kbert.data.preparing import prepare
-from kbert.data.pretraining_batches import PretrainingBatches, warn_of_long
-from kbert.data.shards import open_shards
-from kbert.tokenizer import Tokenizer
+from kbert.data.corpus.preparing import prepare
+from kbert.data.corpus.shards import open_shards
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture

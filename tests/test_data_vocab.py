@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from wikitext_shards import VOCABULARY, folders, text_files
 
-from kbert.data.vocab_training import train_vocab
-from kbert.tokenizer import Tokenizer
+from kbert.data.corpus.vocab_training import train_vocab
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEXT = "low lower lowest newer newest wider\n" * 50 + "\nshow slow snow\n" * 30
@@ -26,7 +26,7 @@ def test_special_tokens_come_first_and_the_size_is_kept():
 def test_every_process_trains_the_same_file(tmp_path, run_python):
     """The trainer's hash differs from process to process; the vocabulary must not."""
     code = (
-        "from kbert.data.vocab_training import train_vocab; "
+        "from kbert.data.corpus.vocab_training import train_vocab; "
         f"train_vocab({str(text_files()[0])!r}, 1500, {{!r}}, lowercase=False)"
     )
     found = []
@@ -107,7 +107,7 @@ def test_a_long_line_without_an_end_takes_bounded_memory(tmp_path, run_python):
     path = tmp_path / "text.txt"
     path.write_text("low lower lowest " * 200_000, encoding="utf-8")
     code = (
-        "from pathlib import Path; from kbert.data.vocab_training import train_vocab; "
+        "from pathlib import Path; from kbert.data.corpus.vocab_training import train_vocab; "
         f"train_vocab({str(path)!r}, 40, {str(tmp_path / 'vocab')!r}); "
         "print(Path('/proc/self/status').read_text())"
     )

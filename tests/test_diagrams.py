@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from diagram_readers import DOCUMENT, READERS, png_size, read_dot, shown, shown_collapsed, words
 
-from kbert import diagrams
-from kbert.diagrams import plot
+from kbert.show import diagrams
+from kbert.show.diagrams import plot
 
 
 @pytest.mark.parametrize("ending", READERS)

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from diagram_readers import FORMATS, PICTURES, SVG
 
-from kbert import graphviz
-from kbert.diagrams import plot
+from kbert.show import graphviz
+from kbert.show.diagrams import plot
 
 
 def one_line(raised, *parts):

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from diagram_readers import DOCUMENT, FORMATS, SVG, ends, png_size
 
-from kbert import diagrams, graphviz
-from kbert.rows import Row
+from kbert.graph.summary_rows import Row
+from kbert.show import diagrams, graphviz
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,7 +23,7 @@ DRAW_ALL = """
 import sys
 from pathlib import Path
 from kbert import build_bert
-from kbert.diagrams import plot
+from kbert.show.diagrams import plot
 model = build_bert("base")
 for ending in {formats}:
     for collapse in (True, False):
@@ -53,9 +53,9 @@ def test_a_pdf_has_no_date_of_its_own(drawn):
 
 LETTERS = """
 import sys
-from kbert.diagrams import to_dot
-from kbert.graphviz import draw
-from kbert.rows import Row
+from kbert.show.diagrams import to_dot
+from kbert.show.graphviz import draw
+from kbert.graph.summary_rows import Row
 one, other = (draw(to_dot([Row(c * 4, c * 4, c * 4, 0, "")]), "png") for c in "HA")
 pdf = draw(to_dot([Row("HAHA", "HAHA", "HAHA", 0, "")]), "pdf")
 print(one != other, b"DejaVuSans" in pdf, "keras" in sys.modules)

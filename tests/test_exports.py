@@ -28,7 +28,7 @@ ON_TORCH = """
 import sys
 sys.path.insert(0, "tests")
 import test_exports as t
-from kbert.exports import onnx
+from kbert.checkpoints.exports import onnx
 onnx.write(t.bert_of(*t.CASES[0][:2], **t.CASES[0][2])[0], {path!r})
 try:
     onnx.write(t.bert_of(*t.CASES[1][:2], **t.CASES[1][2])[0], {path!r} + ".gathered")
@@ -43,7 +43,7 @@ import test_exports as t
 bert, _ = t.bert_of()
 for form in ("saved_model", "onnx", "litert"):
     try:
-        importlib.import_module("kbert.exports." + form).write(bert, "nowhere")
+        importlib.import_module("kbert.checkpoints.exports." + form).write(bert, "nowhere")
     except ValueError as error:
         print(error)
 """
@@ -59,7 +59,7 @@ def on_tensorflow():
 
 def bert_of(head="encoder", hidden_act="gelu", *, tokenizer=None, blocks=1, **options):
     """A Bert of fixed length, and a model of any length with the same odd weights."""
-    from kbert import builder
+    from kbert.model import builder
 
     config = kbert.BertConfig(**SIZES | {"hidden_act": hidden_act, "num_hidden_layers": blocks})
     fixed = builder.build(config, head, num_labels=5, seq_len=11, **options)
@@ -99,7 +99,7 @@ def with_identifiers(inputs):
 
 
 def written(form, bert, path):
-    importlib.import_module(f"kbert.exports.{form}").write(bert, path)
+    importlib.import_module(f"kbert.checkpoints.exports.{form}").write(bert, path)
     return path
 
 
@@ -341,9 +341,9 @@ def test_what_is_no_saved_model_is_not_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("form", "name", "broken"),
     [
-        ("saved_model", "saved", "kbert.exports.saved_model.save"),
-        ("onnx", "bert.onnx", "kbert.exports.onnx._name_axes"),
-        ("litert", "bert.tflite", "kbert.exports.saved_model.save"),
+        ("saved_model", "saved", "kbert.checkpoints.exports.saved_model.save"),
+        ("onnx", "bert.onnx", "kbert.checkpoints.exports.onnx._name_axes"),
+        ("litert", "bert.tflite", "kbert.checkpoints.exports.saved_model.save"),
     ],
 )
 def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, name, broken):
@@ -416,7 +416,7 @@ def test_a_missing_package_is_one_line(tmp_path, monkeypatch, package):
 
 @pytest.mark.parametrize("form", ["onnx", "litert"])
 def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch, form):
-    from kbert.exports import serving
+    from kbert.checkpoints.exports import serving
 
     bert, _ = bert_of()
     monkeypatch.setattr(serving, "_LARGEST", 4 * bert.model.count_params() - 1)

@@ -9,7 +9,7 @@ import pytest
 from peer_tasks import VOCABULARY
 
 from kbert import Tokenizer
-from kbert.data.buckets import (
+from kbert.data.labelled.length_buckets import (
     IGNORED,
     LENGTHS,
     BucketedBatches,
@@ -17,8 +17,15 @@ from kbert.data.buckets import (
     lengths_up_to,
     padded_length,
 )
-from kbert.data.classification import Labelled, encode_labelled, labels_of, read_labelled
-from kbert.names import CLASSIFIER, SEGMENT_IDS, SPAN_END, SPAN_START, TOKEN_CLASSIFIER, TOKEN_IDS
+from kbert.graph.names import (
+    CLASSIFIER,
+    SEGMENT_IDS,
+    SPAN_END,
+    SPAN_START,
+    TOKEN_CLASSIFIER,
+    TOKEN_IDS,
+)
+from kbert.tasks.classification.reading import Labelled, encode_labelled, labels_of, read_labelled
 
 COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
 STEPS = 4

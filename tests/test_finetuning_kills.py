@@ -16,8 +16,8 @@ from run_shards import without_times
 from small_berts import small_berts
 
 import kbert
-from kbert.training.records import read_records
-from kbert.training.state_files import read_state
+from kbert.training.run.records import read_records
+from kbert.training.run.state_files import read_state
 
 SCRIPT = Path(__file__).with_name("finetuning_process.py")
 STEPS = 10  # 2 epochs of 23 examples: 4 batches of 5 and one of 3

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sample_data import ANSWERED, small_bert, tokenizer
 
-from kbert.data.buckets import BucketedBatches
-from kbert.data.squad import Question, best_answers, encode_squad, read_squad
-from kbert.names import SPAN_END, SPAN_START
-from kbert.tasks.spans import best_span
-from kbert.training.tasks import task_of
+from kbert.data.labelled.length_buckets import BucketedBatches
+from kbert.data.labelled.spans import best_span
+from kbert.graph.names import SPAN_END, SPAN_START
+from kbert.tasks.answering.squad import Question, best_answers, encode_squad, read_squad
+from kbert.tasks.finetuning.task import task_of
 
 
 def asked(context: str, *answers: str, question: str = "who?", nth: int = 0) -> Question:
@@ -196,7 +196,7 @@ def test_the_best_window_wins_and_no_answer_where_cls_has_more():
 
 
 def test_the_loss_falls_and_answers_are_found_on_a_real_sample():
-    from kbert.training.finetuning import finetune
+    from kbert.tasks.finetuning.finetune import finetune
 
     records = read_squad(ANSWERED)
     answered = [record for record in records if record.answers]

@@ -12,14 +12,14 @@ from labelled_texts import read_texts, write_texts
 from small_berts import small_berts
 
 import kbert
-from kbert.cli_finetune import finetune as finetune_command
-from kbert.data.buckets import BucketedBatches, Examples
-from kbert.names import CLASSIFIER, POOLER
-from kbert.training.evaluation import Evaluation, evaluate
-from kbert.training.finetuning import finetune, resume
-from kbert.training.finetuning_run import Data, flops_of_an_update
-from kbert.training.state_files import read_state
-from kbert.training.tasks import task_of
+from kbert.cli.finetuning_commands import finetune as finetune_command
+from kbert.data.labelled.length_buckets import BucketedBatches, Examples
+from kbert.graph.names import CLASSIFIER, POOLER
+from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
+from kbert.tasks.finetuning.finetune import finetune, resume
+from kbert.tasks.finetuning.parts import Data, flops_of_an_update
+from kbert.tasks.finetuning.task import task_of
+from kbert.training.run.state_files import read_state
 
 QUIET = {"show": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
@@ -188,7 +188,7 @@ class Weights(keras.callbacks.Callback):
 def test_the_best_weights_are_kept(
     folder, sources, berts, monkeypatch, tmp_path, kept, with_folder
 ):
-    monkeypatch.setattr(Evaluation, "__call__", falling)
+    monkeypatch.setattr(LabelledEvaluation, "__call__", falling)
     falling.calls = 0
     seen = Weights()
     options = {"epochs": 2, "batch_size": 33, "keep_best": kept, "callbacks": [seen]}
@@ -264,7 +264,7 @@ def test_without_dev_data_and_folder(berts, sources):
     ],
 )
 def test_bad_arguments_are_one_line(berts, sources, options, said):
-    from kbert.data.classification import Labelled
+    from kbert.tasks.classification.reading import Labelled
 
     if "dev" in options:
         options = options | {"dev": [Labelled(*record) for record in options["dev"]]}
@@ -322,7 +322,7 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, monkeypatch, capsys
 
 
 def test_every_setting_is_an_option():
-    from kbert.training.finetuning_settings import FinetuningSettings
+    from kbert.tasks.finetuning.settings import FinetuningSettings
 
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}

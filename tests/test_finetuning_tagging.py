@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sample_data import TAGGED, small_bert, tokenizer, vocabulary
 
-from kbert.data.buckets import IGNORED
-from kbert.data.tagging import Sentence, encode_tagged, read_tagged, tags_of
-from kbert.names import TOKEN_CLASSIFIER
-from kbert.tasks.windows import windows
-from kbert.training.tasks import task_of
+from kbert.data.labelled.length_buckets import IGNORED
+from kbert.data.labelled.windows import windows
+from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.tagging.reading import Sentence, encode_tagged, read_tagged, tags_of
 
 LABELS = ("B-x", "I-x", "O")
 
@@ -185,7 +185,7 @@ def test_figures_of_given_logits():
 
 
 def test_the_loss_falls_and_entities_are_found_on_a_real_sample():
-    from kbert.training.finetuning import finetune
+    from kbert.tasks.finetuning.finetune import finetune
 
     options = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "max_length": 64, "seed": 3}
     tuned = finetune(small_bert(), "tag", train=TAGGED, dev=TAGGED, show=False, **options)

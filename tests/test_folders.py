@@ -13,10 +13,10 @@ from command_line import kbert as command
 from safetensors.numpy import load_file, save_file
 
 import kbert
-from kbert import folders, leftovers
 from kbert.checkpoints import formats
-from kbert.files import write_beside
-from kbert.folders import finish, folder_beside
+from kbert.io import folders, leftovers
+from kbert.io.atomic_write import write_atomically
+from kbert.io.folders import atomic_folder, finish
 
 WRITER = Path(__file__).with_name("killed_writer.py")
 KILLED = 9
@@ -76,7 +76,7 @@ def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path
         visible = {n: c for n, c in contents(target).items() if not n.startswith(".kbert")}
         users = {"notes.txt": b"mine", "1_Pooling/own.json": b"[7]"}
         assert visible == contents(old_and_new[found[-1]]) | users
-        with folder_beside(target) as part:  # the next write
+        with atomic_folder(target) as part:  # the next write
             shutil.copytree(new, part, dirs_exist_ok=True)
         assert contents(target) == contents(new) | users
         assert not list(target.parent.glob("*/.*"))
@@ -90,7 +90,7 @@ def test_killed_while_a_folder_is_new(old_and_new, tmp_path):
     target = tmp_path / "bert"
     assert killed_at(4, old_and_new["new"], target)
     assert not target.exists() and len(list(tmp_path.iterdir())) == 1
-    with folder_beside(target) as part:
+    with atomic_folder(target) as part:
         (part / "a").write_text("a")
     assert [path.name for path in tmp_path.iterdir()] == ["bert"]
 
@@ -104,7 +104,7 @@ def test_killed_while_a_file_is_written(tmp_path):
         target.write_bytes(b"old")
         killed = killed_at(step, source, target)
         assert target.read_bytes() in (b"old", b"new")
-        write_beside(target, b"next")
+        write_atomically(target, b"next")
         assert contents(target.parent) == {"bert.keras": b"next"}
         assert [path.name for path in target.parent.iterdir()] == ["bert.keras"]
         if not killed:
@@ -140,7 +140,7 @@ def test_what_others_are_writing_is_let_be(tmp_path):
     }
     for name in names:
         (tmp_path / name).write_text("part")
-    write_beside(tmp_path / "x", b"x")
+    write_atomically(tmp_path / "x", b"x")
     there = {path.name for path in tmp_path.iterdir()}
     assert there == {"x", *(name for name, stays in names.items() if stays)}
 
@@ -152,7 +152,7 @@ def test_a_link_to_a_folder_stays_one_and_so_does_the_folder(old_and_new, tmp_pa
     inode = real.stat().st_ino
     monkeypatch.chdir(real)
     for path in (tmp_path / "link", Path("."), tmp_path / "nowhere"):
-        with folder_beside(path) as part:
+        with atomic_folder(path) as part:
             (part / "config.json").write_text(str(path))
         assert (path / "config.json").read_text() == str(path)
     assert (tmp_path / "link").is_symlink() and (tmp_path / "nowhere").is_symlink()
@@ -167,7 +167,7 @@ def test_a_place_that_cannot_be_taken_is_said_before_anything_is(old_and_new, tm
     (target / "sub").write_text("a file")
     before = contents(target)
     for name, said in ((WEIGHTS, f"{WEIGHTS} in it is no regular file"), ("sub/x", "sub in it is")):
-        with pytest.raises(OSError, match=said), folder_beside(target) as part:
+        with pytest.raises(OSError, match=said), atomic_folder(target) as part:
             (part / "config.json").write_text("new")
             (part / name).parent.mkdir(exist_ok=True)
             (part / name).write_text("new")
@@ -245,7 +245,7 @@ def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, m
 def test_a_saved_model_that_was_taken_away_comes_back(small, tmp_path):
     """Killed between its two renames: the old one is in the part."""
     pytest.importorskip("tensorflow")
-    from kbert.exports import saved_model
+    from kbert.checkpoints.exports import saved_model
 
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -265,7 +265,7 @@ def test_weights_of_a_folder_are_not_written_through_a_link(old_and_new, tmp_pat
     for name in ("config.json", WEIGHTS):
         (target / name).symlink_to(shared / name)
     before = contents(shared)
-    with folder_beside(target) as part:
+    with atomic_folder(target) as part:
         save_file({"a": np.zeros(3, "f4")}, part / WEIGHTS)
     finish(target)
     assert contents(shared) == before

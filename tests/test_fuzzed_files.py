@@ -16,7 +16,7 @@ from opened_apart import SECONDS, Worker
 from safetensors.numpy import load_file
 
 import kbert
-from kbert.checkpoints import tables, transfer
+from kbert.checkpoints import transfer, weight_names
 
 ARCHIVE = Path(__file__).parent / "data" / "tf_bert.zip"
 EACH = 240  # mutations of a format
@@ -82,8 +82,8 @@ def as_keras_bert(path: Path, model, config) -> None:
 
 
 def arrays_in(column: str, model, config) -> dict:
-    parts = tables.PARTS_OF_HEAD["pretraining"]
-    entries = [entry for part in parts for entry in tables.entries(part, config, column)]
+    parts = weight_names.PARTS_OF_HEAD["pretraining"]
+    entries = [entry for part in parts for entry in weight_names.entries(part, config, column)]
     return transfer.arrays_of(model, entries)
 
 

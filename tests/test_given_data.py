@@ -10,10 +10,10 @@ from peer_tasks import VOCABULARY
 from sample_data import ANSWERED, TAGGED
 
 import kbert
-from kbert.data.classification import given_labelled, labels_of, read_labelled
-from kbert.data.squad import given_questions, read_squad
-from kbert.data.tagging import given_tagged, read_tagged, tags_of
-from kbert.training.tasks import task_of
+from kbert.tasks.answering.squad import given_questions, read_squad
+from kbert.tasks.classification.reading import given_labelled, labels_of, read_labelled
+from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.tagging.reading import given_tagged, read_tagged, tags_of
 
 TEXTS = ["a cat sat", "the dog, red", "a big café", " a mat ", "the cat"]
 PAIRS = ["a dog", "the dog", "red", "the mat", "a"]

@@ -1,7 +1,7 @@
 """One W_Q is as many matrices as there are heads."""
 
-from kbert.heads import compare_heads
-from kbert.reports import heads_text
+from kbert.show.one_projection import compare_heads
+from kbert.show.texts import heads_text
 
 
 def test_both_computations_agree_and_every_slice_is_shown(small):
@@ -15,10 +15,10 @@ def test_both_computations_agree_and_every_slice_is_shown(small):
 
 
 def test_a_head_that_computes_something_else_shows(small, monkeypatch):
-    import kbert.heads
+    import kbert.show.one_projection
 
-    attend = kbert.heads._attend
-    monkeypatch.setattr(kbert.heads, "_attend", lambda q, k, v: attend(k, q, v))
+    attend = kbert.show.one_projection._attend
+    monkeypatch.setattr(kbert.show.one_projection, "_attend", lambda q, k, v: attend(k, q, v))
     assert compare_heads(small).differences["layer"] > 1e-3
 
 

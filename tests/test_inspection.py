@@ -13,7 +13,7 @@ from damaged import VOCABULARY, WEIGHTS
 from safetensors.numpy import load_file, save_file
 
 import kbert
-from kbert.reference import named_parameters, published_totals
+from kbert.graph.reference import named_parameters, published_totals
 
 BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
@@ -79,7 +79,7 @@ def test_the_published_totals_and_no_number_is_read(tmp_path, name, dtype, monke
     size = write_without_numbers(tmp_path / WEIGHTS, shapes, dtype)
     (tmp_path / "config.json").write_text(kbert.get_config(model).to_json())
     assert (tmp_path / WEIGHTS).stat().st_blocks * 512 < size / 100
-    read = "kbert.checkpoints.weight_files._mapped"
+    read = "kbert.checkpoints.transformers.weight_files._mapped"
     monkeypatch.setattr(read, lambda *_: pytest.fail("a tensor was read"))
     found = kbert.inspect(tmp_path)
     assert found.problems == ()
@@ -154,8 +154,8 @@ def test_what_is_no_checkpoint_is_one_line_and_exit_status_2(capsys, folder, tmp
 
 def test_piped_it_starts_no_keras(folder, run_python):
     code = (
-        "import sys; from kbert import patience; from kbert.cli import main\n"
-        "patience.PATIENCE_S = 600\n"
+        "import sys; from kbert import patience; from kbert.cli.main import main\n"
+        "patience.PROGRESS_DELAY_S = 600\n"
         f"try: main(['inspect', {str(folder)!r}])\n"
         "except SystemExit as done: assert not done.code\n"
         "assert not {'keras', 'tensorflow', 'torch', 'jax'} & set(sys.modules)"

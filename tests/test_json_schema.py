@@ -10,14 +10,15 @@ from json_mutations import VALUES, Document, documents_of_folder, mutated, mutat
 from run_shards import make_shards
 
 import kbert
-from kbert import json_schema as js
-from kbert.checkpoints import hdf5, tf_weights
+from kbert.checkpoints import hdf5
 from kbert.checkpoints.damage import damage_in_one_line
-from kbert.data.shards import open_shards
+from kbert.checkpoints.transformers import tf_weights
+from kbert.data.corpus.shards import open_shards
+from kbert.io import json_schema as js
+from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.engines import hosts
-from kbert.training.records import read_records
-from kbert.training.run_folder import RunFolder
-from kbert.training.settings import Settings
+from kbert.training.run.records import read_records
+from kbert.training.run.run_folder import RunFolder
 
 KIND = js.fields(
     {"size": js.whole(1)},
@@ -143,13 +144,13 @@ def test_shards_are_refused_with_another_vocabulary(shards):
 
 
 def test_mutated_files_of_a_run(tmp_path):
-    settings = vars(Settings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
+    settings = vars(PretrainingSettings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
     run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})
     (run.path / "result.json").write_text('{"steps": 7, "loss": 1.5, "metrics": {"f1": null}}')
 
     def look():
         found = RunFolder.open(run.path)
-        Settings.check_kept(found)
+        PretrainingSettings.check_kept(found)
         assert type(found.settings["batch_size"]) is int and found.finished["steps"] >= 0
         assert found.task in ("pretrain", "finetune") and type(found.settings["config"]) is dict
 

@@ -101,7 +101,7 @@ def test_the_configuration_is_keras_hubs(out):
 
 def test_an_embedder_brings_its_sentence_vector(out):
     bert = kbert.load(out / "embedder")
-    assert bert.sentence == kbert.sentence.SentenceSettings("max", False, 13)
+    assert bert.sentence == kbert.checkpoints.sentence_settings.SentenceSettings("max", False, 13)
     sequence, _ = outputs_of(bert, out)
     real = inputs(out)[2][:, :, None] == 1
     found = np.where(real, sequence, -np.inf).max(axis=1)
@@ -109,7 +109,7 @@ def test_an_embedder_brings_its_sentence_vector(out):
 
 
 def test_the_mlm_head_is_keras_hubs_but_for_its_activation_and_epsilon(out, caplog):
-    from kbert.layers.activations import gelu
+    from kbert.model.layers.activations import gelu
 
     with caplog.at_level("WARNING", logger="kbert"):
         bert = kbert.load(out / "masked_lm")

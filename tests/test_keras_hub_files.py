@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert.vocabulary import SPECIAL_TOKENS
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
 CONFIG, TOKENIZER, TASK = "config.json", "tokenizer.json", "task.json"
 WEIGHTS = "model.weights.h5"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sizes import ROOT
 
-from kbert.training import metrics
+from kbert.tasks import metrics
 
 PEERS = json.loads((ROOT / "tests" / "data" / "metrics.json").read_text(encoding="utf-8"))
 

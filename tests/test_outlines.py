@@ -6,8 +6,8 @@ from command_line import kbert as command
 from printed_summary import expected, parse
 
 import kbert
-from kbert import builder
-from kbert.summary import model_rows
+from kbert.model import builder
+from kbert.model.summary import model_rows
 
 
 @pytest.fixture

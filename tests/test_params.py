@@ -7,7 +7,8 @@ import pytest
 from command_line import kbert
 from sizes import ODD
 
-from kbert import PRESETS, BertConfig, base, named_parameters, reference
+from kbert import PRESETS, BertConfig, base, named_parameters
+from kbert.graph import reference
 
 # A line of a listing: a name, a shape, and perhaps a count.
 LINE = re.compile(r"^(\S+)\s+(\((?:\d+, ?)*\d*\))(?:\s+(\d+))?$", re.MULTILINE)

@@ -10,9 +10,9 @@ from damaged import change_json, change_tensors, put
 from small_berts import small_berts
 
 import kbert
-from kbert import printable, tables
-from kbert.console import _log_lines
-from kbert.tasks.maps import attention
+from kbert.cli.console import _log_lines
+from kbert.io import printable, row_formats
+from kbert.tasks.attention.inference import attention
 
 NASTY = "a\nkbert: all is well\x1b[2J\x9b2J\u202eb\u2028c\u200bd"
 # Unicode's PropList.txt: Prepended_Concatenation_Mark; and Egyptian's signs: format, but seen.
@@ -45,8 +45,8 @@ def test_a_line_is_one_and_json_stays_the_same_json():
     text = "".join(map(chr, [*range(0x3000), 0xD800, 0x61, 0xDFFF, 0xE0041]))
     assert len(printable.line(text).splitlines()) == 1
     assert printable.lines("a\tb\nc\r") == "a\tb\nc\\u000d"
-    assert json.loads(tables.to_json({text: [text]})) == {text: [text]}
-    assert set(printable.lines(tables.to_json(text))) & set(map(chr, range(32))) == {"\n"}
+    assert json.loads(row_formats.to_json({text: [text]})) == {text: [text]}
+    assert set(printable.lines(row_formats.to_json(text))) & set(map(chr, range(32))) == {"\n"}
 
 
 def acts(text: str) -> list[str]:

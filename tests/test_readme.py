@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import kbert
-from kbert.bridge import bridge
-from kbert.diagrams import collapsed, to_mermaid
-from kbert.reference import document_004
+from kbert.graph.published_totals import reconciled_totals
+from kbert.graph.reference import document_004
+from kbert.show.diagrams import collapsed, to_mermaid
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_the_checkpoint_example_runs(tmp_path, monkeypatch):
 
 
 def test_the_bridge_is_the_one_that_the_command_prints():
-    for step in bridge(kbert.base):
+    for step in reconciled_totals(kbert.base):
         assert f"{step.sign + step.amount:>13}  {step.text}\n" in README
 
 
@@ -74,7 +74,7 @@ def test_every_public_name_is_in_the_readme():
 
 
 def test_every_command_is_in_the_readme():
-    from kbert.cli import cli
+    from kbert.cli.main import cli
 
     assert [name for name in cli.commands if f"`kbert {name}" not in README] == []
 

@@ -11,15 +11,15 @@ from run_shards import make_shards
 from small_berts import small_berts
 
 import kbert
-from kbert.checkpoints.transfer import Report as TransferReport
-from kbert.heads import HeadsReport
-from kbert.rows import Row
-from kbert.tasks.answers import Answer
-from kbert.tasks.masked import Candidate
-from kbert.training.finetuning import Finetuned
-from kbert.training.loop import History
-from kbert.training.pretraining import Trained
-from kbert.verification import Comparison, Difference, Report
+from kbert.checkpoints.transfer import TransferReport
+from kbert.graph.summary_rows import Row
+from kbert.show.one_projection import HeadsReport
+from kbert.show.verification import Comparison, Difference, VerificationReport
+from kbert.tasks.answering.inference import Answer
+from kbert.tasks.fill_mask.inference import Candidate
+from kbert.tasks.finetuning.finetune import Finetuned
+from kbert.tasks.pretraining.pretrain import Trained
+from kbert.training.loop.loop import History
 
 MOST = 300  # characters
 METRICS = {f"val_{name}": 0.125 for name in ("accuracy", "f1", "matthews", "precision", "recall")}
@@ -52,7 +52,7 @@ def results(small, tmp_path_factory):
         (kbert.account("base"), ["109,705,010", "512", "float32"]),
         (kbert.account("base").rows[6], ["Embedding-Dropout"]),
         (kbert.verify(small), ["ok", "0 differences"]),
-        (Report((differing(),)), ["not ok", "77 differences"]),
+        (VerificationReport((differing(),)), ["not ok", "77 differences"]),
         (differing(), ["graph", "closed forms", "77 differ"]),
         (kbert.model_rows(berts["encoder"].model)[2], ["Embedding-Token"]),
         (Row(*"abc", 7, ", ".join(["Encoder-12-FeedForward[0][0]"] * 3)), ["7"]),
@@ -116,13 +116,13 @@ def test_a_notebook_shows_a_check_as_a_table(small):
     good = kbert.verify(small)
     _, *lines = cells(good)
     assert len(lines) == len(good.comparisons) and {row[-1] for row in lines} == {"ok"}
-    _, one, *differences = cells(Report((differing(),)))
+    _, one, *differences = cells(VerificationReport((differing(),)))
     assert one[-1] == "77 differ" and len(differences) == 77
     assert re.search(r"Encoder-77-FeedForward.* 77.* 78", differences[-1][0])
 
 
 def test_a_table_shows_markup_as_text():
-    from kbert.html_tables import table
+    from kbert.io.html_table import table
 
     text = table(["<b>"], [("a & b <script>", 1234567, "12.5%")], "<i>")
     assert "<script>" not in text and "<b>" not in text and "<i>" not in text

@@ -14,11 +14,11 @@ from small_berts import small_berts
 
 import kbert
 from kbert import BertConfig
-from kbert.training.evaluation import Evaluation, evaluate
-from kbert.training.finetuning import finetune
-from kbert.training.finetuning import resume as resume_finetuning
-from kbert.training.pretraining import pretrain, resume
-from kbert.training.run_folder import RunFolder
+from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.finetune import resume as resume_finetuning
+from kbert.tasks.pretraining.pretrain import pretrain, resume
+from kbert.training.run.run_folder import RunFolder
 
 QUIET = {"show": False, "peak_flops": 1e9}
 
@@ -97,14 +97,14 @@ def test_a_fine_tuning_that_is_stopped_reports_the_weights_that_it_has(folder, t
 @pytest.fixture
 def falling(monkeypatch):
     """Evaluations with the loss as it is, and an accuracy that says that the first one did best."""
-    real, scores = Evaluation.__call__, iter((0.75, 0.5, 0.625))
+    real, scores = LabelledEvaluation.__call__, iter((0.75, 0.5, 0.625))
 
     def call(self, *arguments):
         return real(self, *arguments) | {"accuracy": next(scores)}
 
-    monkeypatch.setattr(Evaluation, "__call__", call)
+    monkeypatch.setattr(LabelledEvaluation, "__call__", call)
     yield
-    monkeypatch.setattr(Evaluation, "__call__", real)
+    monkeypatch.setattr(LabelledEvaluation, "__call__", real)
 
 
 def damaged(run, step: int):

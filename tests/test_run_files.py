@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kbert.training.differences import differences
-from kbert.training.event_file import EventFile
-from kbert.training.records import Records, read_records
-from kbert.training.run_folder import RunFolder
-from kbert.training.state_files import DamagedState, read_facts, read_state, write_state
+from kbert.training.run.event_file import EventFile
+from kbert.training.run.json_differences import differences
+from kbert.training.run.records import RecordFile, read_records
+from kbert.training.run.run_folder import RunFolder
+from kbert.training.run.state_files import DamagedState, read_facts, read_state, write_state
 
 RANDOM = np.random.default_rng(7)
 ARRAYS = {
@@ -99,7 +99,7 @@ def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_old_state(state):
 
 def test_records_are_cut_after_the_step_and_after_a_line_that_is_not_whole(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    records = Records(path)
+    records = RecordFile(path)
     for step in range(1, 8):
         records.add(step, {"loss": 1 / step, "accuracy": math.nan})
     records.close()
@@ -108,7 +108,7 @@ def test_records_are_cut_after_the_step_and_after_a_line_that_is_not_whole(tmp_p
     assert [line["step"] for line in read_records(path)] == list(range(1, 8))
     assert "NaN" not in path.read_text(encoding="utf-8")
     assert math.isnan(read_records(path)[3]["accuracy"])
-    again = Records(path, step=5)
+    again = RecordFile(path, step=5)
     again.add(6, {"loss": 0.5})
     again.close()
     assert [line["step"] for line in read_records(path)] == [1, 2, 3, 4, 5, 6]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from run_shards import SETTINGS, make_shards, without_times
 
-from kbert.training.records import read_records
-from kbert.training.state_files import read_state
+from kbert.training.run.records import read_records
+from kbert.training.run.state_files import read_state
 
 SCRIPT = Path(__file__).with_name("run_process.py")
 LAST = f"checkpoints/step-{SETTINGS['steps']:08d}.safetensors"

@@ -8,10 +8,11 @@ import time
 import click
 import pytest
 
-from kbert.console import progress, run
-from kbert.patience import COLUMNS
-from kbert.training.live import Live, duration, line
-from kbert.training.throughput import Speed
+from kbert.cli.console import progress, run
+from kbert.io.progress import COLUMNS
+from kbert.io.units import duration
+from kbert.training.loop.progress_line import Live, line
+from kbert.training.loop.throughput import Speed
 
 VALUES = {
     "loss": 10.87654,
@@ -113,7 +114,7 @@ def test_until_the_first_update_it_says_what_takes_so_long():
 def test_a_run_says_it_as_its_backend_has_it(monkeypatch):
     import keras
 
-    from kbert.training.loop import _first
+    from kbert.training.loop.loop import _first
 
     for backend, verb in (
         ("tensorflow", "compiling"),
@@ -156,7 +157,7 @@ def test_a_warning_does_not_stand_on_the_live_line(monkeypatch):
 def test_what_takes_long_is_said_once(capsys, monkeypatch):
     with progress("reading"):
         pass
-    monkeypatch.setattr("kbert.patience.PATIENCE_S", 0.01)
+    monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 0.01)
     with progress("drawing"):
         time.sleep(0.5)
     assert capsys.readouterr().err == "kbert: drawing …\n"

@@ -15,11 +15,13 @@ from run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
 from kbert import BertConfig
-from kbert.training.pretraining import pretrain, resume
+from kbert.tasks.pretraining.pretrain import pretrain, resume
 
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
 QUIET = {"show": False, "peak_flops": 1e9}
-MAIN = "from kbert.console import run; from kbert.cli_training import pretrain; run(pretrain)"
+MAIN = """from kbert.cli.console import run
+from kbert.cli.pretraining_commands import pretrain
+run(pretrain)"""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def test_a_run_leaves_what_its_folder_promises(trained):
 
 
 def test_both_formats_hold_the_last_update_s_weights(trained):
-    from kbert.training.state_files import read_state
+    from kbert.training.run.state_files import read_state
 
     arrays, _ = read_state(trained.folder / "checkpoints" / "step-00000006.safetensors")
     table = arrays["model/Embedding-Token/embeddings"]
@@ -144,10 +146,12 @@ def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tm
 
 
 def test_sentences_that_are_too_long_are_said_once(data, caplog):
-    from kbert.training.pretraining import _data
-    from kbert.training.settings import Settings
+    from kbert.tasks.pretraining.pretrain import _data
+    from kbert.tasks.pretraining.settings import PretrainingSettings
 
-    settings = dataclasses.asdict(Settings(steps=1, batch_size=2, seq_len=8, held_out=0.2))
+    settings = dataclasses.asdict(
+        PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
+    )
     assert all(_data({"shards": data / "shards", "dev": None}, settings))
     assert caplog.text.count("are longer than seq_len=8") == 1
     caplog.clear()
@@ -246,7 +250,7 @@ def test_what_cannot_be_is_one_line_and_leaves_no_run(data, tmp_path, changes, m
 
 
 def test_a_preset_takes_the_vocabulary_and_init_its_own_configuration(data, trained, tmp_path):
-    from kbert.training.settings import configuration
+    from kbert.tasks.pretraining.settings import configuration
 
     assert configuration("tiny", 19, 17).vocab_size == 19
     options = QUICK | {"steps": 1, "learning_rate": 1e-9, "warmup_steps": 0}

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from kbert import BertConfig
-from kbert.training.curves import HEIGHT, WIDTH, figures, ticks
-from kbert.training.report import write_report
-from kbert.training.run_folder import RunFolder
+from kbert.training.run.curves import HEIGHT, WIDTH, figures, ticks
+from kbert.training.run.report_page import write_report
+from kbert.training.run.run_folder import RunFolder
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 PEAK = "the fastest of 3 products of 2 × 2 matrices"

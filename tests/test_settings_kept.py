@@ -7,7 +7,7 @@ import pytest
 
 import kbert
 from kbert import BertConfig
-from kbert.heads import compare_heads
+from kbert.show.one_projection import compare_heads
 
 
 def test_a_classifiers_own_dropout_is_the_one_it_has(small):

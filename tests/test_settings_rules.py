@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from command_line import kbert as kbert_command
 
-from kbert.cli_finetune import finetune as finetune_command
-from kbert.cli_training import pretrain as pretrain_command
-from kbert.training.asked import Surroundings
+from kbert.cli.finetuning_commands import finetune as finetune_command
+from kbert.cli.pretraining_commands import pretrain as pretrain_command
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.engines.engine import Engine
-from kbert.training.finetuning import finetune
-from kbert.training.finetuning_settings import FinetuningSettings
 from kbert.training.optimizers import Optimizer
-from kbert.training.pretraining import pretrain
-from kbert.training.settings import Settings
+from kbert.training.run_settings import Surroundings
 
 NUMBERS = [math.nan, math.inf, -math.inf, -1, -0.5, 10**400, 1j]
 OTHERS = [[3], {}, "", "x", "yes", b"1", np.array([1, 2])]
@@ -84,11 +84,14 @@ PREPARED = {
 }
 AROUND = {name: kind for name, kind in fields_of(Surroundings).items() if name != "callbacks"}
 WAYS = {
-    "Settings": (lambda **asked: Settings(**({"steps": 9} | asked)), fields_of(Settings)),
+    "Settings": (
+        lambda **asked: PretrainingSettings(**({"steps": 9} | asked)),
+        fields_of(PretrainingSettings),
+    ),
     "FinetuningSettings": (FinetuningSettings, fields_of(FinetuningSettings)),
     "Surroundings": (Surroundings, AROUND),
     "prepare": (of_prepare, PREPARED),
-    "pretrain": (in_a_run(pretrain, "no/shards", steps=9), fields_of(Settings) | AROUND),
+    "pretrain": (in_a_run(pretrain, "no/shards", steps=9), fields_of(PretrainingSettings) | AROUND),
     "finetune": (
         in_a_run(finetune, "no/source", "classify", train="no.tsv"),
         fields_of(FinetuningSettings) | AROUND,
@@ -117,15 +120,15 @@ def test_the_optimizer_refuses_every_value_that_it_cannot_have():
 
 def test_no_setting_has_no_rule():
     """A field that is added to a run is checked, or fails here."""
-    from kbert.training.rules import RULES
+    from kbert.training.setting_rules import RULES
 
     named = {name for _, names in WAYS.values() for name in names} | set(fields_of(Optimizer))
     assert named - {"name"} <= set(RULES)
 
 
-@pytest.mark.parametrize("cls", [Settings, FinetuningSettings])
+@pytest.mark.parametrize("cls", [PretrainingSettings, FinetuningSettings])
 def test_numbers_of_other_makes_are_numbers(cls):
-    needed = {"steps": np.int32(90)} if cls is Settings else {}
+    needed = {"steps": np.int32(90)} if cls is PretrainingSettings else {}
     asked = {"batch_size": np.int64(13), "learning_rate": np.float32(0.5), "jit": np.True_}
     settings = cls(**needed, **asked, weight_decay=Fraction(1, 4), clip_norm=None)
     found = json.loads(json.dumps(dataclasses.asdict(settings)))

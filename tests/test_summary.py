@@ -14,8 +14,8 @@ from printed_summary import expected, parse, parse_keras
 from sizes import ROOT
 
 from kbert import base, build_bert
-from kbert.reference import document_004
-from kbert.summary import keras_table, model_rows
+from kbert.graph.reference import document_004
+from kbert.model.summary import keras_table, model_rows
 
 TOTALS = [  # the last lines of document 004's summary
     "Total params: 109,705,010",
@@ -147,7 +147,7 @@ def test_in_a_notebook_but_into_a_file(model, monkeypatch, capsys):
     assert max(map(len, text.splitlines())) > 100
 
 
-RICH = "from kbert.cli import main; main(['summary', 'tiny', '--rich'])"
+RICH = "from kbert.cli.main import main; main(['summary', 'tiny', '--rich'])"
 
 
 def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():

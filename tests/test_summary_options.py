@@ -14,9 +14,9 @@ from printed_summary import expected, parse, parse_keras
 from sizes import BATCH, LENGTH
 
 from kbert import account, build_bert, model_rows
-from kbert.graph import HEADS, rows
-from kbert.model import BertModel
-from kbert.reference import document_004
+from kbert.graph.closed_form import HEADS, rows
+from kbert.graph.reference import document_004
+from kbert.model.bert_model import BertModel
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from numpy.testing import assert_allclose
 from small_berts import TEXTS, small_berts
 
 import kbert
-from kbert.cli import cli
-from kbert.cli_tasks import COMMANDS
-from kbert.tasks.answers import answer
-from kbert.tasks.embedding import embed, similarity
-from kbert.tasks.maps import attention
-from kbert.tasks.masked import fill_mask
-from kbert.tasks.sentences import classify, next_sentence
-from kbert.tasks.words import tag
+from kbert.cli.main import cli
+from kbert.cli.task_commands import COMMANDS
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.tagging.inference import tag
 
 for command in COMMANDS:
     if command.name not in cli.commands:

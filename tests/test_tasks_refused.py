@@ -7,13 +7,13 @@ from peer_tasks import VOCABULARY
 from small_berts import small_berts
 
 import kbert
-from kbert.checkpoints.transfer import Report
-from kbert.tasks.answers import answer
-from kbert.tasks.embedding import embed, similarity
-from kbert.tasks.maps import attention
-from kbert.tasks.masked import fill_mask
-from kbert.tasks.sentences import classify, next_sentence
-from kbert.tasks.words import tag
+from kbert.checkpoints.transfer import TransferReport
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.tagging.inference import tag
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +75,13 @@ def test_a_model_that_cannot_do_it_is_refused(berts, task):
 )
 def test_a_head_with_random_weights_is_refused(berts, task, layer):
     head, call = CALLS[task]
-    report = Report((), (), (), (), initialized_layers=(layer,))
+    report = TransferReport((), (), (), (), initialized_layers=(layer,))
     with pytest.raises(ValueError, match=f"weights of {layer}, which the checkpoint lacks.*random"):
         call(dataclasses.replace(berts[head], report=report), "[MASK]")
 
 
 def test_a_pooler_that_is_random_or_not_there_is_refused(berts):
-    report = Report((), (), (), (), initialized_layers=("NSP-Dense",))
+    report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
     bert = dataclasses.replace(berts["encoder"], report=report)
     assert embed(bert, "cat").shape == (24,)
     with pytest.raises(ValueError, match="weights of NSP-Dense"):

@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from small_berts import small_berts
 
 import kbert
-from kbert.tasks.answers import answer
-from kbert.tasks.maps import AttentionMap, attention
-from kbert.tasks.masked import fill_mask
-from kbert.tasks.sentences import classify
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import AttentionMap, attention
+from kbert.tasks.classification.inference import classify
+from kbert.tasks.fill_mask.inference import fill_mask
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_the_colours_are_those_of_the_other_tokens(sink, tmp_path, monkeypatch):
     """The picture's own pixels: a quarter is as bright as can be, and [CLS] is off the scale."""
     import matplotlib.image
 
-    monkeypatch.setattr("kbert.tasks.heat_map._BEYOND", "#ff0000")
+    monkeypatch.setattr("kbert.tasks.attention.heat_map._BEYOND", "#ff0000")
     shares = {}
     for special in ("clipped", "hidden", "whole"):
         pixels = matplotlib.image.imread(sink.plot(tmp_path / "map.png", special=special))
@@ -155,7 +155,7 @@ def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
 @pytest.mark.parametrize(("count", "named"), [(7, 7), (122, 61)])
 def test_what_stands_around_is_in_proportion_to_the_square(count, named, tmp_path, monkeypatch):
     """Title and scale grow with the picture; of many tokens those are named that can be read."""
-    monkeypatch.setattr("kbert.tasks.heat_map._NAMED", 61)
+    monkeypatch.setattr("kbert.tasks.attention.heat_map._NAMED", 61)
     weights = np.random.default_rng(3).random((1, 1, count, count)).astype("float32")
     names = [f"w{n}" for n in range(count)]
     found = AttentionMap(names, weights, (1,), (1,), "some text", ())

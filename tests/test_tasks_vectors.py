@@ -11,14 +11,14 @@ from numpy.testing import assert_allclose
 from small_berts import TEXTS, small_berts
 
 import kbert
+from kbert.data.labelled.windows import windows
 from kbert.tasks import running
-from kbert.tasks.answers import answer
-from kbert.tasks.embedding import embed, similarity
-from kbert.tasks.maps import attention
-from kbert.tasks.masked import fill_mask
-from kbert.tasks.sentences import classify, next_sentence
-from kbert.tasks.windows import windows
-from kbert.tasks.words import tag
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.tagging.inference import tag
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
 def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
     whole = embed(bert, TEXTS)
     monkeypatch.setattr(running, "CHUNK", 5)
-    monkeypatch.setattr("kbert.tasks.embedding.CHUNK", 5)
+    monkeypatch.setattr("kbert.tasks.embedding.inference.CHUNK", 5)
     assert_allclose(embed(bert, TEXTS), whole, atol=1e-6)
     assert_allclose(embed(bert, TEXTS, long="window"), whole, atol=1e-6)
     words = [[word.word for word in words] for words in tag(berts["tokens"], TEXTS)]
@@ -148,7 +148,7 @@ class Traced:
 def test_the_summary_of_a_model_stays_as_it_was(berts):
     bert = berts["pretraining"]
     before = kbert.model_rows(bert.model)
-    for pooling in kbert.sentence.POOLINGS:
+    for pooling in kbert.checkpoints.sentence_settings.POOLINGS:
         embed(bert, "cat", pooling=pooling, layers=2)
     fill_mask(bert, "[MASK]")
     attention(bert, "cat")
@@ -159,7 +159,9 @@ def test_the_summary_of_a_model_stays_as_it_was(berts):
 
 
 def test_the_checkpoints_own_way_is_the_default(bert):
-    own = dataclasses.replace(bert, sentence=kbert.sentence.SentenceSettings("max", True, 6))
+    own = dataclasses.replace(
+        bert, sentence=kbert.checkpoints.sentence_settings.SentenceSettings("max", True, 6)
+    )
     wanted = embed(bert, TEXTS, pooling="max", max_length=6)
     wanted /= np.sqrt((wanted**2).sum(1, keepdims=True))
     assert_allclose(embed(own, TEXTS), wanted, atol=1e-6)
@@ -206,7 +208,7 @@ def test_windows_hold_every_token_and_are_equally_wide(tokens, width, overlap):
 
 
 def test_one_warning_counts_the_texts_that_were_cut(bert, caplog, monkeypatch):
-    monkeypatch.setattr("kbert.tasks.embedding.CHUNK", 5)
+    monkeypatch.setattr("kbert.tasks.embedding.inference.CHUNK", 5)
     long = ["cat " * 16, *TEXTS, "sun " * 99]
     with caplog.at_level(logging.WARNING, "kbert"):
         embed(bert, long)
@@ -229,7 +231,7 @@ def test_similarity_is_the_cosine(bert):
 def test_progress_is_shown_only_when_it_takes_long(bert, capfd, monkeypatch):
     embed(bert, TEXTS)
     assert capfd.readouterr().err == ""
-    monkeypatch.setattr("kbert.patience.PATIENCE_S", 0.0)
+    monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 0.0)
     embed(bert, TEXTS)
     assert f"0/{len(TEXTS)}" in capfd.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 import texts
 from texts import TOKENS
 
-from kbert.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_the_tokenizer_needs_no_keras_and_no_backend(run_python):
     code = f"""
 import os, sys
 os.environ.pop("KERAS_BACKEND", None)
-from kbert.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer
 tokenizer = Tokenizer.from_vocab({TOKENS!r}, lowercase=True)
 print(tokenizer.encode_batch(["the dogs"]).token_ids.tolist(), tokenizer.decode([6, 7, 8]))
 print(sorted({{"keras", "tensorflow", "jax", "torch", "transformers"}} & set(sys.modules)))

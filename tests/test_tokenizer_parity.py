@@ -11,7 +11,7 @@ import pytest
 import texts
 import tokenizers
 
-from kbert.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is the peer")
 

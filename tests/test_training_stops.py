@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kbert import names
-from kbert.data.batch import Batch
-from kbert.training import loop
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
 from kbert.training.engines.engine import Engine
-from kbert.training.stopping import Asked, Stopped, Wishes
+from kbert.training.loop import loop
+from kbert.training.loop.stopping import Stopped, StopRequest, Wishes
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
 
@@ -71,7 +71,7 @@ class Batches:
     batch_size, fingerprint = HOSTS, {}
 
     def batch(self, step, part=slice(None)):
-        return Batch({names.TOKEN_IDS: np.zeros((HOSTS, 5), "int32")}, {}, {}).rows(part)
+        return TrainingBatch({names.TOKEN_IDS: np.zeros((HOSTS, 5), "int32")}, {}, {}).rows(part)
 
 
 def stops(monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...]) -> list[tuple]:
@@ -81,12 +81,12 @@ def stops(monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...]) ->
     local, meeting, ends = threading.local(), Meeting(), [None] * HOSTS
 
     @contextlib.contextmanager
-    def asked_to_stop(alone):
+    def stop_requests(alone):
         assert not alone
-        local.asked = Asked()
+        local.asked = StopRequest()
         yield local.asked
 
-    monkeypatch.setattr(loop, "asked_to_stop", asked_to_stop)
+    monkeypatch.setattr(loop, "stop_requests", stop_requests)
     monkeypatch.setattr(Engine, "state", lambda self: {})
 
     def run(number: int) -> None:
@@ -180,9 +180,9 @@ def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
 
 STUCK = """
 import ctypes
-from kbert.training.stopping import asked_to_stop
+from kbert.training.loop.stopping import stop_requests
 mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
-with asked_to_stop(alone=False):
+with stop_requests(alone=False):
     library.pthread_mutex_lock(mutex)
     print("waits", flush=True)
     library.pthread_mutex_lock(mutex)

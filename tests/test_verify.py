@@ -6,10 +6,10 @@ import keras
 import pytest
 
 import kbert
-from kbert import graph, reference
-from kbert.reference.errata import errata
-from kbert.reports import verify_text
-from kbert.verification import compare_rows, config_of
+from kbert.graph import closed_form, reference
+from kbert.graph.reference.errata import errata
+from kbert.show.texts import verify_text
+from kbert.show.verification import compare_rows, config_of
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_an_erratum_that_does_not_hold_fails_the_check(report):
 
 def test_errata_are_computed_from_the_tables(monkeypatch):
     """With a row of the document gone, its count of 112 rows no longer holds."""
-    from kbert.reference import errata as module
+    from kbert.graph.reference import errata as module
 
     rows = reference.document_004()
     monkeypatch.setattr(module, "document_004", lambda: rows[:20] + rows[21:])
@@ -114,7 +114,7 @@ def test_a_layer_of_another_size_is_named(small, layer, change, expected, found)
 
 
 def test_a_missing_an_added_and_a_moved_row_are_named(small):
-    rows = graph.rows(small, seq_len=7)
+    rows = closed_form.rows(small, seq_len=7)
     added = dataclasses.replace(rows[4], layer="Extra")
     moved = (rows[1], rows[0], *rows[2:9], added, *rows[10:])
     texts = [str(difference) for difference in compare_rows(moved, rows)]
@@ -126,7 +126,7 @@ def test_a_missing_an_added_and_a_moved_row_are_named(small):
 
 
 def test_a_changed_connection_is_named(small):
-    rows = graph.rows(small, seq_len=7)
+    rows = closed_form.rows(small, seq_len=7)
     changed = dataclasses.replace(rows[10], connected_to="Embedding-Norm[0][0]")
     (difference,) = compare_rows((*rows[:10], changed, *rows[11:]), rows)
     assert (difference.where, difference.what) == (rows[10].layer, "connected_to")

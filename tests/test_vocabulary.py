@@ -6,7 +6,7 @@ import pytest
 import texts
 from texts import TOKENS
 
-from kbert.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture

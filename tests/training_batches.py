@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kbert import names
-from kbert.data.batch import Batch
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
 
 LENGTH, PREDICTIONS = 11, 5
 
@@ -25,16 +25,16 @@ def arrays(kind: str, updates: int, batch_size: int, vocab_size: int = 99) -> di
     return found | {"positions": positions, "labels": labels, "nsp": random.integers(0, 2, shape)}
 
 
-def batch_of(arrays: dict, step: int) -> Batch:
+def batch_of(arrays: dict, step: int) -> TrainingBatch:
     """An update of `arrays` as the engines take it."""
     one = {name: array[step].astype("int32") for name, array in arrays.items()}
     size = len(one["tokens"])
     inputs = {names.TOKEN_IDS: one["tokens"], names.SEGMENT_IDS: one["segments"]}
     even = np.full(size, 1 / size, "float32")
     if "positions" not in one:
-        return Batch(inputs, {names.CLASSIFIER: one["labels"]}, {names.CLASSIFIER: even})
+        return TrainingBatch(inputs, {names.CLASSIFIER: one["labels"]}, {names.CLASSIFIER: even})
     real = (one["positions"] != 0).astype("float32")
-    return Batch(
+    return TrainingBatch(
         inputs | {names.MASKED_POSITIONS: one["positions"]},
         {names.MLM: one["labels"], names.NSP: one["nsp"]},
         {names.MLM: real / real.sum(), names.NSP: even},

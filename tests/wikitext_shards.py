@@ -22,8 +22,8 @@ def text_files() -> list[Path]:
 @functools.cache
 def folders() -> tuple[Path, Path]:
     """The folders of the vocabulary and the shards."""
-    from kbert.data.preparing import prepare
-    from kbert.data.vocab_training import train_vocab
+    from kbert.data.corpus.preparing import prepare
+    from kbert.data.corpus.vocab_training import train_vocab
 
     files = text_files()
     folder = Path(tempfile.mkdtemp(prefix="kbert-wikitext-"))
@@ -35,6 +35,6 @@ def folders() -> tuple[Path, Path]:
 
 @functools.cache
 def wikitext_shards():
-    from kbert.data.shards import open_shards
+    from kbert.data.corpus.shards import open_shards
 
     return open_shards(folders()[1])

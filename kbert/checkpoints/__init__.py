@@ -1,1 +1,4 @@
-"""Checkpoints in and out."""
+"""Weights in and out: `load`, `save`, six formats read, four written, and exports for serving.
+
+Training, tasks, show and the command line may import it.
+"""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.config import BertConfig
-from kbert.sentence import SentenceSettings
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.config import BertConfig
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Checkpoint:
         format: which format it is of.
         column: the column of `checkpoints.tables` that its tensors' names are in.
         config: its configuration.
-        head: the head that it has, one of `kbert.graph.HEADS`.
+        head: the head that it has, one of `kbert.graph.closed_form.HEADS`.
         tensors: its tensors by their names in the table; those beside the table by their own.
         num_labels: outputs of its classifier; 2 where it has none.
         architecture: the class of transformers, where it names one.

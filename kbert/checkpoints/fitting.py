@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kbert.checkpoints import tables, transfer
+from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.tables import Entry
-from kbert.config import BertConfig
+from kbert.checkpoints.weight_names import Entry
+from kbert.graph.config import BertConfig
 
 _CLASSIFIERS = ("classifier", "tokens")
 # Where the tensors say a size of the configuration: a dimension, the same in every format.
@@ -69,19 +69,23 @@ def fit(
     num_labels = checkpoint.num_labels if own else num_labels or 2
     tensors = dict(checkpoint.tensors)
     names = {
-        part: {entry.name for entry in tables.entries(part, config, column)}
-        for part in tables.PARTS
+        part: {entry.name for entry in weight_names.entries(part, config, column)}
+        for part in weight_names.PARTS
         if part not in ("embeddings", "encoder")
     }
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     classifiers = sorted(set().union(*(names[part] for part in _CLASSIFIERS)))
     others = [] if own else [name for name in classifiers if tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
-    rows = [row for part in tables.PARTS_OF_HEAD[head] for row in tables.rows_of(part, config)]
+    rows = [
+        row
+        for part in weight_names.PARTS_OF_HEAD[head]
+        for row in weight_names.rows_of(part, config)
+    ]
     entries = [
         entry
-        for part in tables.PARTS_OF_HEAD[head]
-        for entry in tables.entries(part, config, column, num_labels)
+        for part in weight_names.PARTS_OF_HEAD[head]
+        for entry in weight_names.entries(part, config, column, num_labels)
     ]
     problems = transfer.problems(
         entries,
@@ -131,7 +135,7 @@ def _ranges(places: Collection[int]) -> str:
 def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> list[str]:
     """The configuration's keys that say other sizes than the tensors have."""
     one = config.replace(num_hidden_layers=1)
-    rows = [row for part in ("embeddings", "encoder") for row in tables.rows_of(part, one)]
+    rows = [row for part in ("embeddings", "encoder") for row in weight_names.rows_of(part, one)]
     names = {(row.layer, row.variable): getattr(row, column) for row in rows}
     found = {}
     for key, (layer, variable, dimension) in _SIZES.items():
@@ -149,8 +153,8 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
 
 def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> int:
     """The encoder blocks that the tensors are of, from the first on without a gap."""
-    rows = len(tables.rows_of("encoder", config.replace(num_hidden_layers=1)))
-    names = tables.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
+    rows = len(weight_names.rows_of("encoder", config.replace(num_hidden_layers=1)))
+    names = weight_names.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
     for block in range(_MOST_BLOCKS):
         of_block = names[block * rows : (block + 1) * rows]
         if not any(getattr(row, column) in tensors for row in of_block):
@@ -164,8 +168,8 @@ def _known(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
     in_table = {
         entry.name
-        for part in tables.PARTS
-        for entry in tables.entries(part, checkpoint.config, checkpoint.column)
+        for part in weight_names.PARTS
+        for entry in weight_names.entries(part, checkpoint.config, checkpoint.column)
     } | set(checkpoint.tensors)
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}

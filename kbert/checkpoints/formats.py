@@ -6,28 +6,28 @@ import importlib
 import os
 from pathlib import Path
 
-from kbert import bounds, folders
-from kbert.checkpoints import run_folders
+from kbert.checkpoints import run_models
 from kbert.checkpoints.zip_archive import unpacked
-from kbert.config import BertConfig
+from kbert.graph.config import BertConfig
+from kbert.io import bounds, folders
 
 # Each reader has `is_one(path)` and `opened(path, config)`.
 READERS = {
-    "transformers": "kbert.checkpoints.transformers_folder",
+    "transformers": "kbert.checkpoints.transformers.folder",
     "google": "kbert.checkpoints.google_folder",
     "keras_bert": "kbert.checkpoints.keras_bert_file",
-    "keras": "kbert.checkpoints.keras_file",
-    "keras_hub": "kbert.checkpoints.keras_hub_preset",
+    "keras": "kbert.checkpoints.keras.file",
+    "keras_hub": "kbert.checkpoints.keras_hub.preset",
 }
 # Each writer is a function of (bert, path).
 WRITERS = {
-    "transformers": "kbert.checkpoints.transformers_folder",
+    "transformers": "kbert.checkpoints.transformers.folder",
     "google": "kbert.checkpoints.google_folder",
-    "keras_hub": "kbert.checkpoints.keras_hub_writer",
-    "keras": "kbert.checkpoints.keras_file",
-    "saved_model": "kbert.exports.saved_model",
-    "onnx": "kbert.exports.onnx",
-    "litert": "kbert.exports.litert",
+    "keras_hub": "kbert.checkpoints.keras_hub.writer",
+    "keras": "kbert.checkpoints.keras.file",
+    "saved_model": "kbert.checkpoints.exports.saved_model",
+    "onnx": "kbert.checkpoints.exports.onnx",
+    "litert": "kbert.checkpoints.exports.litert",
 }
 _ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}
 # What lies in a folder, or ends a file's name, that kbert knows and does not read.
@@ -73,7 +73,7 @@ def located(source: str | os.PathLike) -> Path:
         path = index  # bert_model.ckpt, as Google's own code is given it
     if not path.exists():
         raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
-    path = run_folders.model_of(path) if run_folders.is_one(path) else path
+    path = run_models.model_of(path) if run_models.is_one(path) else path
     folders.finish(path if path.is_dir() else path.parent)
     return path
 
@@ -176,7 +176,7 @@ def _refuse_other_formats(path: Path, form: str) -> None:
     if not path.is_dir():
         return
     folders.finish(path)
-    if run_folders.is_one(path):
+    if run_models.is_one(path):
         raise ValueError(f"{path} must not hold a run, got one: choose another place")
     others = [name for name in READERS if name != form and _reader(name).is_one(path)]
     if others:

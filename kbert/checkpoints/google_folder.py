@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert import bounds
-from kbert.checkpoints import tables, transfer
+from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.config import BertConfig
-from kbert.folders import folder_beside
-from kbert.vocabulary import read_tokens
+from kbert.data.tokenization.vocabulary import read_tokens
+from kbert.graph.config import BertConfig
+from kbert.io import bounds
+from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
@@ -107,17 +107,19 @@ def write(bert, path: Path) -> None:
     """
     if Path(path).suffix == ".zip":
         raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
-    parts = tables.PARTS_OF_HEAD[bert.head]
+    parts = weight_names.PARTS_OF_HEAD[bert.head]
     labels = bert.model.outputs[0].shape[-1] if bert.head == "classifier" else 2
-    rows = [row for part in parts for row in tables.rows_of(part, bert.config)]
+    rows = [row for part in parts for row in weight_names.rows_of(part, bert.config)]
     if nameless := [row.kbert for row in rows if row.google is None]:
         raise ValueError(
             f"format google must have names for the whole head {bert.head}, got none for "
             f"{', '.join(nameless)}: save it with format='transformers'"
         )
     _warn_of_losses(bert, path)
-    entries = [e for part in parts for e in tables.entries(part, bert.config, "google", labels)]
-    with folder_beside(path) as folder:
+    entries = [
+        e for part in parts for e in weight_names.entries(part, bert.config, "google", labels)
+    ]
+    with atomic_folder(path) as folder:
         _save(bert.model, entries, folder / CHECKPOINT)
         bert.config.to_json(folder / _CONFIG)
         if bert.tokenizer is not None:
@@ -272,7 +274,7 @@ def _warn_of_losses(bert, path: Path) -> None:
         _logger.warning("%s: Google's code and keras_bert do not know %s%s", path, settings, hint)
 
 
-def _save(model, entries: list[tables.Entry], prefix: Path) -> None:
+def _save(model, entries: list[weight_names.Entry], prefix: Path) -> None:
     """Writes the weights with one operation: no variables, no graph, one copy of them at a time."""
     tf = _tensorflow(prefix)
     names = [entry.name for entry in entries]

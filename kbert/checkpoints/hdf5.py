@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert import bounds
 from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io import bounds
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def datasets(file: Path, group, form: str = "HDF5") -> dict:
         form: what errors call the file's format.
 
     Raises:
-        ValueError: a damaged file, one beyond `kbert.bounds`, or a dataset whose numbers are not
+        ValueError: a damaged file, one beyond `kbert.io.bounds`, or a dataset whose numbers are not
             in it.
     """
     import h5py

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from kbert import json_schema as js
-from kbert import names
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.damage import damage_in_one_line
-from kbert.config import BertConfig
+from kbert.graph import names
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
 

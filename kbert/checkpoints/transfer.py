@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from kbert.checkpoints import deferred, tables
+from kbert.checkpoints import weight_names
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.checkpoints.tables import Entry
-from kbert.config import BertConfig
+from kbert.checkpoints.weight_names import Entry
+from kbert.graph.config import BertConfig
+from kbert.model import deferred
 
 # NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
 _FLOATING = re.compile(r"b?float(16|32|64)|B?F(16|32|64)")
 
 
 @dataclass(frozen=True)
-class Report:
+class TransferReport:
     """What a transfer did; names are those of the checkpoint's format.
 
     Attributes:
@@ -39,7 +40,7 @@ class Report:
     def __repr__(self) -> str:
         shown = [one.name for one in fields(self) if one.repr]
         counts = (f"{name}: {len(getattr(self, name))}" for name in shown)
-        return f"Report({', '.join(counts)})"
+        return f"TransferReport({', '.join(counts)})"
 
 
 def problems(
@@ -127,7 +128,7 @@ def _copy(array: np.ndarray, to: np.ndarray) -> None:
         np.copyto(to, array, casting="unsafe")
 
 
-def fill(model, reading: Reading) -> Report:
+def fill(model, reading: Reading) -> TransferReport:
     """Fills a model that was built within `deferred.without_values` from a checked checkpoint."""
     layers = {layer.name: layer for layer in model.layers}
     present = [entry for entry in reading.entries if entry.name in reading.names]
@@ -140,7 +141,7 @@ def fill(model, reading: Reading) -> Report:
         ).reshape(shape)
     deferred.fill(model, values)
     expected = {entry.name for entry in reading.entries}
-    return Report(
+    return TransferReport(
         tuple(entry.name for entry in present),
         tuple(entry.name for entry in missing),
         tuple(name for name in reading.names if name not in expected),
@@ -155,11 +156,13 @@ def check_whole(model, config: BertConfig, head: str) -> None:
     Args:
         model: the model to be saved.
         config: its configuration, which is saved with it.
-        head: one of `kbert.graph.HEADS`.
+        head: one of `kbert.graph.closed_form.HEADS`.
     """
     labels = model.outputs[0].shape[-1] if head in ("classifier", "tokens") else 2
-    parts = tables.PARTS_OF_HEAD[head]
-    entries = [entry for part in parts for entry in tables.entries(part, config, "kbert", labels)]
+    parts = weight_names.PARTS_OF_HEAD[head]
+    entries = [
+        entry for part in parts for entry in weight_names.entries(part, config, "kbert", labels)
+    ]
     expected = {entry.name: entry.shape for entry in entries}
     found = {
         f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)

@@ -1,1 +1,4 @@
-"""Text to examples to batches."""
+"""Text to arrays, arrays to batches; no Keras but for what it fits.
+
+Models, checkpoints, training and tasks may import it.
+"""

@@ -1,4 +1,4 @@
-"""What one does with a loaded BERT: texts in, answers out.
+"""What a BERT is for, a folder each: what it reads, trains, evaluates and answers.
 
-Every function takes one text, and gives one result, or a list of texts, and gives a list.
+The command line may import it; tasks share the modules beside their folders.
 """

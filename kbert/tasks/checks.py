@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from kbert import names
-from kbert.bert import Bert
 from kbert.checkpoints import first_values
-from kbert.config import require_positive
+from kbert.checkpoints.bert import Bert
+from kbert.graph import names
+from kbert.graph.config import require_positive
 
 MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 # What gives a checkpoint that lacks a head one; functions and commands have the same names.

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 import numpy as np
 
-from kbert import names
-from kbert.bert import Bert
-from kbert.config import require_positive
-from kbert.encodings import Encoding, padded
-from kbert.model import BertModel
-from kbert.patience import progress_bar
+from kbert.checkpoints.bert import Bert
+from kbert.data.tokenization.encodings import Encoding, padded
+from kbert.graph import names
+from kbert.graph.config import require_positive
+from kbert.io.progress import progress_bar
+from kbert.model.bert_model import BertModel
 from kbert.tasks.checks import longest, require_tokenizer
 
 BATCH_SIZE = 32

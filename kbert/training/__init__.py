@@ -1,1 +1,4 @@
-"""Training: what is minimized, how a step is done on each backend, and the run around it."""
+"""How anything is trained: what it minimizes, the engines, the loop, the run's folder.
+
+`kbert.tasks` and the command line may import it; it knows no task.
+"""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from kbert.training.rules import checked
+from kbert.training.setting_rules import checked
 
 _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.py
 

@@ -4,7 +4,7 @@ import contextlib
 
 from keras import ops
 
-from kbert.training.rules import checked
+from kbert.training.setting_rules import checked
 
 FIRST_SCALE = 2.0**15
 GROWTH = 2_000  # good updates after which the scale is doubled

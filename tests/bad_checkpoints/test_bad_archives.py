@@ -128,7 +128,7 @@ def test_too_little_memory_is_one_line(capsys, monkeypatch):
         def fail(*_, error=error, **__):
             raise error
 
-        monkeypatch.setattr("kbert.builder.build", fail)
+        monkeypatch.setattr("kbert.model.builder.build", fail)
         done = command(capsys, "plot", "tiny", "-o", "never.svg")
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
         assert done.err.startswith("kbert: the memory must hold the model, got too little")

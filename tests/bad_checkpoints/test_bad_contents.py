@@ -36,7 +36,7 @@ def test_a_tensor_that_does_not_fit(capsys, folder, change, said):
 
 def test_no_model_is_built_before_all_is_checked(folder, monkeypatch):
     change_tensors(folder, lambda tensors: tensors.pop(BIAS))
-    monkeypatch.setattr("kbert.builder.build", lambda *_, **__: pytest.fail("built"))
+    monkeypatch.setattr("kbert.model.builder.build", lambda *_, **__: pytest.fail("built"))
     with pytest.raises(ValueError, match="1 problem"):
         kbert.load(folder)
 

@@ -27,11 +27,11 @@ from json_mutations import (
 from small_berts import small_berts
 
 import kbert
-from kbert import printable
 from kbert.checkpoints import formats
-from kbert.inspection import inspect, inspection_text
-from kbert.sentence import SentenceSettings
-from kbert.tokenizer import Tokenizer
+from kbert.checkpoints.inspection import inspect, inspection_text
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.io import printable
 
 LABELS = ("bad", "so so", "good", "café", "東")
 KINDS = ("transformers", "vocab.txt", "google", "keras_hub", "keras_hub classifier", "keras")

@@ -227,12 +227,12 @@ def test_large_ones_open(worker, tmp_path):
         intermediate_size=6,
         max_position_embeddings=17,
     )
-    from kbert.checkpoints import tables
+    from kbert.checkpoints import weight_names
 
     tensors = {
         entry.name: np.ones(entry.shape, "f2")
-        for part in tables.PARTS_OF_HEAD["encoder"]
-        for entry in tables.entries(part, config, "transformers")
+        for part in weight_names.PARTS_OF_HEAD["encoder"]
+        for entry in weight_names.entries(part, config, "transformers")
     }
     (tmp_path / "large").mkdir()
     save_file(tensors, tmp_path / "large" / WEIGHTS)

@@ -11,7 +11,7 @@ import pytest
 
 PEER = Path(__file__).parents[1] / "peer.py"
 
-# transformers' names for the heads; encoder and pooler are in kbert.checkpoints.tables.
+# transformers' names for the heads; encoder and pooler are in kbert.checkpoints.weight_names.
 HEADS = {
     "cls.predictions.transform.dense.weight": ("MLM-Dense", "kernel"),
     "cls.predictions.transform.dense.bias": ("MLM-Dense", "bias"),
@@ -44,12 +44,12 @@ def peer(small, tmp_path_factory):
 @pytest.fixture(scope="session")
 def fill():
     """Puts the peer's weights into a model that kbert built."""
-    from kbert.checkpoints import tables
+    from kbert.checkpoints import weight_names
 
     def assign(model, config, arrays) -> None:
         places = {
             f"bert.{entry.transformers}": (entry.layer, entry.variable)
-            for entry in tables.templates(config)
+            for entry in weight_names.templates(config)
         } | HEADS
         layers = {layer.name: layer for layer in model.layers}
         assigned = 0

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.checkpoints import deferred
+from kbert.model import deferred
 
 
 def build(small):

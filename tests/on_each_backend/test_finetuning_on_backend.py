@@ -8,8 +8,8 @@ from labelled_texts import read_texts, write_texts
 from peer_tasks import VOCABULARY
 
 import kbert
-from kbert.training.evaluation import evaluate
-from kbert.training.finetuning import finetune
+from kbert.tasks.finetuning.evaluate import evaluate
+from kbert.tasks.finetuning.finetune import finetune
 
 
 def test_it_learns_and_the_saved_model_does_as_well(small, tmp_path):

@@ -99,14 +99,14 @@ def test_training_pays_nothing_for_the_check(small):
     """With training=True the embedding is Keras's own look-up and nothing more."""
     import keras
 
-    from kbert.layers import Embedding
+    from kbert.model.layers import Embedding
 
     class Refused(Embedding):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             self.ops = 0
 
-    import kbert.layers.encoder as layers
+    import kbert.model.layers.encoder as layers
 
     layer = Refused(99, 24)
     calls = []

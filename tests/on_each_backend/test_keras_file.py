@@ -12,10 +12,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert import builder
-from kbert.checkpoints import keras_file, tables
-from kbert.graph import HEADS
-from kbert.sentence import SentenceSettings
+from kbert.checkpoints import weight_names
+from kbert.checkpoints.keras import file as keras_file
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.closed_form import HEADS
+from kbert.model import builder
 
 LABELS = ("no", "yes", "maybe", "so", "what")
 LOAD = """
@@ -90,8 +91,8 @@ def test_names_and_shapes_are_those_of_the_table(small, tmp_path, head):
     with keras_file.opened(tmp_path / "bert.keras") as found:
         entries = [
             entry
-            for part in tables.PARTS_OF_HEAD[head]
-            for entry in tables.entries(part, small, found.column, found.num_labels)
+            for part in weight_names.PARTS_OF_HEAD[head]
+            for entry in weight_names.entries(part, small, found.column, found.num_labels)
         ]
         shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
     assert shapes == {entry.name: entry.shape for entry in entries}

@@ -67,7 +67,7 @@ def test_hidden_states_are_those_of_transformers(bert, peer):
 
 def test_it_has_the_published_number_of_parameters(bert):
     """22,713,216: KerasHub's metadata of the same model, in kbert's reference."""
-    from kbert.reference import published_totals
+    from kbert.graph.reference import published_totals
 
     (total,) = (
         entry.params_encoder_and_pooler

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 from kbert import BertConfig
-from kbert.training.state_files import read_facts
+from kbert.training.run.state_files import read_facts
 
 QUICK = SETTINGS | {"steps": 9, "evaluate_every": 3, "save_every": 4}
 
@@ -22,7 +22,7 @@ def shards(tmp_path_factory):
 
 
 def run_on(shards, output, callbacks=()):
-    from kbert.training.pretraining import pretrain
+    from kbert.tasks.pretraining.pretrain import pretrain
 
     options = {"output": output, "show": False, "peak_flops": 1e9, "callbacks": callbacks}
     return pretrain(shards, BertConfig(**CONFIG), **options, **QUICK)
@@ -105,8 +105,8 @@ def test_early_stopping_ends_the_run_with_the_best_weights(start):
 
 
 def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, noting, tmp_path):
-    from kbert.training.pretraining import resume
-    from kbert.training.stopping import Stopped
+    from kbert.tasks.pretraining.pretrain import resume
+    from kbert.training.loop.stopping import Stopped
 
     class Asks(noting):
         def on_train_batch_end(self, batch, logs=None):
@@ -126,7 +126,7 @@ def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, 
 
 
 def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
-    from kbert.training.loop import NotFinite
+    from kbert.training.loop.loop import NotFinite
 
     class Spoils(noting):
         def on_train_batch_end(self, batch, logs=None):

@@ -20,7 +20,7 @@ inputs = [data[name] for name in ("tokens", "segments", "marks")[: len(model.inp
 outputs = model.predict(inputs, verbose=0)
 outputs = outputs if isinstance(outputs, list) else [outputs]
 np.savez(sys.argv[3], *outputs)
-if isinstance(model, kbert.model.BertModel):
+if isinstance(model, kbert.model.bert_model.BertModel):
     model.summary()
 """
 

@@ -12,12 +12,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kbert
-from kbert.tasks.answers import answer
-from kbert.tasks.embedding import embed
-from kbert.tasks.maps import attention
-from kbert.tasks.masked import fill_mask
-from kbert.tasks.sentences import classify, next_sentence
-from kbert.tasks.words import tag
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.tagging.inference import tag
 
 pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
 TESTS = Path(__file__).parents[1]
@@ -106,7 +106,7 @@ def test_answers_are_the_best_of_all_spans_of_all_windows(folders, expected):
         assert_allclose(one.score, score, atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", kbert.sentence.POOLINGS)
+@pytest.mark.parametrize("pooling", kbert.checkpoints.sentence_settings.POOLINGS)
 def test_vectors_are_made_of_transformers_hidden_states(folders, encoder, pooling):
     wanted = np.load(folders / "vectors.npz")[pooling]
     found = embed(encoder, TEXTS, pooling=pooling, layers=2, batch_size=4)

@@ -7,13 +7,13 @@ from test_training_step import BATCH, engine_of
 from training_batches import arrays, batch_of
 
 import kbert
-from kbert import names
+from kbert.graph import names
 from kbert.training import precision
-from kbert.training.callbacks import watch_batches
-from kbert.training.engines import seeds
+from kbert.training.engines import dropout_seeds
 from kbert.training.engines.engine import Engine
-from kbert.training.loop import NotFinite, train
-from kbert.training.run_folder import RunFolder
+from kbert.training.loop.callbacks import watch_batches
+from kbert.training.loop.loop import NotFinite, train
+from kbert.training.run.run_folder import RunFolder
 
 STEPS, BAD = 7, 2  # BAD: the update, counted from 0, that is not finite
 SEGMENT = 2  # which alone that update's batch has
@@ -123,9 +123,9 @@ def with_dropout(hidden: float, attention: float):
 def test_dropout_whose_seeds_are_not_found_is_refused(monkeypatch, hidden, attention):
     model = with_dropout(hidden, attention)
     drawing = 3 * (hidden > 0) + (attention > 0)  # embeddings, two of the block; its attention
-    assert len(seeds.seed_states(model)) == drawing
-    monkeypatch.setattr(seeds, "_SEED_STATE", "another_name")
+    assert len(dropout_seeds.seed_states(model)) == drawing
+    monkeypatch.setattr(dropout_seeds, "_SEED_STATE", "another_name")
     with pytest.raises(RuntimeError, match=f"has {drawing} layers with dropout and 0 var") as error:
-        seeds.seed_states(model)
+        dropout_seeds.seed_states(model)
     assert "\n" not in str(error.value)
-    assert seeds.seed_states(with_dropout(0.0, 0.0)) == []
+    assert dropout_seeds.seed_states(with_dropout(0.0, 0.0)) == []

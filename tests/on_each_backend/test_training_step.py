@@ -9,9 +9,11 @@ from sizes import SIZES
 from training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
-from kbert import names
-from kbert.data.batch import Batch
-from kbert.training import diagnosis, engines, objectives, precision
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
+from kbert.training import engines, precision
+from kbert.training import loss as objectives
+from kbert.training.loop import diagnosis
 from kbert.training.optimizers import Optimizer
 
 BATCH, BLOCKS = 12, 2
@@ -107,7 +109,7 @@ def test_padding_predictions_weigh_nothing(data):
     padding = batch.inputs[names.MASKED_POSITIONS] == 0
     assert padding.any()
     labels[names.MLM] = np.where(padding, 98, labels[names.MLM])
-    other = Batch(batch.inputs, labels, batch.weights)
+    other = TrainingBatch(batch.inputs, labels, batch.weights)
     engine = engine_of()
     loss, state = loss_of(engine, batch, 0), engine.state()
     engine = engine_of()
@@ -182,7 +184,7 @@ def test_an_update_that_is_not_finite_changes_nothing(data):
     batch = batch_of(data, 1)
     weights = {name: array.copy() for name, array in batch.weights.items()}
     weights[names.NSP][0] = np.inf
-    logs = engine.update(Batch(batch.inputs, batch.labels, weights), 1)
+    logs = engine.update(TrainingBatch(batch.inputs, batch.labels, weights), 1)
     assert not float(logs["finite"])
     assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
     assert not float(engine.update(batch, 1)["finite"])  # nor is what was sent after it

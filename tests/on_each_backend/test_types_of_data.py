@@ -9,7 +9,7 @@ import pytest
 from test_masked_loss import cross_entropy
 
 import kbert
-from kbert.layers import Embedding, Gather
+from kbert.model.layers import Embedding, Gather
 
 BATCH, LENGTH, LABELS = 13, 7, 5
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

@@ -1,22 +1,25 @@
 """What the engines share: the numbers of a training state, and one update in tensors.
 
 Loss and gradients of an update are sums over micro-batches, replicas and hosts of what each of
-their examples contributes (`kbert.data.batch.Batch`), so every way to split a batch gives the same
-update. An update whose gradients are not finite changes no number but the loss scale. Where that
-must end the run, the updates after it change none either: one may have been sent to an accelerator
-before the figures were read, and the weights are to be those that the bad update began with.
+their examples contributes (`kbert.data.training_batch`), so every way to split a batch gives the
+same update. An update whose gradients are not finite changes no number but the loss scale. Where
+that must end the run, the updates after it change none either: one may have been sent to an
+accelerator before the figures were read, and the weights are to be those that
+the bad update began with.
 """
 
 import numpy as np
 from keras import ops
 
-from kbert.data.batch import Batch
-from kbert.training import environment, objectives, optimizers, precision
-from kbert.training.engines.pieces import Pieces, stateless
-from kbert.training.engines.seeds import seed_states, seeds_of
+from kbert.data.training_batch import TrainingBatch
+from kbert.training import loss as objectives
+from kbert.training import optimizers, precision
+from kbert.training.engines.dropout_seeds import seed_states, seeds_of
+from kbert.training.engines.rematerialization import RematerializedModel, stateless
+from kbert.training.loop.stopping import NO_WISH, Wishes
 from kbert.training.optimizers import Optimizer
-from kbert.training.rules import checked
-from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.run import environment
+from kbert.training.setting_rules import checked
 
 
 class Engine:
@@ -68,7 +71,7 @@ class Engine:
         self.accumulation = accumulation
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
-        self.pieces = Pieces(model) if rematerialize else None
+        self.rematerialized = RematerializedModel(model) if rematerialize else None
         self.scaled = precision.needs_scale(model)
         # asked for at each update: Keras walks through all layers to list them
         self.weights = list(model.trainable_variables)
@@ -89,7 +92,7 @@ class Engine:
     def ahead(self) -> int:
         """How many updates it is given before the figures of the first of them are read.
 
-        An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
+        An accelerator is then never idle; at most `kbert.training.loop.stopping.MOST_AHEAD`.
         """
         return int(environment.devices() != ["CPU"])
 
@@ -180,7 +183,7 @@ class Engine:
         share = batch_size // self.processes
         return slice(self.process * share, (self.process + 1) * share)
 
-    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+    def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """One update.
 
         Args:
@@ -210,7 +213,7 @@ class Engine:
         """Whether an error of an update says that another process is gone."""
         return False
 
-    def gradients(self, batch: Batch, step: int) -> dict[str, np.ndarray]:
+    def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
         """What an update begins with, by its weight's path: not clipped, times the loss scale.
 
         Args:
@@ -236,7 +239,7 @@ class Engine:
         """The variables that an update changes."""
         return [*self.weights, *self.first, *self.second, *self.counts]
 
-    def _arrays(self, batch: Batch, replicas: int, wishes: Wishes = NO_WISH) -> list[tuple]:
+    def _arrays(self, batch: TrainingBatch, replicas: int, wishes: Wishes = NO_WISH) -> list[tuple]:
         """A batch of this process's examples for each of its replicas: (micro-batches, B, …).
 
         Each example tells its process's wishes: they are summed as the losses are, and with them.
@@ -260,8 +263,8 @@ class Engine:
         """The model's outputs by name, from weights and seeds that are given."""
         values = dict(zip(map(id, self.weights), weights, strict=True))
         values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
-        if training and self.pieces:
-            outputs = self.pieces.outputs(values, inputs, self._recomputed)
+        if training and self.rematerialized:
+            outputs = self.rematerialized.outputs(values, inputs, self._recomputed)
         else:
             ordered = [inputs[name] for name in self.model.input_names]
             outputs = stateless(self.model, values, ordered, training)
@@ -314,7 +317,7 @@ class Engine:
         return new_weights, (new_first, new_second), (done, scale, good, bad), logs
 
 
-def shares(batch: Batch, replicas: int, micro_batches: int = 1) -> list[Batch]:
+def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:
     """A batch in equal parts, one for each replica.
 
     Raises:

@@ -7,9 +7,9 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from kbert import json_schema as js
+from kbert.io import json_schema as js
 
-PATIENCE_S = 40  # with the start of the libraries less than a minute
+PROGRESS_DELAY_S = 40  # with the start of the libraries less than a minute
 _TF_CONFIG = "TF_CONFIG"
 _CONFIG = js.fields(
     {
@@ -55,7 +55,7 @@ def tf_config() -> dict | None:
     return found
 
 
-def wait_for(addresses: list[str], mine: int, patience_s: float = PATIENCE_S) -> None:
+def wait_for(addresses: list[str], mine: int, patience_s: float = PROGRESS_DELAY_S) -> None:
     """Waits until every other host takes connections; this one does so meanwhile.
 
     Raises:
@@ -78,7 +78,7 @@ def wait_for(addresses: list[str], mine: int, patience_s: float = PATIENCE_S) ->
         time.sleep(1.0)  # for those that ask a moment later
 
 
-def start_jax(patience_s: float = PATIENCE_S) -> None:
+def start_jax(patience_s: float = PROGRESS_DELAY_S) -> None:
     """`keras.distribution.initialize`, once all processes are there.
 
     JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll

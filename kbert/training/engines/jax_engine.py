@@ -12,10 +12,10 @@ import sys
 import jax
 import numpy as np
 
-from kbert.data.batch import Batch
-from kbert.training import objectives
+from kbert.data.training_batch import TrainingBatch
+from kbert.training import loss
 from kbert.training.engines.engine import Engine
-from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.loop.stopping import NO_WISH, Wishes
 
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 
@@ -49,7 +49,7 @@ class JaxEngine(Engine):
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
 
-    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+    def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
         variables = self._changing()
         (arrays,) = self._arrays(batch, 1, wishes)
@@ -117,13 +117,13 @@ class JaxEngine(Engine):
     def _measured(self, weights, batch):
         inputs, labels, rated = batch
         outputs = self._outputs(weights, self._no_seeds(), inputs, training=False)
-        return objectives.objective(outputs, labels, rated)[1]
+        return loss.objective(outputs, labels, rated)[1]
 
-    def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
+    def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """`objectives.totals` of a batch, without dropout; this process's rows are given."""
         arrays = self._placed((batch.inputs, batch.labels, batch.weights), 0)
         sums = self._measure(self._weights(), arrays)
-        return objectives.totals(list(batch.labels), np.asarray(sums))
+        return loss.totals(list(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs for some examples, logits, without dropout."""

@@ -8,11 +8,11 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.batch import Batch
-from kbert.training import objectives
+from kbert.data.training_batch import TrainingBatch
+from kbert.training import loss as objectives
 from kbert.training.engines import hosts
 from kbert.training.engines.engine import Engine, shares
-from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.loop.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time
@@ -70,7 +70,7 @@ class TensorFlowEngine(Engine):
     def _first(self, values):
         return self.strategy.experimental_local_results(values)[0]
 
-    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+    def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
         mine = range(self.process * self.local, (self.process + 1) * self.local)
         seeds = self._seeds(step, mine)
@@ -163,7 +163,7 @@ class TensorFlowEngine(Engine):
         context = tf.distribute.get_replica_context()
         return context.all_reduce("SUM", sums) if self.replicas > 1 else sums
 
-    def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
+    def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """`objectives.totals` of a batch, without dropout; this process's rows are given."""
         parts = shares(batch, self.local)
         values = [(part.inputs, part.labels, part.weights) for part in parts]

@@ -6,10 +6,10 @@ import os
 import numpy as np
 import torch
 
-from kbert.data.batch import Batch
-from kbert.training import objectives
+from kbert.data.training_batch import TrainingBatch
+from kbert.training import loss as objectives
 from kbert.training.engines.engine import Engine
-from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.loop.stopping import NO_WISH, Wishes
 
 
 class TorchEngine(Engine):
@@ -32,7 +32,7 @@ class TorchEngine(Engine):
         if self.jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
 
-    def update(self, batch: Batch, step: int, wishes: Wishes = NO_WISH) -> dict:
+    def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
         variables = self._changing()
         values = [variable.value for variable in variables]
@@ -89,7 +89,7 @@ class TorchEngine(Engine):
         weights = [variable.value for variable in self.weights]
         return self._outputs(weights, self._no_seeds(), inputs, training=False)
 
-    def evaluate(self, batch: Batch) -> dict[str, tuple[float, float]]:
+    def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """`objectives.totals` of a batch, without dropout."""
         inputs, labels, rated = self._placed((batch.inputs, batch.labels, batch.weights))
         with torch.no_grad():

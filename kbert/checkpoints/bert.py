@@ -1,0 +1,270 @@
+"""A BERT with its configuration, weights and tokenizer: `load` and `save`."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbert.checkpoints import first_values, fitting, formats, transfer
+from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.config import BertConfig, require_positive
+from kbert.model import deferred
+
+_logger = logging.getLogger("kbert")
+
+
+@dataclass(frozen=True)
+class Bert:
+    """What `load` gives.
+
+    Attributes:
+        config: its configuration.
+        head: which graph was built, one of `kbert.graph.closed_form.HEADS`.
+        model: the functional Keras model, with the checkpoint's weights.
+        tokenizer: a `kbert.Tokenizer`; None where the checkpoint has no vocabulary.
+        report: what was read, initialized and ignored.
+        architecture: the class of transformers that the checkpoint is of, where it has one.
+        labels: what a classifier's outputs are called, where the checkpoint says.
+        sentence: how a sentence vector is made, where the checkpoint says.
+    """
+
+    config: BertConfig
+    head: str
+    model: object
+    tokenizer: object = None
+    report: transfer.TransferReport | None = None
+    architecture: str | None = None
+    labels: tuple[str, ...] | None = None
+    sentence: SentenceSettings | None = None
+
+    def __repr__(self) -> str:
+        params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
+        config = self.config
+        return (
+            f"Bert({self.head}, {config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
+            f"{params}{self.tokenizer or 'no tokenizer'})"
+        )
+
+
+def load(
+    path: str | os.PathLike,
+    *,
+    head: str | None = None,
+    num_labels: int | None = None,
+    labels: Sequence[str] | None = None,
+    seq_len: int | None = None,
+    config: BertConfig | None = None,
+    format: str | None = None,
+    allow_missing: Collection[str] = (),
+    ignore: Collection[str] = (),
+    tokenizer: bool = True,
+    lowercase: bool | None = None,
+) -> Bert:
+    """Opens the checkpoint at a path, whichever of the formats it is of.
+
+    Google's release (a folder, or the .zip), a folder of transformers, sentence-transformers or a
+    KerasHub preset, keras_bert's .h5, kbert's .keras; or a KerasHub `BertBackbone` itself.
+
+    Args:
+        path: the folder or file.
+        head: the graph to build, one of `kbert.graph.closed_form.HEADS`; None: the one that
+            the checkpoint has. A head that it lacks keeps its first weights; the log says so,
+            once, by name.
+        num_labels: outputs of the heads "classifier" and "tokens"; None: as many as `labels`, as
+            the checkpoint has, else 2. Where the checkpoint's classifier has another number, a new
+            one begins with first weights; the log says so.
+        labels: what those outputs are called, in their order; None: as the checkpoint says.
+        seq_len: tokens in a sequence; None: any length.
+        config: the configuration to go by, for files that have none: keras_bert's weights.
+        format: which format to read, where a folder holds two.
+        allow_missing: tensors, by their name in the file, that the checkpoint may lack.
+        ignore: tensors that the model need not have a place for.
+        tokenizer: False leaves the vocabulary unread.
+        lowercase: whether the vocabulary is uncased; None: as the checkpoint says.
+
+    Returns:
+        A `Bert`.
+
+    Raises:
+        FileNotFoundError: no such path, or one without configuration or weights.
+        ValueError: weights that do not fit the configuration: one error lists every missing,
+            unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
+            tokens than the embedding has rows. A format that is not read. Labels that contradict
+            their number or the checkpoint's order, or go with a head that has none.
+    """
+    if config is not None and not isinstance(config, BertConfig):
+        raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
+    labels = _checked_labels(labels, num_labels)
+    num_labels = len(labels) if labels else num_labels
+    with formats.opened(path, config, format) as checkpoint:
+        head = head or checkpoint.head
+        _check_labels_fit(checkpoint, head, num_labels, labels)
+        words = _tokenizer(checkpoint, lowercase) if tokenizer else None
+        return _built(checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels)
+
+
+def save(
+    bert: Bert,
+    path: str | os.PathLike,
+    *,
+    format: str | None = None,
+    architecture: str | None = None,
+) -> None:
+    """Writes a model in one of the formats; all of it or nothing, and an old one survives.
+
+    Args:
+        bert: what `load` gave, or a `Bert` of one's own.
+        path: the folder or file to write.
+        format: "transformers" (opens with AutoModel and its head's class), "google" (opens with
+            tf.train.load_checkpoint and keras_bert), "keras_hub" (a preset, for
+            BertBackbone.from_preset), "keras" (one .keras file), "saved_model", "onnx", "litert";
+            None: by the path's ending .keras, .onnx, .tflite, else transformers.
+        architecture: for transformers, the class to write; None: the one that was loaded, else
+            the one that has the whole head.
+
+    Raises:
+        ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
+            another format in it; a model that is not that of its configuration.
+        OSError: it cannot be written.
+    """
+    require_bert(bert, "save")
+    if not str(path):
+        raise ValueError("path must be that of a folder or a file, got an empty one")
+    path = Path(path)
+    form = format or formats.format_for(path)
+    write = formats.writer(form)
+    if architecture is not None and form != "transformers":
+        raise ValueError(f"architecture goes with format='transformers', got {form!r}")
+    formats.check_destination(path, form)
+    transfer.check_whole(bert.model, bert.config, bert.head)
+    options = {} if architecture is None else {"architecture": architecture}
+    write(bert, path, **options)
+
+
+def _built(
+    checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels
+) -> Bert:
+    from kbert.graph import closed_form
+    from kbert.model import builder
+
+    config = checkpoint.config
+    closed_form.check(config, head, seq_len, None)
+    fit = fitting.fit(checkpoint, head, allow_missing, ignore, num_labels)
+    tokens = words.vocab_size if words else None
+    if problems := fit.problems + fitting.vocabulary_problems(tokens, config):
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+        raise ValueError(
+            f"{checkpoint.source} does not fit the model of its configuration, {count}: "
+            + fitting.summarized(problems)
+            + _hint(problems)
+        )
+    with transfer.Reading(fit.entries, fit.tensors) as reading:
+        with deferred.without_values():
+            model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
+        report = _whole(transfer.fill(model, reading), fit, model)
+    own = head == checkpoint.head
+    if own and fit.num_labels != checkpoint.num_labels:
+        _logger.warning(
+            "%s has a classifier of %d labels, %d are asked for: a new one begins",
+            checkpoint.source,
+            checkpoint.num_labels,
+            fit.num_labels,
+        )
+    elif own:
+        labels = labels or checkpoint.labels
+    _warn(checkpoint, report, words)
+    return Bert(
+        config,
+        head,
+        model,
+        words,
+        report,
+        architecture=checkpoint.architecture if own else None,
+        labels=labels,
+        sentence=checkpoint.sentence,
+    )
+
+
+def require_bert(bert, function: str) -> None:
+    """A ValueError for what is no `Bert`."""
+    if not isinstance(bert, Bert):
+        raise ValueError(
+            f"{function} needs a kbert.Bert, as kbert.load gives it, got {type(bert).__name__}: a "
+            "model of your own goes into kbert.Bert(config, head, model, tokenizer)"
+        )
+
+
+def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
+    if num_labels is not None:
+        require_positive("num_labels", num_labels)
+    if labels is None:
+        return None
+    listed = tuple(labels) if isinstance(labels, Sequence) and not isinstance(labels, str) else ()
+    if not listed or not all(isinstance(label, str) for label in listed):
+        raise ValueError(f"labels must be a list of names, one an output, got {labels!r:.60}")
+    if len(set(listed)) < len(listed):
+        twice = next(label for label in listed if listed.count(label) > 1)
+        raise ValueError(f"labels must have each name once, got {twice!r} again")
+    if num_labels not in (None, len(listed)):
+        raise ValueError(f"labels must be num_labels={num_labels} names, got {len(listed)}")
+    return listed
+
+
+def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> None:
+    if num_labels is not None and head not in ("classifier", "tokens"):
+        raise ValueError(
+            f"{'labels go' if labels else 'num_labels goes'} with head='classifier' or "
+            f"head='tokens', got {head!r}"
+        )
+    own = (checkpoint.labels or ()) if head == checkpoint.head else ()
+    if labels and labels != own and sorted(labels) == sorted(own):
+        raise ValueError(
+            f"labels must be in the order of the checkpoint's outputs, {', '.join(own)}, got "
+            f"{', '.join(labels)}"
+        )
+
+
+def _hint(problems: list[str]) -> str:
+    unexpected = any(problem.startswith("unexpected") for problem in problems)
+    return " (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else ""
+
+
+def _whole(report: transfer.TransferReport, fit: fitting.Fit, model) -> transfer.TransferReport:
+    """The report with what the format has no names for: that keeps its first weights."""
+    layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless)]
+    return dataclasses.replace(
+        report,
+        initialized=(*report.initialized, *fit.nameless),
+        initialized_layers=tuple(dict.fromkeys(layers)),
+        ignored=(*report.ignored, *fit.others),
+        first_values=first_values.digests(model, layers),
+    )
+
+
+def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words) -> None:
+    if report.initialized:
+        names = ", ".join(report.initialized)
+        _logger.warning("%s lacks, and first weights stay in: %s", checkpoint.source, names)
+    if report.not_finite:
+        names = ", ".join(report.not_finite)
+        _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)
+    rows = checkpoint.config.vocab_size
+    if words is not None and words.vocab_size < rows:
+        _logger.warning(
+            "%s: the vocabulary has %d tokens, the embedding %d rows: the last ones have no token",
+            checkpoint.source,
+            words.vocab_size,
+            rows,
+        )
+
+
+def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None):
+    if checkpoint.vocabulary is None:
+        return None
+    from kbert.data.tokenization.tokenizer import Tokenizer
+
+    lowercase = checkpoint.lowercase if lowercase is None else lowercase
+    return Tokenizer.load(checkpoint.vocabulary, lowercase=lowercase)

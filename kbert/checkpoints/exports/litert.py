@@ -1,0 +1,50 @@
+"""A LiteRT file (.tflite): what runs on phones and small machines."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from kbert.checkpoints.exports import saved_model, serving
+from kbert.io.atomic_write import atomic_file
+
+_WHAT = "a LiteRT file"
+
+
+def write(bert, path: str | os.PathLike) -> None:
+    """Writes the model as one file of LiteRT's own operations: no TensorFlow is needed to run it.
+
+    The signature `serving_default` takes int32 arrays of any batch and length, up to the
+    configuration's positions: Input_Token, Input_Segment and, where the model has one, Input_Masked
+    (B, S) or Input_Positions (B, M). It gives float32 arrays by the names of the output layers;
+    those of an encoder and of a sentence vector as in ONNX. `Interpreter.get_signature_runner`
+    resizes by itself; without it, call `resize_tensor_input`. An id outside its table gives NaN or
+    the runtime's own error. The file holds no vocabulary.
+
+    Args:
+        bert: a `kbert.Bert`.
+        path: the file; an old one there is replaced once the new one is whole.
+
+    Raises:
+        ValueError: a backend that is not TensorFlow; weights of 2 GiB or more.
+        OSError: it cannot be written; an old one stays.
+    """
+    model = serving.serving_model(bert, _WHAT)
+    serving.refuse_too_large(model, _WHAT)
+    with atomic_file(path) as part:
+        part.write_bytes(_converted(model))
+
+
+def check(path: Path) -> None:
+    """A ValueError on a backend that does not write it."""
+    serving.check_backend(_WHAT)
+
+
+def _converted(model) -> bytes:
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+        saved_model.save(model, Path(folder))
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=["serving_default"]
+        )
+        return converter.convert()

@@ -1,0 +1,148 @@
+"""An ONNX file: what ONNX Runtime and many others run."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.checkpoints.exports import serving
+from kbert.graph import names
+from kbert.io.atomic_write import atomic_file
+
+_WHAT = "an ONNX file"
+_BACKENDS = ("tensorflow", "torch")
+_BATCH, _LENGTH = "batch", "length"
+
+
+def write(bert, path: str | os.PathLike) -> None:
+    """Writes the model as one file, from TensorFlow (tf2onnx) or torch (torch.onnx).
+
+    Inputs have the graph's names: Input-Token, Input-Segment and, where the model has one,
+    Input-Masked, int32 (batch, length), or Input-Positions (batch, M); any batch, any length up to
+    the configuration's positions. Outputs are float32, by the names of their layers, the encoder's
+    two sequence_output and pooled_output; where the checkpoint says how a sentence vector is made,
+    sentence_embedding (batch, H) is `kbert.embed`'s. An id outside its table gives NaN or the
+    runtime's own error. The file holds no vocabulary.
+
+    Args:
+        bert: a `kbert.Bert`.
+        path: the file; an old one there is replaced once the new one is whole.
+
+    Raises:
+        ValueError: the backend JAX; weights of 2 GiB or more.
+        ImportError: onnx, tf2onnx or onnxscript is not installed.
+        OSError: it cannot be written; an old one stays.
+    """
+    import keras
+
+    model = serving.serving_model(bert, _WHAT, _BACKENDS)
+    serving.refuse_too_large(model, _WHAT)
+    with atomic_file(path) as part:
+        with serving.needed(_WHAT):
+            import onnx
+
+            if keras.backend.backend() == "tensorflow":
+                proto = _from_tensorflow(model)
+            else:
+                proto = _from_torch(model, bert.config.max_position_embeddings)
+        _name_axes(proto)
+        onnx.checker.check_model(proto)
+        part.write_bytes(proto.SerializeToString())
+
+
+def check(path: Path) -> None:
+    """Raises for a backend that does not write it, and where a package is missing."""
+    backend = serving.check_backend(_WHAT, _BACKENDS)
+    for package in ("onnx", "onnxscript" if backend == "torch" else "tf2onnx"):
+        serving.require_package(_WHAT, package)
+
+
+def _from_tensorflow(model):
+    """The graph with its weights as inputs, which then get their values.
+
+    tf2onnx folds and copies weights that it finds in a graph: base takes it 16 GB and 200 seconds.
+    """
+    import keras
+    import onnx
+    import tensorflow as tf
+    import tf2onnx
+
+    count = len(model.inputs)
+
+    def serve(*tensors):
+        values = list(zip(model.weights, tensors[count:], strict=True))
+        with keras.StatelessScope(values):
+            return serving.outputs_of(model, list(tensors[:count]))
+
+    signature = [tf.TensorSpec(tensor.shape, "int32", tensor.name) for tensor in model.inputs]
+    signature += [
+        tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in model.weights
+    ]
+    function = tf.function(serve, input_signature=signature, autograph=False)
+    proto, _ = tf2onnx.convert.from_function(function, signature)
+    for weight in model.weights:
+        array = keras.ops.convert_to_numpy(weight)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, weight.path))
+    del proto.graph.input[count:]
+    return proto
+
+
+def _from_torch(model, positions: int):
+    if model.inputs[-1].name == names.MASKED_POSITIONS:  # torch.take_along_dim fixes every size
+        raise ValueError(
+            f"{_WHAT} of a gathered MLM head must be written on the backend tensorflow, got torch: "
+            "set KERAS_BACKEND=tensorflow, or build the model without max_predictions"
+        )
+    import onnxscript  # noqa: F401  (torch.onnx needs it, and says so at length)
+    import torch
+
+    class Serving(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, *inputs):
+            return tuple(serving.outputs_of(model, list(inputs)).values())
+
+    # Example sizes: torch takes 1 for a constant.
+    device = next(iter(model.weights)).value.device
+    length = min(3, positions)
+    shapes = [(2, tensor.shape[1] or length) for tensor in model.inputs]
+    inputs = tuple(torch.ones(shape, dtype=torch.int32, device=device) for shape in shapes)
+    axes = {0: torch.export.Dim(_BATCH), 1: torch.export.Dim(_LENGTH, max=positions)}
+    dynamic = tuple(axes if tensor.shape[1] is None else {0: axes[0]} for tensor in model.inputs)
+    with _quiet_torch():
+        program = torch.onnx.export(
+            Serving().eval(),
+            inputs,
+            input_names=[tensor.name for tensor in model.inputs],
+            output_names=serving.output_names(model),
+            dynamic_shapes=(dynamic,),
+            dynamo=True,
+            verbose=False,
+        )
+    return program.model_proto
+
+
+@contextlib.contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Leaves out that torchvision is absent, and that two inputs share their axes."""
+    with (
+        warnings.catch_warnings(),
+        serving.only_errors_of("torch.onnx._internal.exporter._registration"),
+    ):
+        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+        warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
+        yield
+
+
+def _name_axes(proto) -> None:
+    """Calls the axes of inputs and outputs by name; tf2onnx numbers them."""
+    for value in [*proto.graph.input, *proto.graph.output]:
+        batch, *others = value.type.tensor_type.shape.dim
+        if batch.HasField("dim_value"):
+            raise RuntimeError(f"{value.name} was written with a fixed batch: a defect of kbert's")
+        for axis in (batch, *others):
+            if not axis.HasField("dim_value"):
+                axis.dim_param = _BATCH if axis is batch else _LENGTH

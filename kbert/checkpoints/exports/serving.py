@@ -1,0 +1,177 @@
+"""The model that is exported: any batch and length, float32, inference alone; and its names."""
+
+import contextlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Collection, Iterator
+
+from kbert.graph import names
+
+# An ONNX file and a LiteRT file are one message each, of 2 GiB at most; the graph needs some room.
+_LARGEST = 2**31 - 2**26
+SENTENCE = "sentence_embedding"  # the output with a text's vector
+
+_logger = logging.getLogger("kbert")
+
+
+def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
+    """The model of `bert` for a format.
+
+    Args:
+        bert: a `kbert.Bert`.
+        form: what the format is called in errors.
+        backends: Keras's backends that it is written on.
+
+    Returns:
+        The model itself, or where it has a fixed length or computes in another dtype, a copy of
+        any length in float32: `kbert.model.builder.build` with its weights. Where the checkpoint
+        says how a sentence vector is made, one more output.
+
+    Raises:
+        ValueError: another backend, with the one to set; a model that kbert did not build.
+    """
+    check_backend(form, backends)
+    inputs = [tensor.name for tensor in bert.model.inputs]
+    if inputs[:2] != [names.TOKEN_IDS, names.SEGMENT_IDS]:
+        raise ValueError(
+            f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
+            f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
+        )
+    ready = bert.model.inputs[0].shape[1] is None and _computes_in_float32(bert.model)
+    return _with_sentence_vector(bert, bert.model if ready else _copy(bert))
+
+
+def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str:
+    """Keras's backend, or before Keras is imported the one that will be; else a ValueError."""
+    backend = os.environ.get("KERAS_BACKEND", next(iter(backends)))
+    if "keras" in sys.modules:
+        backend = sys.modules["keras"].backend.backend()
+    if backend not in backends:
+        raise ValueError(
+            f"{form} must be written on the backend {' or '.join(backends)}, got {backend}: set "
+            f"KERAS_BACKEND={next(iter(backends))} and load the checkpoint there"
+        )
+    return backend
+
+
+def require_package(form: str, package: str) -> None:
+    """An ImportError, one line that says what to install, where a package is missing."""
+    try:
+        there = importlib.util.find_spec(package) is not None
+    except ValueError:  # None in sys.modules
+        there = False
+    if not there:
+        raise _missing(form, package)
+
+
+def parameter(name: str) -> str:
+    """The name of an input where a name must be an identifier: Input_Token for Input-Token."""
+    return name.replace("-", "_")
+
+
+def output_names(model) -> list[str]:
+    """What the outputs are called: the encoder's two as the field has it, heads as their layers."""
+    found = list(model.output_names)
+    if found[1:2] == [names.POOLER]:  # keras_bert's name, NSP-Dense, says little
+        found[:2] = ["sequence_output", "pooled_output"]
+    return found
+
+
+def outputs_of(model, inputs: list) -> dict:
+    """The outputs at inference, by `output_names`."""
+    import keras
+
+    outputs = keras.tree.flatten(model(inputs, training=False))
+    return dict(zip(output_names(model), outputs, strict=True))
+
+
+def refuse_too_large(model, form: str) -> None:
+    """Raises a ValueError where the weights do not fit into a single file of 2 GiB."""
+    size = 4 * model.count_params()
+    if size > _LARGEST:
+        raise ValueError(
+            f"{form} must be smaller than 2 GiB, got {size / 2**30:.1f} GiB of weights: write a "
+            "SavedModel (format='saved_model')"
+        )
+
+
+@contextlib.contextmanager
+def needed(form: str) -> Iterator[None]:
+    """Makes a package that is not installed one line that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise _missing(form, error.name) from None
+
+
+def _missing(form: str, package: str | None) -> ImportError:
+    return ImportError(
+        f"{form} needs the package {package}, which is not installed: pip install {package}"
+    )
+
+
+@contextlib.contextmanager
+def only_errors_of(logger: str) -> Iterator[None]:
+    """Keeps one library's remarks, which say nothing about the file, out of the user's log."""
+    logger = logging.getLogger(logger)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _with_sentence_vector(bert, model):
+    """The model with `kbert.embed`'s vector as one more output, made as the checkpoint says."""
+    if bert.sentence is None:
+        return model
+    pooling = bert.sentence.pooling
+    if pooling == "pooler" and bert.head in ("tokens", "qa"):
+        _logger.warning("the export has no %s: head %s has no pooler", SENTENCE, bert.head)
+        return model
+    import keras
+
+    from kbert.model.bert_model import BertModel
+    from kbert.model.pooling import build_vectors
+
+    vectors = build_vectors(model, pooling, 1).outputs[0]
+    last = keras.layers.UnitNormalization if bert.sentence.normalize else keras.layers.Identity
+    return BertModel(model.inputs, [*model.outputs, last(name=SENTENCE)(vectors)])
+
+
+def _computes_in_float32(model) -> bool:
+    return not any(
+        layer.compute_dtype in ("float16", "bfloat16", "float64") for layer in model.layers
+    )
+
+
+def _copy(bert):
+    import keras
+
+    from kbert.model import builder
+
+    options = {}
+    if bert.model.inputs[-1].name == names.MASKED_POSITIONS:
+        options["max_predictions"] = bert.model.inputs[-1].shape[1]
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
+    try:
+        labels = bert.model.outputs[0].shape[-1]
+        model = builder.build(
+            bert.config, bert.head, num_labels=labels or 2, seq_len=None, **options
+        )
+    finally:
+        keras.config.set_dtype_policy(policy)
+    expected = [tuple(weight.shape) for weight in model.weights]
+    found = [tuple(weight.shape) for weight in bert.model.weights]
+    if expected != found:
+        raise ValueError(
+            f"the model must have the weights of head {bert.head} of its configuration, "
+            f"{len(expected)} of them, got {len(found)} weights or other shapes"
+        )
+    for new, old in zip(model.weights, bert.model.weights, strict=True):
+        new.assign(keras.ops.convert_to_numpy(old))
+    return model

@@ -1,0 +1,226 @@
+"""What lies at a path: format, configuration, tensors and totals; no weights are read."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbert.checkpoints import fitting, formats, weight_names
+from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.config import BertConfig
+from kbert.io import printable
+
+# safetensors' names of dtypes
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+BESIDE = "beside BERT"  # the part of tensors that the table of names does not have
+
+
+@dataclass(frozen=True)
+class InspectedTensor:
+    """A tensor: its name in the format's table, its shape and dtype in the file, its part."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    part: str
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `inspect` gives.
+
+    Attributes:
+        source: the path.
+        format: one of `kbert.checkpoints.formats.READERS`.
+        architecture: transformers' class, where it names one.
+        head: the graph that `load` builds.
+        config: the configuration.
+        tensors: the weights, in the order of the table of names.
+        left_out: tensors that are no weights: an optimizer's, buffers, copies.
+        vocab_size: tokens of its vocabulary; None where it has none.
+        lowercase: whether texts are lowercased; None without a vocabulary.
+        sentence: its way to a sentence vector, where it says.
+        problems: what does not fit the configuration, one line each.
+    """
+
+    source: str
+    format: str
+    architecture: str | None
+    head: str
+    config: BertConfig
+    tensors: tuple[InspectedTensor, ...]
+    left_out: tuple[str, ...]
+    vocab_size: int | None
+    lowercase: bool | None
+    sentence: SentenceSettings | None
+    problems: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        fits = f"{len(self.problems)} problems" if self.problems else "fits"
+        words = "no vocabulary" if self.vocab_size is None else f"{self.vocab_size:,} tokens"
+        return (
+            f"Inspection({os.path.basename(self.source)[-80:]!r}: {self.format}, {self.head}, "
+            f"{len(self.tensors)} tensors, {self.params:,} parameters, {self.bytes:,} bytes, "
+            f"{words}, {fits})"
+        )
+
+    @property
+    def params(self) -> int:
+        """Parameters in all."""
+        return sum(math.prod(tensor.shape) for tensor in self.tensors)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the weights, as they are stored."""
+        return sum(math.prod(tensor.shape) * _bytes_of(tensor.dtype) for tensor in self.tensors)
+
+
+def inspect(
+    path: str | os.PathLike, *, config: BertConfig | None = None, format: str | None = None
+) -> Inspection:
+    """Looks into a checkpoint of any format that `kbert.load` reads, without reading its weights.
+
+    Args:
+        path: the folder or file.
+        config: the configuration to go by, for files that have none.
+        format: which format to read, where a folder holds two.
+
+    Raises:
+        FileNotFoundError, ValueError: as `kbert.load`, but for weights that do not fit, which
+            are the result's `problems`.
+    """
+    if config is not None and not isinstance(config, BertConfig):
+        raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
+    with formats.opened(path, config, format) as checkpoint:
+        vocab_size, lowercase = _vocabulary(checkpoint)
+        return Inspection(
+            checkpoint.source,
+            checkpoint.format,
+            checkpoint.architecture,
+            checkpoint.head,
+            checkpoint.config,
+            _tensors(checkpoint),
+            checkpoint.left_out,
+            vocab_size,
+            lowercase,
+            checkpoint.sentence,
+            tuple(_problems(checkpoint, vocab_size)),
+        )
+
+
+def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
+    """The inspection as text, 80 columns wide but for long names."""
+    lines = [found.source, *_facts(found), ""]
+    parts = list(dict.fromkeys(tensor.part for tensor in found.tensors))
+    lines.append(f"  {'part':<12}{'tensors':>9}{'parameters':>15}  dtype")
+    for part in parts:
+        lines.append(_row(part, [tensor for tensor in found.tensors if tensor.part == part]))
+    lines.append(_row("total", found.tensors) + f", {found.bytes:,} bytes")
+    if found.left_out:
+        kinds = ", ".join(_kinds(found.left_out))
+        lines.append(f"  {len(found.left_out)} tensors are no weights of BERT: {kinds}")
+    if every_tensor:
+        names = [printable.line(tensor.name) for tensor in found.tensors]
+        width = max(map(len, names), default=0)
+        lines.append("")
+        lines += [
+            f"  {name:<{width}}  {' × '.join(map(str, tensor.shape))}  {tensor.dtype}"
+            for name, tensor in zip(names, found.tensors, strict=True)
+        ]
+    lines.append("")
+    if found.problems:
+        count = len(found.problems)
+        lines.append(f"  {count} problem{'s' if count > 1 else ''}:")
+        lines += [f"    {problem}" for problem in found.problems]
+    else:
+        lines.append("  Every tensor is there, in the shape that the configuration says.")
+    return "\n".join(map(printable.line, lines)) + "\n"
+
+
+def _facts(found: Inspection) -> list[str]:
+    config = found.config
+    sizes = (
+        f"{config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
+        f"{config.num_attention_heads} heads, feed-forward {config.intermediate_size:,}"
+    )
+    tables_ = (
+        f"{config.vocab_size:,} tokens, {config.max_position_embeddings:,} positions, "
+        f"{config.type_vocab_size} segments"
+    )
+    architecture = f", {found.architecture}" if found.architecture else ""
+    facts = {
+        "format": found.format + architecture,
+        "head": found.head,
+        "sizes": sizes,
+        "": tables_,
+        "activation": f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}",
+        "vocabulary": "none",
+    }
+    if found.vocab_size is not None:
+        casing = "uncased" if found.lowercase else "cased"
+        left = config.vocab_size - found.vocab_size
+        without = f"; {left:,} rows of the embedding have no token" if left > 0 else ""
+        facts["vocabulary"] = f"{found.vocab_size:,} tokens, {casing}{without}"
+    if found.sentence:
+        length = f", cut to {found.sentence.max_length} tokens" if found.sentence.max_length else ""
+        normalized = ", normalized" if found.sentence.normalize else ""
+        facts["sentence"] = found.sentence.pooling + normalized + length
+    return [f"  {name:<12}{value}" for name, value in facts.items()]
+
+
+def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
+    params = sum(math.prod(tensor.shape) for tensor in tensors)
+    dtypes = ", ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
+    return f"  {part:<12}{len(tensors):>9,}{params:>15,}  {dtypes}"
+
+
+def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
+    order = {}
+    classifiers = ("classifier", "tokens")
+    for part in weight_names.PARTS:
+        if part in classifiers and checkpoint.head in classifiers and part != checkpoint.head:
+            continue  # transformers has one name for both
+        for entry in weight_names.entries(part, checkpoint.config, checkpoint.column):
+            order.setdefault(entry.name, part)
+    names = [name for name in order if name in checkpoint.tensors]
+    names += [name for name in checkpoint.tensors if name not in order]
+    return tuple(
+        InspectedTensor(
+            name,
+            tuple(checkpoint.tensors[name].shape),
+            _dtype_name(checkpoint.tensors[name].dtype),
+            order.get(name, BESIDE),
+        )
+        for name in names
+    )
+
+
+def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
+    problems = fitting.fit(checkpoint, checkpoint.head).problems
+    return problems + fitting.vocabulary_problems(vocab_size, checkpoint.config)
+
+
+def _vocabulary(checkpoint: Checkpoint) -> tuple[int | None, bool | None]:
+    if checkpoint.vocabulary is None:
+        return None, None
+    from kbert.data.tokenization.tokenizer_files import read_vocabulary
+
+    rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
+    vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
+    return len(vocabulary.all_tokens), vocabulary.lowercase
+
+
+def _kinds(left_out: Sequence[str]) -> list[str]:
+    """The last parts of the names, each once."""
+    return sorted({re.split(r"[/.]", name)[-1] for name in left_out})
+
+
+def _dtype_name(dtype) -> str:
+    return _DTYPES.get(str(dtype), str(dtype))
+
+
+def _bytes_of(dtype: str) -> int:
+    bits = re.search(r"\d+$", dtype)
+    return int(bits[0]) // 8 if bits else 1

@@ -1,0 +1,1 @@
+"""kbert's own `.keras` files. Only `kbert.checkpoints` imports it."""

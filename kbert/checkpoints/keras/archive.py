@@ -1,0 +1,202 @@
+"""The .keras file as bytes: a zip with JSON and an HDF5 file of variables, read in place."""
+
+import functools
+import io
+import os
+import shutil
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints import hdf5
+from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io import bounds
+from kbert.io import json_schema as js
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_FORM = ".keras"
+_CHUNK = 2**22  # bytes
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of the file, not read yet.
+
+    Attributes:
+        path: where it is in the HDF5 file.
+        layer: the name of its layer; None: it is no layer's, but an optimizer's.
+        sublayer: the name of the layer within that layer; "": the layer itself.
+        number: its place among the variables of that layer, from "0".
+        shape: its shape.
+        dtype: its dtype.
+        read: gives the numbers.
+    """
+
+    path: str
+    layer: str | None
+    sublayer: str
+    number: str
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], np.ndarray]
+
+
+class KerasArchive:
+    """A .keras file, opened; use it in a `with`.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: here and in every method, a file that is damaged or no .keras.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._stack = ExitStack()
+        try:
+            with open(path, "rb"):  # what may not be read is no damage
+                pass
+            with damage_in_one_line(path, _FORM):
+                self._zip = self._stack.enter_context(zipfile.ZipFile(path))
+        except ValueError:
+            self._stack.close()
+            raise
+        for name in (_CONFIG, _WEIGHTS):
+            if name not in self:
+                members = ", ".join(self._zip.namelist()[:5]) or "none"
+                self._stack.close()
+                raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._zip.NameToInfo
+
+    def text(self, name: str) -> bytes:
+        """The bytes of a small member."""
+        size = self._zip.getinfo(name).file_size
+        most = bounds.GRAPH if name.endswith("config.json") else js.LARGEST
+        if size > most:
+            raise ValueError(f"{self.path}: {name} must have at most {most:,} bytes, got {size:,}")
+        with damage_in_one_line(self.path, _FORM):
+            return self._zip.read(name)
+
+    def json(self, name: str, kind: js.Kind):
+        """The content of a member in JSON, which must be of a kind."""
+        return js.parse(self.text(name), kind, f"{self.path}: {name}")
+
+    def variables(self) -> list[Variable]:
+        """Every variable, in the file's order."""
+        found = hdf5.datasets(self.path, self._weights, _FORM)
+        return [self._variable(path, dataset) for path, dataset in found.items()]
+
+    def _variable(self, path: str, dataset) -> Variable:
+        dtype = hdf5.dtype_of(self.path, path, dataset, _FORM)
+        with damage_in_one_line(self.path, _FORM):
+            layer, sublayer = self._layer_names(path)
+        return Variable(
+            path,
+            layer,
+            sublayer,
+            path.rsplit("/", 1)[-1],
+            dataset.shape,
+            dtype,
+            lambda: self._numbers(dataset, dtype),
+        )
+
+    def _layer_names(self, path: str) -> tuple[str | None, str]:
+        """The names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
+        parts = path.split("/")
+        if parts[0] != "layers" or len(parts) < 4:
+            return None, ""
+        layer = self._weights["/".join([*parts[:2], "vars"])].attrs["name"]
+        sublayer = self._weights["/".join(parts[:-1])].attrs["name"] if len(parts) > 4 else ""
+        return str(layer), str(sublayer)
+
+    def _numbers(self, dataset, dtype: str) -> np.ndarray:
+        self._check_sum  # noqa: B018  (once, with the first numbers)
+        return hdf5.numbers(self.path, dataset, dtype, _FORM)
+
+    @functools.cached_property
+    def _weights(self):
+        """The HDF5 file, within the zip; compressed, it is unpacked into a temporary file."""
+        import h5py
+
+        info = self._zip.getinfo(_WEIGHTS)
+        if info.compress_type == zipfile.ZIP_STORED:
+            raw = self._stack.enter_context(self.path.open("rb"))
+            content = _Part(raw, self._start(raw, info), info.file_size)
+        else:
+            content = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
+            self._stack.callback(content.close)
+            self._unpack(info, content)
+        with damage_in_one_line(self.path, _FORM):
+            return self._stack.enter_context(h5py.File(content, "r"))
+
+    @functools.cached_property
+    def _check_sum(self) -> None:
+        """Compares the weights with the zip's check sum, as reading in place passes it by."""
+        info = self._zip.getinfo(_WEIGHTS)
+        if info.compress_type != zipfile.ZIP_STORED:
+            return  # compared while it was unpacked
+        found, left = 0, info.file_size
+        with open(self.path, "rb") as raw:
+            raw.seek(self._start(raw, info))
+            while left and (chunk := raw.read(min(_CHUNK, left))):
+                found, left = zlib.crc32(chunk, found), left - len(chunk)
+        if found != info.CRC or left:
+            raise self._damaged(f"a wrong check sum of {_WEIGHTS}")
+
+    def _start(self, raw, info: zipfile.ZipInfo) -> int:
+        """Where a member's bytes begin: after its header, its name and what is extra."""
+        raw.seek(info.header_offset)
+        header = raw.read(30)
+        if len(header) < 30 or header[:4] != b"PK\3\4":
+            raise self._damaged(f"no header of {info.filename}")
+        return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
+
+    def _unpack(self, info: zipfile.ZipInfo, file) -> None:
+        bounds.check_unpacked(self.path, info.filename, info.compress_size, info.file_size)
+        with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
+            shutil.copyfileobj(member, file, _CHUNK)
+
+    def _damaged(self, error) -> ValueError:
+        return ValueError(f"{self.path} must be a whole .keras file, got: {error}")
+
+
+class _Part(io.RawIOBase):
+    """A part of an open file as a file of its own, to be read."""
+
+    def __init__(self, file, start: int, size: int):
+        self._file, self._start, self._size, self._place = file, start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        self._place = base + offset
+        return self._place
+
+    def readinto(self, buffer) -> int:
+        view = memoryview(buffer).cast("B")[: max(0, self._size - self._place)]
+        self._file.seek(self._start + self._place)
+        count = self._file.readinto(view)
+        self._place += count
+        return count

@@ -1,0 +1,203 @@
+"""kbert's own file: a .keras that Keras opens, with the tokenizer and settings beside the weights.
+
+    config.json, model.weights.h5, metadata.json    Keras's, as `model.save` writes them
+    kbert/bert.json                                 configuration, head, labels, sentence settings
+    kbert/vocab.txt, kbert/tokenizer.json, …        the tokenizer's files
+
+A file without the folder kbert, from a plain `model.save`, is read as well. Nothing in the file is
+run or deserialized by Keras: the graph is compared with kbert's, and the numbers are read alone.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.checkpoints import weight_names
+from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.keras.archive import KerasArchive
+from kbert.checkpoints.keras.graph import Graph, read_graph
+from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+from kbert.io.atomic_write import atomic_file
+from kbert.io.leftovers import part_folder_of
+
+_OWN = "kbert/bert.json"
+_SENTENCE = {"pooling": js.one_of(*OF_CHECKPOINTS), "normalize": js.FLAG}
+_SETTINGS = js.fields(
+    {"config": js.OBJECT, "head": js.TEXT},
+    {
+        "architecture": js.or_null(js.TEXT),
+        "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
+        "sentence": js.or_null(
+            js.fields(_SENTENCE, {"max_length": js.or_null(js.whole(1))}, closed=True)
+        ),
+    },
+)
+_DTYPES = ("float32", "float16", "bfloat16", "float64")
+_TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+def is_one(path: Path) -> bool:
+    """Whether a path is that of a .keras file."""
+    return path.suffix == ".keras" and path.is_file()
+
+
+@contextlib.contextmanager
+def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """The checkpoint in a .keras file, for as long as its numbers are read.
+
+    Args:
+        path: the file, from `write` or a plain `model.save`.
+        config: the configuration to go by; None: the file's.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a damaged file, another graph than kbert builds, settings that contradict it.
+    """
+    with contextlib.ExitStack() as stack:
+        archive = stack.enter_context(KerasArchive(path))
+        own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
+        values = archive.json("config.json", js.OBJECT)
+        graph = read_graph(values, str(path), config or _own_config(own, path))
+        tensors, left_out = _tensors(archive, graph)
+        yield Checkpoint(
+            source=str(path),
+            format="keras",
+            column="kbert",
+            config=graph.config,
+            head=graph.head,
+            tensors=tensors,
+            num_labels=graph.num_labels,
+            vocabulary=_vocabulary(archive, stack),
+            left_out=left_out,
+            **_own_settings(own, graph, path),
+        )
+
+
+def head_said(path: Path) -> str | None:
+    """The head that kbert has written beside the weights."""
+    with KerasArchive(path) as archive:
+        own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
+    return own.get("head")
+
+
+def check(path: Path) -> None:
+    """A ValueError for a path that does not end in .keras."""
+    if path.suffix != ".keras":
+        raise ValueError(f"the path of a .keras file must end in .keras, got {path}")
+
+
+def write(bert, path: str | os.PathLike) -> None:
+    """Writes a `kbert.Bert` as one file; after `import kbert`, `keras.saving.load_model` opens it.
+
+    The model is saved as it is: its length, dtype policy and, where it is compiled, its optimizer.
+
+    Raises:
+        ValueError: a path that does not end in .keras, as Keras wants it.
+        OSError: it cannot be written; an old file stays.
+    """
+    path = Path(path)
+    check(path)
+    with atomic_file(path) as part, part_folder_of(path) as folder:
+        whole = folder / "bert.keras"
+        bert.model.save(whole)
+        with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(_OWN, json.dumps(_settings(bert), indent=2) + "\n")
+            if bert.tokenizer is not None:
+                positions = bert.config.max_position_embeddings
+                bert.tokenizer.save(folder / "kbert", max_length=positions)
+                for name in _TOKENIZER:
+                    archive.write(folder / "kbert" / name, f"kbert/{name}")
+        os.replace(whole, part)
+
+
+def _settings(bert) -> dict:
+    return {
+        "config": bert.config.to_dict(),
+        "head": bert.head,
+        "architecture": bert.architecture,
+        "labels": bert.labels,
+        "sentence": bert.sentence and dataclasses.asdict(bert.sentence),
+    }
+
+
+def _own_config(own: dict, path: Path) -> BertConfig | None:
+    return BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}") if own else None
+
+
+def _own_settings(own: dict, graph: Graph, path: Path) -> dict:
+    """Architecture, labels and sentence settings, as `Checkpoint` has them."""
+    labels, sentence = own.get("labels"), own.get("sentence")
+    if own and own["head"] != graph.head:
+        raise ValueError(
+            f"{path}: {_OWN} must say the head that the graph has, {graph.head}, got "
+            f"{js.shown(own['head'])}"
+        )
+    if labels is not None and len(labels) != graph.num_labels:
+        raise ValueError(
+            f"{path}: {_OWN} must have {graph.num_labels} labels, as the graph, got "
+            f"{js.shown(labels)}"
+        )
+    return {
+        "architecture": own.get("architecture"),
+        "labels": None if labels is None else tuple(labels),
+        "sentence": None if sentence is None else SentenceSettings(**sentence),
+    }
+
+
+def _tensors(archive, graph: Graph) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The weights by kbert's names, and what else the file holds: an optimizer's variables."""
+    places = _places(graph)
+    tensors, left_out = {}, []
+    for variable in archive.variables():
+        if variable.layer is None:
+            left_out.append(variable.path)
+            continue
+        place = (variable.layer, variable.sublayer, variable.number)
+        name = places.get(place, variable.path)
+        if place in places and variable.dtype not in _DTYPES:
+            raise ValueError(
+                f"{archive.path}: {name} must be in one of {', '.join(_DTYPES)}, got "
+                f"{variable.dtype}: a quantized model"
+            )
+        tensors[name] = Tensor(name, variable.shape, variable.dtype, variable.read)
+    return tensors, tuple(left_out)
+
+
+def _places(graph: Graph) -> dict[tuple, str]:
+    """kbert's name by (layer, sublayer, number), which is how Keras numbers a layer's variables."""
+    counts: dict[tuple[str, str], int] = {}
+    places = {}
+    for part in weight_names.PARTS_OF_HEAD[graph.head]:
+        for row in weight_names.rows_of(part, graph.config):
+            sublayer = row.variable.rpartition("/")[0]
+            number = counts[row.layer, sublayer] = counts.get((row.layer, sublayer), -1) + 1
+            places[row.layer, sublayer, str(number)] = row.kbert
+    return places
+
+
+def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
+    """A folder with the tokenizer's files; members have fixed names, and cannot leave it."""
+    present = [name for name in _TOKENIZER if f"kbert/{name}" in archive]
+    if not present:
+        return None
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-")))
+    stack.enter_context(_named_as_in(archive.path, folder))
+    for name in present:
+        (folder / name).write_bytes(archive.text(f"kbert/{name}"))
+    return folder
+
+
+@contextlib.contextmanager
+def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
+    """What is wrong with an unpacked file is said of the archive that it is in."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(folder), f"{path}: kbert")) from None

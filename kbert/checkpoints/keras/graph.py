@@ -1,0 +1,258 @@
+"""What the config.json of a .keras says about a BERT, with no Keras: nothing is made of it.
+
+Every layer's class, connections and settings are compared with what kbert builds for the
+configuration that they tell, so that another graph is never taken for a BERT.
+"""
+
+from dataclasses import dataclass
+
+from kbert.graph import closed_form, names
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+
+_HEADS = {
+    names.NSP: "pretraining",
+    names.CLASSIFIER: "classifier",
+    names.TOKEN_CLASSIFIER: "tokens",
+    names.SPAN: "qa",
+}
+_SHOWN = 3  # differences in one error
+_MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
+_LAYER = js.fields(
+    {
+        "class_name": js.TEXT,
+        "config": js.OBJECT,
+        "inbound_nodes": js.list_of(js.fields({"args": js.LIST})),
+    },
+    {"name": js.TEXT},
+)
+_LAYERS = js.fields({"config": js.fields({"layers": js.list_of(_LAYER)})})
+_HISTORY = js.Kind(
+    "a layer's name and two numbers",
+    lambda value: js.LIST.fits(value) and list(map(type, value)) == [str, int, int],
+)
+_TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
+_LENGTH = js.or_null(js.whole(1))
+_SHAPE = js.Kind(
+    "a batch of a number of positions or of any",
+    lambda value: js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1]),
+)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a graph's layers tell.
+
+    Attributes:
+        config: the configuration.
+        head: one of `kbert.graph.closed_form.HEADS`.
+        num_labels: outputs of the classifier; 2 where it has none.
+        max_predictions: positions of the gathered MLM head; None: every position.
+    """
+
+    config: BertConfig
+    head: str
+    num_labels: int
+    max_predictions: int | None
+
+
+def read_graph(values: dict, source: str, config: BertConfig | None = None) -> Graph:
+    """The graph of a config.json.
+
+    Args:
+        values: the file's content.
+        source: what errors call it.
+        config: the configuration, where it is known; None: as the layers tell.
+
+    Raises:
+        ValueError: no graph that kbert builds: what it is, or which layers differ.
+    """
+    layers = _layers(values, source)
+    found = Graph(
+        config or _config(layers, source),
+        next((head for name, head in _HEADS.items() if name in layers), "encoder"),
+        _num_labels(layers, source),
+        _max_predictions(layers, source),
+    )
+    differences = _differences(layers, found)
+    if differences:
+        more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
+        raise ValueError(
+            f"{source} must hold a graph that kbert builds with head {found.head}, got another: "
+            + "; ".join(differences[:_SHOWN])
+            + more
+        )
+    return found
+
+
+def _layers(values: dict, source: str) -> dict[str, dict]:
+    """The layers by name; a ValueError that says what the model is, if it is no BERT."""
+    kind = values.get("class_name")
+    if not js.matches(values, _MODEL):
+        raise ValueError(f"{source} must hold a graph that kbert builds, got a {kind}")
+    layers = values["config"]["layers"]
+    by_name = {str(layer.get("name", _own_name(layer))): layer for layer in layers}
+    if names.TOKEN_EMBEDDING in by_name:
+        js.check(values, _LAYERS, f"{source}: config.json")
+        return by_name
+    inner = [name for name, layer in by_name.items() if layer.get("class_name") == "BertModel"]
+    what = ", ".join(f"{name} ({layer.get('class_name')})" for name, layer in by_name.items())
+    raise ValueError(
+        f"{source} must hold a graph that kbert builds, got a {kind} "
+        + (
+            f"around one: save that one, model.get_layer({inner[0]!r}).save(…)"
+            if inner
+            else f"with the layers {what[:200]}{' …' if len(what) > 200 else ''}"
+        )
+    )
+
+
+def _own_name(layer: dict):
+    config = layer.get("config")
+    return config.get("name") if isinstance(config, dict) else None
+
+
+def _setting(layers: dict[str, dict], name: str, key: str, kind: js.Kind, source: str):
+    wanted = js.fields({name: js.fields({"config": js.fields({key: kind})})})
+    return js.check(layers, wanted, f"{source}: config.json")[name]["config"][key]
+
+
+def _config(layers: dict[str, dict], source: str) -> BertConfig:
+    def setting(name: str, key: str, kind: js.Kind = js.ANYTHING):
+        return _setting(layers, name, key, kind, source)
+
+    of_initializer = js.fields({"config": js.OBJECT})
+    attention, feed_forward = names.encoder(1, names.ATTENTION), names.encoder(1, "FeedForward")
+    initializer = setting(names.TOKEN_EMBEDDING, "embeddings_initializer", of_initializer)["config"]
+    values = {
+        "vocab_size": setting(names.TOKEN_EMBEDDING, "input_dim"),
+        "hidden_size": setting(names.TOKEN_EMBEDDING, "output_dim"),
+        "num_hidden_layers": sum(name.endswith(f"-{names.ATTENTION}") for name in layers),
+        "num_attention_heads": setting(attention, "num_heads"),
+        "intermediate_size": setting(feed_forward, "units"),
+        "hidden_act": setting(feed_forward, "hidden_act"),
+        "hidden_dropout_prob": setting(names.EMBEDDING_DROPOUT, "rate"),
+        "attention_probs_dropout_prob": setting(attention, "dropout"),
+        "max_position_embeddings": setting(names.POSITION_EMBEDDING, "input_dim"),
+        "type_vocab_size": setting(names.SEGMENT_EMBEDDING, "input_dim"),
+        "initializer_range": initializer.get("stddev", BertConfig.initializer_range),
+        "layer_norm_eps": setting(names.EMBEDDING_NORM, "epsilon"),
+        "pad_token_id": setting(names.TOKEN_EMBEDDING, "pad_token_id"),
+    }
+    for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
+        if name in layers and setting(name, "rate") != values["hidden_dropout_prob"]:
+            values["classifier_dropout"] = setting(name, "rate")
+    try:
+        return BertConfig(**values)
+    except ValueError as error:
+        raise ValueError(f"{source}: config.json: {error}") from None
+
+
+def _num_labels(layers: dict[str, dict], source: str) -> int:
+    for name in (names.CLASSIFIER, names.TOKEN_CLASSIFIER):
+        if name in layers:
+            return _setting(layers, name, "units", js.whole(1), source)
+    return 2
+
+
+def _max_predictions(layers: dict[str, dict], source: str) -> int | None:
+    if names.MASKED_POSITIONS not in layers:
+        return None
+    return _setting(layers, names.MASKED_POSITIONS, "batch_shape", _SHAPE, source)[1]
+
+
+def _differences(layers: dict[str, dict], found: Graph) -> list[str]:
+    """Every layer that is missing, added, connected or set otherwise than kbert's."""
+    rows = closed_form.rows(
+        found.config,
+        head=found.head,
+        max_predictions=found.max_predictions,
+        num_labels=found.num_labels,
+    )
+    expected = {row.layer: row for row in rows}
+    differences = [f"no {name}" for name in expected if name not in layers]
+    for name, layer in layers.items():
+        if name not in expected:
+            differences.append(f"{name} ({layer['class_name']}) added")
+            continue
+        row, connected = expected[name], _connections(layer)
+        if layer["class_name"] != row.type:
+            differences.append(f"{name} is a {layer['class_name']}, not a {row.type}")
+        elif connected != row.connected_to:
+            differences.append(f"{name} is connected to {connected}, not to {row.connected_to}")
+        else:
+            differences += _changed_settings(name, layer, found)
+    return differences
+
+
+def _connections(layer: dict) -> str:
+    """The inputs as a summary writes them: name[node][tensor], joined by ", "."""
+    tensors = [
+        tensor
+        for node in layer["inbound_nodes"]
+        for argument in node["args"]
+        for tensor in (argument if isinstance(argument, list) else [argument])
+    ]
+    return ", ".join(map(_connection, tensors))
+
+
+def _connection(tensor) -> str:
+    if not js.matches(tensor, _TENSOR):
+        return f"{js.shown(tensor)}, which is no layer's output"
+    name, node, output = tensor["config"]["keras_history"]
+    return f"{name}[{node}][{output}]"
+
+
+def _changed_settings(name: str, layer: dict, found: Graph) -> list[str]:
+    settings = layer["config"]
+    dtype = settings.get("dtype")
+    kind = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
+    if kind != "DTypePolicy":
+        return [f"{name} has the dtype policy {kind}, not a plain one"]
+    return [
+        f"{name} has {key} {_plain(settings[key])!r}, not {value!r}"
+        for key, value in _settings(name, layer["class_name"], found).items()
+        if key in settings and _plain(settings[key]) != value
+    ]
+
+
+def _settings(name: str, kind: str, found: Graph) -> dict:
+    """What decides a layer's numbers beside its weights."""
+    config = found.config
+    rate = config.hidden_dropout_prob
+    if "Classifier" in name and config.classifier_dropout is not None:
+        rate = config.classifier_dropout
+    attention = {
+        "num_heads": config.num_attention_heads,
+        "key_dim": config.head_size,
+        "value_dim": config.head_size,
+        "dropout": config.attention_probs_dropout_prob,
+        "use_bias": True,
+        "use_gate": False,
+        "sliding_window": None,
+        "attention_axes": [1],
+    }
+    norm = {"epsilon": config.layer_norm_eps, "axis": [-1], "center": True, "scale": True}
+    return {
+        "TokenEmbedding": {"pad_token_id": config.pad_token_id, "mask_zero": False},
+        "Dropout": {"rate": rate, "noise_shape": None},
+        "MultiHeadAttention": attention,
+        "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
+        "LayerNormalization": norm | {"rms_scaling": False},
+        "Dense": {"activation": _activation(name, config), "use_bias": True},
+        "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
+    }.get(kind, {})
+
+
+def _activation(name: str, config: BertConfig) -> str:
+    own = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+    if name == names.MLM_DENSE:
+        return own.get(config.hidden_act, config.hidden_act).replace("swish", "silu")
+    return "tanh" if name == names.POOLER else "linear"
+
+
+def _plain(value):
+    """A setting as JSON has it; of a function of kbert's, its name."""
+    if isinstance(value, dict) and value.get("class_name") == "function":
+        return str(value.get("config")).removeprefix("kbert>")
+    return value

@@ -1,0 +1,1 @@
+"""KerasHub's presets and live backbones. Only `kbert.checkpoints` imports it."""

@@ -1,0 +1,244 @@
+"""A KerasHub preset folder of BERT, read without KerasHub; and a live BertBackbone.
+
+    config.json, model.weights.h5           BertBackbone; model.weights.json: its weights in shards
+    tokenizer.json, assets/tokenizer/       BertTokenizer
+    task.json, task.weights.h5              BertMaskedLM, BertTextClassifier or BertTextEmbedder
+
+keras_nlp, as it was called, wrote the same files. KerasHub's BERT computes tanh GELU in its encoder
+whatever the weights were trained with ("gelu_new"), with an epsilon of 1e-12; its MLM head computes
+erf GELU with 1e-5. Its uncased tokenizer keeps accents unless told otherwise; kbert takes them off,
+as Google does.
+"""
+
+import contextlib
+import logging
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.keras_hub import objects as objects
+from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, opened_tensors
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+
+_logger = logging.getLogger("kbert")
+
+_PACKAGES = ("keras_hub", "keras_nlp")
+_OBJECT = js.fields({"class_name": js.TEXT, "config": js.OBJECT})
+_LENGTH = js.fields(optional={"sequence_length": js.or_null(js.whole(1))})
+_TASK = js.fields(
+    optional={
+        "num_classes": js.whole(1),
+        "dropout": js.number(0, 1),
+        "pooling_mode": js.one_of("mean", "cls", "max"),
+        "normalize": js.FLAG,
+        "preprocessor": js.or_null(js.fields(optional={"config": _LENGTH})),
+    }
+)
+_HEADS = {
+    "BertMaskedLM": "pretraining",
+    "BertTextClassifier": "classifier",
+    "BertClassifier": "classifier",  # as it was called
+    "BertTextEmbedder": "encoder",
+}
+# BERT's tokenizer has these settings; KerasHub's can have others.
+_TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+
+
+def is_one(path: Path) -> bool:
+    """Whether a folder has a preset's files."""
+    has_weights = any((path / name).is_file() for name in (WEIGHTS, INDEX))
+    return has_weights and (path / "config.json").is_file()
+
+
+@contextlib.contextmanager
+def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """The preset's checkpoint.
+
+    Args:
+        path: the folder.
+        config: the configuration to go by, with hidden_act="gelu" for weights that were trained
+            with erf GELU; None: config.json's, with KerasHub's tanh GELU.
+
+    Raises:
+        FileNotFoundError: a shard is missing.
+        ValueError: a damaged file, another model's preset, a quantized one.
+    """
+    source = str(path)
+    sizes = _read(path / "config.json", ("BertBackbone",))
+    vocabulary, lowercase = _vocabulary(path)
+    task, settings = None, {}
+    if (path / "task.json").is_file():
+        task, settings = _task_of(js.read(path / "task.json", _OBJECT), str(path / "task.json"))
+    config = config or _config(sizes, source, task, settings, vocabulary)
+    with opened_tensors(path, config, with_task=task in _HEADS) as (tensors, left_out):
+        yield Checkpoint(
+            source,
+            "keras_hub",
+            "keras_hub",
+            config,
+            tensors=tensors,
+            vocabulary=vocabulary,
+            lowercase=lowercase,
+            left_out=left_out,
+            **_head(task, settings, source),
+        )
+
+
+@contextlib.contextmanager
+def opened_backbone(backbone) -> Iterator[Checkpoint]:
+    """The checkpoint in a live BertBackbone of KerasHub, or in one of the tasks around it.
+
+    The tokenizer is that of the task's preprocessor, where it has one.
+
+    Raises:
+        ValueError: anything else.
+    """
+    name = _keras_hub_class(backbone)
+    task = None if name == "BertBackbone" else name
+    inner = backbone.backbone if task else backbone
+    source = f"the {type(backbone).__name__} {backbone.name!r}"
+    settings = backbone.get_config() if task else {}
+    sizes = _config_of({"class_name": "BertBackbone", "config": inner.get_config()}, source)
+    with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+        vocabulary, lowercase = _live_vocabulary(backbone if task else None, Path(folder))
+        yield Checkpoint(
+            source,
+            "keras_hub",
+            "keras_hub",
+            _config(sizes, source, task, settings, vocabulary),
+            tensors=_live_tensors(backbone),
+            vocabulary=vocabulary,
+            lowercase=lowercase,
+            **_head(task, settings, source),
+        )
+
+
+def _read(file: Path, classes: tuple[str, ...]) -> dict:
+    return _config_of(js.read(file, _OBJECT), str(file), classes)
+
+
+def _config_of(values: dict, source: str, classes: tuple[str, ...] | None = None) -> dict:
+    """The arguments in a serialized object, which must be of KerasHub."""
+    name, arguments = values["class_name"], values["config"]
+    if classes and name not in classes:
+        raise ValueError(f"{source} must be that of a {classes[0]}, got {name}: not a BERT")
+    dtype = arguments.get("dtype")
+    policy = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
+    if policy not in ("DTypePolicy", "FloatDTypePolicy"):
+        raise ValueError(f"{source} must be of floating-point weights, got {policy}: quantized")
+    return arguments
+
+
+def _task_of(values, source: str) -> tuple[str | None, dict]:
+    """A task's class and arguments; of a class that kbert does not know: None."""
+    arguments = _config_of(values, source)
+    name = values["class_name"]
+    if name in _HEADS:
+        return name, js.check(arguments, _TASK, source, "config")
+    _logger.warning("%s is of %s, which kbert does not know: the encoder is read", source, name)
+    return None, {}
+
+
+def _config(
+    sizes: dict, source: str, task: str | None, settings: dict, vocabulary: Path | None
+) -> BertConfig:
+    """The configuration that BertBackbone's arguments mean."""
+    values = {ours: sizes[theirs] for theirs, ours in objects.SIZES.items() if theirs in sizes}
+    if missing := [name for name in objects.SIZES if name not in sizes]:
+        raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
+    dropout = sizes.get("dropout", 0.1)
+    classifier_dropout = settings.get("dropout") if _HEADS.get(task) == "classifier" else None
+    try:
+        return BertConfig(
+            **values,
+            hidden_act="gelu_new",
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+            classifier_dropout=None if classifier_dropout == dropout else classifier_dropout,
+            pad_token_id=_padding(vocabulary),
+        )
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _head(task: str | None, settings: dict, source: str) -> dict:
+    """Head, labels' count and sentence settings, as `Checkpoint` has them."""
+    head = _HEADS.get(task, "encoder")
+    found = {"head": head}
+    if head == "pretraining":
+        _logger.warning(
+            "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
+            "encoder does: logits differ (docs/gelu.md)",
+            source,
+        )
+    if head == "classifier":
+        found["num_labels"] = settings.get("num_classes", 2)
+        if settings.get("activation") not in (None, "linear"):
+            _logger.warning("%s: kbert's outputs are logits, before the activation", source)
+    if task == "BertTextEmbedder":
+        preprocessor = settings.get("preprocessor")
+        length = (preprocessor or {}).get("config", {}).get("sequence_length")
+        pooling = settings.get("pooling_mode", "mean")
+        found["sentence"] = SentenceSettings(pooling, settings.get("normalize", True), length)
+    return found
+
+
+def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
+    """The vocabulary's file, and whether it is uncased; None where kbert cannot tokenize alike."""
+    file, description = path / objects.VOCABULARY, path / "tokenizer.json"
+    if not file.is_file():
+        return None, None
+    if not description.is_file():
+        return file, None
+    rules = _read(description, ("BertTokenizer",))
+    js.check(rules, js.fields(optional={"lowercase": js.FLAG}), str(description), "config")
+    others = [f"{k}={rules[k]!r}" for k, v in _TOKENIZER.items() if rules.get(k, v) != v]
+    if others:
+        _logger.warning(
+            "%s: left out, as BERT's tokenizer has not %s", description, ", ".join(others)
+        )
+        return None, None
+    return file, rules.get("lowercase", False)
+
+
+def _live_vocabulary(task, folder: Path) -> tuple[Path | None, bool | None]:
+    """As `_vocabulary`, of the tokenizer of a task, which is written to a folder."""
+    tokenizer = getattr(getattr(task, "preprocessor", None), "tokenizer", None)
+    if tokenizer is None or tokenizer.vocabulary is None:
+        return None, None
+    tokenizer.save_to_preset(str(folder))
+    return _vocabulary(folder)
+
+
+def _padding(vocabulary: Path | None) -> int:
+    """The id of [PAD]; 0 where there is no vocabulary, or one that is refused later."""
+    if vocabulary is not None:
+        with contextlib.suppress(ValueError):
+            return read_tokens(vocabulary).index(SPECIAL_TOKENS["pad"])
+    return 0
+
+
+def _keras_hub_class(thing) -> str:
+    known = ("BertBackbone", *_HEADS)
+    for cls in type(thing).__mro__:
+        if cls.__module__.split(".")[0] in _PACKAGES and cls.__name__ in known:
+            return cls.__name__
+    raise ValueError(
+        "load must be given the path of a checkpoint, or a BertBackbone of KerasHub or a task "
+        f"around one, got {type(thing).__name__}"
+    )
+
+
+def _live_tensors(model) -> dict[str, Tensor]:
+    import keras
+
+    tensors = {}
+    for variable in model.weights:
+        name, read = name_within(variable.path), partial(keras.ops.convert_to_numpy, variable)
+        tensors[name] = Tensor(name, tuple(variable.shape), str(variable.dtype), read)
+    return tensors

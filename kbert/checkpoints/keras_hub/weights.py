@@ -1,0 +1,195 @@
+"""KerasHub's weights: a variable's path (names.tsv) and its place in Keras 3's .weights.h5 files.
+
+A .weights.h5 is addressed by classes and attributes, not by the layers' names:
+
+    transformer_layer_1/self_attention_layer/query/kernel
+    layers/transformer_encoder_1/_self_attention_layer/query_dense/vars/0
+
+Big presets are split: model.weights.json says which groups are in which file.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints import hdf5, weight_names
+from kbert.checkpoints.checkpoint import Tensor
+from kbert.graph.config import BertConfig
+from kbert.io import bounds
+from kbert.io import json_schema as js
+
+WEIGHTS, INDEX = "model.weights.h5", "model.weights.json"
+_FILES = js.either(js.TEXT, js.list_of(js.TEXT))
+_INDEX = js.fields({"weight_map": js.mapping_of(_FILES, "file names by group")})
+TASK_WEIGHTS = "task.weights.h5"
+TASK_PARTS = ("mlm", "classifier")
+
+_BLOCK = "transformer_layer_"
+_OF_TRAINING = {"optimizer", "seed_generator"}  # the dropouts' random numbers, in older files
+_LAYERS = {
+    "token_embedding": "reversible_embedding",
+    "position_embedding": "position_embedding",
+    "segment_embedding": "embedding",
+    "embeddings_layer_norm": "layer_normalization",
+    "pooled_dense": "dense",
+    "mlm_head": "masked_lm_head",
+    "logits": "dense",  # in task.weights.h5
+}
+_OF_ATTENTION = {
+    "query": "query_dense",
+    "key": "key_dense",
+    "value": "value_dense",
+    "attention_output": "output_dense",
+}
+_NUMBERS = {
+    "embeddings": "0", "kernel": "0", "gamma": "0", "output_bias": "0", "bias": "1", "beta": "1",
+}  # fmt: skip
+
+
+def place_of(name: str) -> str:
+    """Where a .weights.h5 has the variable of a path."""
+    layer, *inner, variable = name.split("/")
+    number = layer.removeprefix(_BLOCK)
+    if number != layer:
+        group = "transformer_encoder" + (f"_{number}" if number != "0" else "")
+    else:
+        group = _LAYERS[layer]
+    inner = [_OF_ATTENTION.get(part, f"_{part}") for part in inner]
+    return "/".join(["layers", group, *inner, "vars", _NUMBERS[variable]])
+
+
+def name_within(path: str) -> str:
+    """The path of a live variable from its layer on, without the scopes it was made in."""
+    parts = path.split("/")
+    known = [part in _LAYERS or part.startswith(_BLOCK) for part in parts]
+    return "/".join(parts[known.index(True) :]) if True in known else path
+
+
+@contextlib.contextmanager
+def opened_tensors(
+    folder: Path, config: BertConfig, with_task: bool
+) -> Iterator[tuple[dict[str, Tensor], tuple[str, ...]]]:
+    """Every tensor of a preset by its name, unread, and those that are no weights.
+
+    A tensor that has no name in the table has its place in the file as its name.
+
+    Args:
+        folder: the preset.
+        config: its configuration.
+        with_task: whether task.weights.h5 is read as well.
+
+    Raises:
+        FileNotFoundError: a shard is missing.
+        ValueError: a damaged file, one that links to others.
+    """
+    of_body = tuple(part for part in weight_names.PARTS if part not in TASK_PARTS)
+    files = {file: of_body for file in _weight_files(folder)}
+    if with_task and (folder / TASK_WEIGHTS).is_file():
+        files[folder / TASK_WEIGHTS] = TASK_PARTS
+    tensors: dict[str, Tensor] = {}
+    with contextlib.ExitStack() as stack:
+        for file, parts in files.items():
+            found = _datasets(file, stack)
+            bounds.check_blocks(str(folder), config.num_hidden_layers, len(found))
+            names = {
+                _normal(place_of(entry.name)): entry.name
+                for part in parts
+                for entry in weight_names.entries(part, config, "keras_hub")
+            }
+            for place, dataset in found.items():
+                tensor = _tensor(file, place, names.get(_normal(place), place), dataset)
+                tensors[tensor.name] = tensor
+        left_out = tuple(name for name in tensors if not _OF_TRAINING.isdisjoint(name.split("/")))
+        yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
+
+
+def write_weights(file: Path, arrays: dict[str, np.ndarray], root: str) -> None:
+    """Writes a .weights.h5.
+
+    Args:
+        file: where to.
+        arrays: by the paths of their variables.
+        root: the name of the model.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import h5py
+
+    with open(file, "w+b", buffering=0) as raw:
+        careful = _Careful(raw)
+        with h5py.File(careful, "w") as content:
+            content.create_group("vars").attrs["name"] = root
+            for name, array in arrays.items():
+                content[place_of(name)] = array
+                content[place_of(name)].parent.attrs["name"] = name.split("/")[-2]
+                if careful.error:
+                    break
+    if careful.error:
+        code, why = careful.error.errno, careful.error.strerror
+        raise OSError(code, f"the weights cannot be written, {why}", str(file))
+
+
+class _Careful:
+    """A file for HDF5, which crashes the process where a write fails: the error is for later."""
+
+    def __init__(self, raw):
+        self._raw = raw
+        self.error: OSError | None = None
+        self.seek, self.tell, self.flush = raw.seek, raw.tell, raw.flush
+        self.read, self.readinto = raw.read, raw.readinto
+
+    def write(self, data) -> int:
+        rest = memoryview(data).cast("B")
+        while rest and not self.error:
+            try:
+                rest = rest[self._raw.write(rest) :]
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def truncate(self, size: int) -> int:
+        try:
+            return self._raw.truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """model.weights.h5, which KerasHub takes first, else the shards."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    places = js.read(folder / INDEX, _INDEX)["weight_map"]
+    names = [name for value in places.values() for name in _as_list(value)]
+    files = [folder / name for name in sorted(set(names))]
+    for file in files:
+        if file.parent != folder or file.name in ("", ".."):
+            raise ValueError(f"{folder / INDEX}: a shard must lie beside it, got {file}")
+        if not file.is_file():
+            raise FileNotFoundError(2, f"{INDEX} names a shard that is missing", str(file))
+    return files
+
+
+def _as_list(value) -> list:
+    return value if isinstance(value, list) else [value]
+
+
+def _datasets(file: Path, stack: contextlib.ExitStack) -> dict:
+    return hdf5.datasets(file, stack.enter_context(hdf5.opened(file)))
+
+
+def _tensor(file: Path, place: str, name: str, dataset) -> Tensor:
+    dtype = hdf5.dtype_of(file, place, dataset)
+    return Tensor(name, dataset.shape, dtype, partial(hdf5.numbers, file, dataset, dtype))
+
+
+def _normal(place: str) -> str:
+    """A place without the underscores that attributes had, or lost, from one Keras to the next."""
+    parts = [part.lstrip("_") for part in place.split("/")]
+    if parts[0] == "layer_checkpoint_dependencies":  # Keras 2.13's
+        parts[0] = "layers"
+    return "/".join(parts)

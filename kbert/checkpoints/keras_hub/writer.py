@@ -1,0 +1,194 @@
+"""Writes a KerasHub preset folder, without KerasHub: BertBackbone.from_preset opens it."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.keras_hub import objects as objects
+from kbert.checkpoints.keras_hub.weights import (
+    INDEX,
+    TASK_PARTS,
+    TASK_WEIGHTS,
+    WEIGHTS,
+    write_weights,
+)
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
+from kbert.io.folders import atomic_folder
+
+_logger = logging.getLogger("kbert")
+
+_TASKS = {"pretraining": "BertMaskedLM", "classifier": "BertTextClassifier"}
+_TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
+_EPSILON = 1e-12  # bert_backbone.py
+_INITIALIZER_RANGE = 0.02
+
+
+def write(bert, path: Path) -> None:
+    """Writes a preset folder, all of it or nothing.
+
+    The pretraining heads become a BertMaskedLM, without NSP; a classifier a BertTextClassifier; an
+    encoder with its own way to a sentence vector a BertTextEmbedder. What KerasHub computes
+    otherwise, or has no place for, is logged.
+
+    Args:
+        bert: a `kbert.Bert`.
+        path: the folder.
+
+    Raises:
+        ValueError: a head that KerasHub does not have; an activation that is no GELU; special
+            tokens under other names; a folder with files that would be read beside the new ones;
+            the path of a .zip.
+        OSError: it cannot be written.
+    """
+    path = Path(path)
+    _check(bert, path)
+    files = _json_files(bert)
+    _refuse_leftovers(bert, path, files)
+    _warn_of_losses(bert, path)
+    body, of_task = _arrays(bert)
+    with atomic_folder(path) as folder:
+        write_weights(folder / WEIGHTS, body, "bert_backbone")
+        if of_task:
+            write_weights(folder / TASK_WEIGHTS, of_task, files["task.json"]["config"]["name"])
+        for name, content in files.items():
+            (folder / name).write_text(json.dumps(content, indent=4) + "\n", encoding="utf-8")
+        if bert.tokenizer is not None:
+            (folder / objects.VOCABULARY).parent.mkdir(parents=True)
+            lines = "".join(f"{token}\n" for token in bert.tokenizer.tokens)
+            (folder / objects.VOCABULARY).write_bytes(lines.encode())
+
+
+def _check(bert, path: Path) -> None:
+    """Refuses what KerasHub's BERT cannot be."""
+    activation = bert.config.hidden_act
+    if path.suffix == ".zip":
+        raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
+    if bert.head in ("tokens", "qa"):
+        raise ValueError(
+            f"format keras_hub must have the head pretraining, encoder or classifier, got "
+            f"{bert.head}: save it with format='transformers'"
+        )
+    if activation != "gelu" and activation not in _TANH_GELU:
+        raise ValueError(
+            f"format keras_hub must have hidden_act gelu_new, which KerasHub's BERT computes, or "
+            f"gelu, which comes near it, got {activation}: save it with format='transformers'"
+        )
+    special = bert.tokenizer.vocabulary.special_tokens if bert.tokenizer else SPECIAL_TOKENS
+    if special != SPECIAL_TOKENS:
+        raise ValueError(
+            f"format keras_hub must have the special tokens {' '.join(SPECIAL_TOKENS.values())}, "
+            f"got {' '.join(special.values())}: save it with format='transformers'"
+        )
+
+
+def _task_of(bert) -> str | None:
+    """The class of KerasHub around the backbone that has the same output."""
+    if bert.head == "encoder" and bert.sentence and bert.sentence.pooling != "pooler":
+        return "BertTextEmbedder"
+    return _TASKS.get(bert.head)
+
+
+def _json_files(bert) -> dict[str, dict]:
+    """The content of each JSON file by its name."""
+    backbone = objects.backbone_object(bert.config)
+    files = {"config.json": backbone, "metadata.json": _metadata(bert)}
+    task = _task_of(bert)
+    preprocessor, settings = None, {}
+    if bert.tokenizer is not None:
+        files["tokenizer.json"] = objects.tokenizer_object(bert.tokenizer.vocabulary)
+    if bert.tokenizer is not None and task:
+        length = bert.sentence and bert.sentence.max_length
+        length = length or bert.config.max_position_embeddings
+        preprocessor = objects.preprocessor_object(task, files["tokenizer.json"], length)
+        files["preprocessor.json"] = preprocessor
+    if task == "BertTextEmbedder":
+        settings = objects.embedder_settings(bert.sentence)
+    if task == "BertTextClassifier":
+        rate = bert.config.classifier_dropout
+        rate = bert.config.hidden_dropout_prob if rate is None else rate
+        settings = objects.classifier_settings(bert.model.outputs[0].shape[-1], rate)
+    if task:
+        files["task.json"] = objects.task_object(task, backbone, preprocessor, **settings)
+    return files
+
+
+def _metadata(bert) -> dict:
+    import keras
+
+    from kbert.graph import closed_form
+
+    rows = closed_form.rows(bert.config, head="encoder")
+    return {
+        "keras_version": keras.version(),
+        "keras_hub_version": objects.VERSION,
+        "parameter_count": sum(row.params for row in rows),
+        "tasks": ["MaskedLM", "TextClassifier", "TextEmbedder"],
+    }
+
+
+def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
+    """Refuses a folder whose files would be read beside the new ones."""
+    names = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
+    names -= {*files, TASK_WEIGHTS if bert.head in _TASKS else None}
+    if others := [name for name in sorted(names) if (path / name).is_file()]:
+        raise ValueError(
+            f"{path} must have no files of another preset, which would be read beside the new "
+            f"ones, got {', '.join(others)}: choose another folder"
+        )
+
+
+def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The weights of the backbone, and of the task around it, by their paths."""
+    labels = bert.model.outputs[0].shape[-1] if bert.head == "classifier" else 2
+    body, of_task = {}, {}
+    for part in weight_names.PARTS_OF_HEAD[bert.head]:
+        entries = weight_names.entries(part, bert.config, "keras_hub", labels)
+        target = of_task if part in TASK_PARTS else body
+        target.update(transfer.arrays_of(bert.model, entries))
+    return body, of_task
+
+
+def _warn_of_losses(bert, path: Path) -> None:
+    """Says what the files do not hold, what they hold beyond the source, what is computed else."""
+    config = bert.config
+    otherwise = []
+    if config.hidden_act not in _TANH_GELU:
+        otherwise.append(f"tanh GELU, not hidden_act={config.hidden_act}")
+    if config.layer_norm_eps != _EPSILON:
+        otherwise.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
+    if bert.head == "pretraining":
+        otherwise.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
+    if otherwise:
+        what = "; ".join(otherwise)
+        _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
+    if lost := _lost(bert):
+        _logger.warning("%s: format keras_hub has no place for: %s", path, ", ".join(lost))
+    if bert.report is not None:
+        layers = [name for name in bert.report.initialized_layers if name != "NSP"]
+        if layers:
+            layers = ", ".join(layers)
+            _logger.warning(
+                "%s: holds also what was not in the checkpoint loaded: %s", path, layers
+            )
+
+
+def _lost(bert) -> list[str]:
+    config = bert.config
+    lost = [] if bert.head != "pretraining" else ["NSP"]
+    if bert.labels is not None:
+        lost.append("labels")
+    if bert.sentence is not None and _task_of(bert) != "BertTextEmbedder":
+        lost.append("the way to a sentence vector: give pooling and normalize to embed")
+    padding = bert.tokenizer.pad_id if bert.tokenizer else 0
+    written = {
+        "attention_probs_dropout_prob": config.hidden_dropout_prob,
+        "initializer_range": _INITIALIZER_RANGE,
+        "pad_token_id": padding,
+    }
+    if bert.head != "classifier":
+        written["classifier_dropout"] = None
+    values = config.to_dict()
+    return lost + [f"{key}={values[key]}" for key, v in written.items() if values[key] != v]

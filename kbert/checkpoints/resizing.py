@@ -1,0 +1,230 @@
+"""Another vocabulary or more positions: the tables that depend on them, all at once.
+
+The embedding and the bias of MLM-Sim have one row a token, so they change together.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from kbert.checkpoints import first_values
+from kbert.checkpoints.bert import Bert, require_bert
+from kbert.graph import names
+from kbert.graph.config import BertConfig, require_positive
+from kbert.model import deferred
+
+FILLINGS = ("normal", "mean", "repeat")
+
+
+def resize_vocab(
+    bert: Bert, size: int | None = None, *, tokens: Iterable[str] = (), new_rows: str = "normal"
+) -> Bert:
+    """A copy with more or fewer tokens; those that stay keep their ids and weights.
+
+    Args:
+        bert: the model; it stays as it is.
+        size: the new number of tokens; None: as many as there are, and `tokens`. Fewer leaves out
+            the last ones.
+        tokens: tokens to add to the tokenizer, at the end.
+        new_rows: what new rows hold: "normal" (drawn as first weights are: truncated normal of the
+            configuration's initializer_range) or "mean" (the mean of the rows that there are).
+            Their MLM bias is 0, or the mean of the biases.
+
+    Returns:
+        A new `Bert`.
+
+    Raises:
+        ValueError: a size that does not hold the tokenizer's tokens, a token that is there.
+    """
+    require_bert(bert, "resize_vocab")
+    tokens = tuple(tokens)
+    old = bert.config.vocab_size
+    tokenizer = _with_tokens(bert, tokens)
+    if size is None:
+        size = max(old, tokenizer.vocab_size) if tokenizer else old
+    size = require_positive("size", size)
+    if tokenizer is not None and tokenizer.vocab_size > size:
+        raise ValueError(
+            f"size must hold the tokenizer's {tokenizer.vocab_size} tokens, got {size}: "
+            "keep_tokens chooses fewer"
+        )
+    _check_filling(new_rows, ("normal", "mean"))
+    config = bert.config.replace(vocab_size=size)
+    return _rebuilt(bert, config, tokenizer, lambda array: _resized(array, size, new_rows, config))
+
+
+def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
+    """A copy that knows only some tokens, whose ids are their places in `tokens`.
+
+    Args:
+        bert: the model; it stays as it is.
+        tokens: the ids, or the tokens, that stay, in their new order; with a tokenizer, [PAD],
+            [UNK], [CLS], [SEP] and [MASK] among them.
+
+    Returns:
+        A new `Bert`, whose `pad_token_id` is the padding token's new id.
+
+    Raises:
+        ValueError: an id or token that is not there or stands twice; a special token left out.
+    """
+    require_bert(bert, "keep_tokens")
+    ids = _ids(bert, tokens)
+    pad = bert.config.pad_token_id
+    if pad not in ids:
+        raise ValueError(f"tokens must have the padding token, whose id is {pad}, got none")
+    config = bert.config.replace(vocab_size=len(ids), pad_token_id=ids.index(pad))
+    tokenizer = _of_tokens(bert, ids)
+    return _rebuilt(bert, config, tokenizer, lambda array: array[ids])
+
+
+def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") -> Bert:
+    """A copy for longer, or only shorter, texts.
+
+    Args:
+        bert: the model; it stays as it is.
+        positions: the new number of positions.
+        new_rows: what new rows hold: "repeat" (the table over again, as Longformer begins: Beltagy
+            et al. 2020, section 5), "normal" (as first weights) or "mean". A longer text needs
+            training in any case.
+
+    Returns:
+        A new `Bert`.
+    """
+    require_bert(bert, "resize_positions")
+    positions = require_positive("positions", positions)
+    _check_filling(new_rows, FILLINGS)
+    config = bert.config.replace(max_position_embeddings=positions)
+    sentence = bert.sentence
+    if sentence is not None and (sentence.max_length or 0) > positions:
+        sentence = dataclasses.replace(sentence, max_length=positions)
+    resized = _rebuilt(
+        bert,
+        config,
+        bert.tokenizer,
+        lambda array: _resized(array, positions, new_rows, config),
+        tables=(names.POSITION_EMBEDDING,),
+    )
+    return dataclasses.replace(resized, sentence=sentence)
+
+
+def _rebuilt(
+    bert: Bert,
+    config: BertConfig,
+    tokenizer,
+    change: Callable[[np.ndarray], np.ndarray],
+    tables: tuple[str, ...] = (names.TOKEN_EMBEDDING, names.MLM_SIMILARITY),
+) -> Bert:
+    """The same model under another configuration, with `change` done to the tables' arrays."""
+    import keras
+
+    from kbert.model import builder
+
+    length = bert.model.inputs[0].shape[1]
+    if length is not None:
+        length = min(length, config.max_position_embeddings)
+    options = {"seq_len": length}
+    if any(tensor.name == names.MASKED_POSITIONS for tensor in bert.model.inputs):
+        options["max_predictions"] = bert.model.inputs[2].shape[1]
+    labels = bert.model.outputs[0].shape[-1] if bert.head in ("classifier", "tokens") else 2
+    with deferred.without_values():
+        model = builder.build(config, bert.head, num_labels=labels, **options)
+    values = {}
+    for weight in bert.model.weights:
+        changes = weight.path.split("/")[0] in tables
+        values[weight.path] = _reader(keras, weight, change if changes else None)
+    deferred.fill(model, values)
+    report = _report(bert, model)
+    return dataclasses.replace(bert, config=config, model=model, tokenizer=tokenizer, report=report)
+
+
+def _report(bert: Bert, model):
+    """The report, which goes on knowing which layers have their first weights."""
+    if bert.report is None:
+        return None
+    first = dict(bert.report.first_values)
+    same = set(first) - first_values.changed(bert.model, first)
+    return dataclasses.replace(bert.report, first_values=first | first_values.digests(model, same))
+
+
+def _reader(keras, weight, change):
+    def read() -> np.ndarray:
+        array = np.array(keras.ops.convert_to_numpy(weight))
+        return change(array) if change else array
+
+    return read
+
+
+def _resized(array: np.ndarray, rows: int, filling: str, config: BertConfig) -> np.ndarray:
+    more = rows - len(array)
+    if more <= 0:
+        return array[:rows].copy()
+    if filling == "repeat":
+        return np.resize(array, (rows, *array.shape[1:]))
+    if filling == "mean":
+        new = np.repeat(array.mean(0, keepdims=True), more, axis=0)
+    elif array.ndim == 1:
+        new = np.zeros(more, array.dtype)
+    else:
+        import keras
+
+        initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+        new = keras.ops.convert_to_numpy(initializer((more, *array.shape[1:])))
+    return np.concatenate([array, new.astype(array.dtype)])
+
+
+def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
+    tokens = list(tokens)
+    if any(isinstance(token, str) for token in tokens):
+        if bert.tokenizer is None:
+            raise ValueError("tokens must be ids, as the model has no tokenizer, got names")
+        tokens = [bert.tokenizer.id_of(token) for token in tokens]
+    ids = [int(token) for token in tokens]
+    rows = bert.config.vocab_size
+    for place, number in enumerate(ids):
+        if not 0 <= number < rows:
+            raise ValueError(f"tokens[{place}] must be an id of 0 … {rows - 1}, got {number}")
+    if len(set(ids)) < len(ids):
+        twice = next(number for number in ids if ids.count(number) > 1)
+        raise ValueError(f"tokens must have each id once, got {twice} again")
+    return ids
+
+
+def _with_tokens(bert: Bert, tokens: tuple[str, ...]):
+    if not tokens:
+        return bert.tokenizer
+    if bert.tokenizer is None:
+        raise ValueError("tokens cannot be added: the model has no tokenizer: give size alone")
+    vocabulary = bert.tokenizer.vocabulary
+    for token in tokens:
+        if token in bert.tokenizer.tokens:
+            raise ValueError(f"tokens must be new ones, got {token!r}, which is there")
+    return _tokenizer(vocabulary, [*bert.tokenizer.tokens, *tokens])
+
+
+def _of_tokens(bert: Bert, ids: list[int]):
+    if bert.tokenizer is None:
+        return None
+    known = bert.tokenizer.vocab_size
+    if beyond := [number for number in ids if number >= known]:
+        raise ValueError(
+            f"tokens must have a name in the tokenizer, got {beyond[0]}, which has none"
+        )
+    return _tokenizer(bert.tokenizer.vocabulary, [bert.tokenizer.tokens[i] for i in ids])
+
+
+def _tokenizer(vocabulary, tokens: list[str]):
+    from kbert.data.tokenization.tokenizer import Tokenizer
+
+    ids = {token: place for place, token in enumerate(tokens)}
+    added = tuple(
+        entry | {"id": ids[entry["content"]]}
+        for entry in vocabulary.added
+        if entry["content"] in ids
+    )
+    return Tokenizer(dataclasses.replace(vocabulary, tokens=tuple(tokens), added=added))
+
+
+def _check_filling(filling: str, known: Sequence[str]) -> None:
+    if filling not in known:
+        raise ValueError(f"new_rows must be one of {', '.join(known)}, got {filling!r}")

@@ -1,0 +1,36 @@
+"""A run's folder as a checkpoint: the model that it came to (`kbert.training.run.run_folder`)."""
+
+from pathlib import Path
+
+from kbert.io import json_schema as js
+
+_MODELS = ("model.keras", "model")  # the same weights; the first is one file
+_TASK = js.fields({"task": js.TEXT})
+_SETTINGS = {"task", "run", "settings", "fingerprint"}
+
+
+def is_one(path: Path) -> bool:
+    """Whether a folder is that of a run of `pretrain` or `finetune`."""
+    file = path / "settings.json"
+    try:
+        return file.is_file() and set(js.read_object(file)) >= _SETTINGS
+    except ValueError:  # somebody else's
+        return False
+
+
+def model_of(path: Path) -> Path:
+    """The model in a run's folder.
+
+    Raises:
+        FileNotFoundError: the run is not finished, or its model is gone.
+    """
+    task = js.read(path / "settings.json", _TASK)["task"]
+    if not (path / "result.json").is_file():
+        way_on = f"kbert {task} --resume {path}"
+        raise FileNotFoundError(
+            2, f"a run that is not finished, which has no model yet: {way_on} goes on", str(path)
+        )
+    for name in _MODELS:
+        if (path / name).exists():
+            return path / name
+    raise FileNotFoundError(2, f"the run is finished, {' and '.join(_MODELS)} are gone", str(path))

@@ -1,0 +1,1 @@
+"""The folders that transformers and TFBert write. Only `kbert.checkpoints` imports it."""

@@ -1,0 +1,152 @@
+"""torch's pickle of tensors, pytorch_model.bin: by torch's loader, which runs no code of it."""
+
+import mmap
+import threading
+import warnings
+import zipfile
+import zlib
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints.checkpoint import Tensor
+from kbert.io import bounds
+
+_CHUNK = 2**22  # bytes
+_ALLOCATES = b"\nbytearray\n"  # the loader calls it with any number: no tensor is made of it
+
+
+def tensors_of(file: Path) -> list[Tensor]:
+    """Every tensor of the file, unread; check sums are compared with the first numbers.
+
+    Raises:
+        ValueError: a file that is damaged or holds more than tensors.
+        ImportError: torch is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"{file} needs torch to be read safely: pip install torch, or save it as "
+            "model.safetensors"
+        ) from None
+    try:  # files of before torch 1.6 are no archives and cannot be mapped
+        archive = _Archive(file) if zipfile.is_zipfile(file) else None
+        _check_pickle(file, archive)
+        with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
+            state = torch.load(
+                file, map_location="cpu", weights_only=True, mmap=archive is not None
+            )
+    except Exception as error:  # whatever a damaged file makes of an unpickler
+        why = _why(error)
+        raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
+    bounds.check_count(file, len(state))
+    others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
+    if others:
+        few = ", ".join(f"{name!r} ({type(state[name]).__name__})" for name in others[:5])
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        raise ValueError(f"{file} must hold plain tensors by name alone, got {few}{more}")
+    return [
+        Tensor(
+            name,
+            tuple(value.shape),
+            str(value.dtype).removeprefix("torch."),
+            partial(_read, file, archive, value),
+        )
+        for name, value in state.items()
+    ]
+
+
+def _read(file: Path, archive, value) -> np.ndarray:
+    if archive and (member := archive.damaged()):
+        raise ValueError(
+            f"{file} must be a whole file of torch.save, got a wrong check sum of {member}"
+        )
+    return value.detach().float().numpy()
+
+
+class _Archive:
+    """The zip that torch.save writes: its members lie in it as they are, each with a check sum.
+
+    Mapped into memory, as it is here, torch passes the sums by.
+    """
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._lock = threading.Lock()
+        self._damaged: str | None = None
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise _Said("a compressed archive, which torch.save does not write")
+        if sum(member.file_size for member in members) > file.stat().st_size:
+            raise _Said("members that lie over each other")
+        # torch.serialization.set_crc32_options(False) leaves them out
+        self._unread = members if any(member.CRC for member in members) else []
+
+    def pickled(self) -> bytes:
+        """The pickle, without the numbers."""
+        with zipfile.ZipFile(self._file) as archive:
+            (member,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
+            if member.file_size > bounds.HEADER:
+                raise _Said(f"a data.pkl of {member.file_size:,} bytes")
+            if not self._unread:
+                del member.CRC  # zipfile then compares none
+            return archive.read(member)
+
+    def damaged(self) -> str | None:
+        """The member whose check sum is wrong; all are read, once."""
+        with self._lock:
+            if self._unread:
+                self._damaged = self._compared(self._unread)
+                self._unread = []
+            return self._damaged
+
+    def _compared(self, members: list[zipfile.ZipInfo]) -> str | None:
+        with zipfile.ZipFile(self._file) as archive:
+            for member in members:
+                try:
+                    with archive.open(member) as opened:
+                        while opened.read(_CHUNK):
+                            pass
+                except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+                    return member.filename
+        return None
+
+
+class _Said(ValueError):
+    """An error that says what the file is."""
+
+
+def _check_pickle(file: Path, archive: _Archive | None) -> None:
+    if archive:
+        found = _ALLOCATES in archive.pickled()
+    else:
+        with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
+            found = bytes_.find(_ALLOCATES) >= 0
+    if found:
+        raise _Said("bytearray, which is no tensor; nothing else is unpickled")
+
+
+def _why(error: Exception) -> str:
+    """What torch's loader says, without its advice to load the file unsafely."""
+    text = " ".join(str(error).split())
+    if isinstance(error, _Said):
+        return text
+    for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
+        if mark in text:
+            name = text.split(mark, 1)[1].replace("GLOBAL", "").split()[0]
+            return f"{name}, which is no tensor; nothing else is unpickled"
+    return "another file, or a part of one"
+
+
+def _is_plain(torch, name, value) -> bool:
+    if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+        return False
+    if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
+        return False
+    # Fewer numbers in the file than in the tensor: strides of 0 make gigabytes of one.
+    return value.numel() * value.element_size() <= value.untyped_storage().nbytes()

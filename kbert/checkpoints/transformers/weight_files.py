@@ -1,0 +1,123 @@
+"""The files that transformers keeps weights in, one or in shards: safetensors, .bin, TensorFlow's.
+
+What a file holds is known from its header; the numbers are read one tensor at a time.
+"""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints.checkpoint import Tensor
+from kbert.checkpoints.transformers import tf_weights, torch_file
+from kbert.io import bounds
+from kbert.io import json_schema as js
+
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_OF_TENSORFLOW = ("tf_model.h5.index.json", "tf_model.h5")
+_INDEX = js.fields({"weight_map": js.mapping_of(js.TEXT, "file names by tensor")})
+_HEADER = js.mapping_of(js.fields({"data_offsets": js.list_of(js.whole(0, 2**63))}))
+FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are several
+
+
+def read_tensors(folder: Path) -> list[Tensor]:
+    """Every tensor of a folder's weights, unread, by its name in the file.
+
+    Raises:
+        FileNotFoundError: no weights, or shards that the index names and the folder lacks.
+        ValueError: a file that is damaged or holds more than tensors; an index that is none, that
+            leaves the folder, or that names tensors which its shards lack.
+        ImportError: a pytorch_model.bin where torch is not installed.
+    """
+    for name in FILES:
+        if (folder / name).is_file():
+            read = _read_shards if name.endswith(".index.json") else _read_file
+            return read(folder / name)
+    raise FileNotFoundError(2, f"no {' or '.join(WEIGHTS)}", str(folder))
+
+
+def _read_shards(index: Path) -> list[Tensor]:
+    places = js.read(index, _INDEX)["weight_map"]
+    names = list(dict.fromkeys(places.values()))
+    if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
+        raise ValueError(
+            f"{index}: a shard must lie beside it, got {', '.join(map(repr, outside))}"
+        )
+    if missing := [name for name in names if not (index.parent / name).is_file()]:
+        missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing
+        what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
+        raise FileNotFoundError(2, f"{what}: {', '.join(missing)}", str(index.parent))
+    found = {name: _read_file(index.parent / name) for name in names}
+    bounds.check_count(index, sum(map(len, found.values())))
+    plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
+    held = {(plain(tensor.name), name) for name in names for tensor in found[name]}
+    if lost := [name for name, place in places.items() if (plain(name), place) not in held]:
+        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+        raise ValueError(
+            f"{index} must name what its shards hold, got {len(lost)} tensors that the shard named "
+            f"does not: {', '.join(lost[:5])}{more}"
+        )
+    return [tensor for tensors in found.values() for tensor in tensors]
+
+
+def _read_file(file: Path) -> list[Tensor]:
+    with open(file, "rb") as opened:  # a file that may not be read is said to be one
+        start = opened.read(40)
+    if start.startswith(b"version https://git-lfs"):
+        raise ValueError(f"{file} must be weights, got a Git LFS pointer: `git lfs pull` gets them")
+    readers = {".bin": torch_file.tensors_of, ".h5": tf_weights.tensors_of}
+    return readers.get(file.suffix, _safetensors)(file)
+
+
+def _safetensors(file: Path) -> list[Tensor]:
+    from safetensors import SafetensorError, safe_open
+
+    _check_header(file)
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            bounds.check_count(file, len(opened.keys()))
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            kinds = {
+                name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
+            }
+    except SafetensorError as error:
+        size = f"{file.stat().st_size:,} bytes"
+        raise ValueError(
+            f"{file} must be a whole safetensors file, got: {error} ({size})"
+        ) from None
+    starts = _starts(file)
+    return [
+        Tensor(name, shape, dtype, partial(_mapped, file, dtype, shape, starts[name]))
+        for name, (dtype, shape) in kinds.items()
+    ]
+
+
+def _check_header(file: Path) -> None:
+    with open(file, "rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+    if bounds.HEADER < size < file.stat().st_size:  # beyond the file's end, the library says it
+        raise ValueError(
+            f"{file} must have a header of at most {bounds.HEADER:,} bytes, got one of {size:,}"
+        )
+
+
+def _starts(file: Path) -> dict[str, int]:
+    """Where each tensor's bytes begin in a safetensors file that the library found whole."""
+    with open(file, "rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        header = js.parse(opened.read(size), js.OBJECT, str(file))
+    header.pop("__metadata__", None)
+    js.check(header, _HEADER, str(file))
+    return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items()}
+
+
+def _mapped(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
+    """One tensor, not copied; the file is mapped for it alone: what was read is let go."""
+    import ml_dtypes
+
+    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+    kind = kinds.get(dtype, "u1")  # others are refused: only compared, as bytes
+    if 0 in shape:  # nothing to map
+        return np.empty(shape, kind)
+    return np.memmap(file, kind, "r", start, shape)

@@ -1,0 +1,178 @@
+"""The names of the weights, as data (names.tsv): one row a parameter, one column a format.
+
+Names and order are those of transformers' `BertModel.named_parameters()`; {i} is a checkpoint's
+layer, from 0, and {n} the graph's encoder block, from 1. Every format is read and written by its
+column here. Formats differ in their kernels' shapes too:
+
+    transformers      (outputs, inputs)
+    google            (inputs, outputs); its heads' output_weights are (outputs, inputs)
+    keras_bert        (inputs, outputs)
+    keras_hub, kbert  (inputs, outputs), the heads of attention kept apart: (H, A, H/A), (A, H/A, H)
+"""
+
+import math
+from dataclasses import dataclass
+from importlib import resources
+
+from kbert.graph import names
+from kbert.graph.closed_form import config_letters
+from kbert.graph.config import BertConfig
+from kbert.graph.presets import get_config
+from kbert.graph.reference import NamedParameter
+
+COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
+
+
+@dataclass(frozen=True)
+class Template:
+    """One parameter, or one for each encoder block.
+
+    Attributes:
+        transformers: its name in transformers' BertModel or in a class with heads.
+        google: its name in google-research/bert's checkpoints; None where they have none.
+        keras_hub: the path of its variable in KerasHub's BertBackbone or a task.
+        keras_bert: its name in keras_bert, whose layers have kbert's names.
+        shape: its shape in transformers, in the document's letters; G is the number of segments,
+            N of labels.
+        layer: the kbert layer that has it.
+        variable: its path within that layer.
+    """
+
+    transformers: str
+    google: str | None
+    keras_hub: str | None
+    keras_bert: str | None
+    shape: tuple[str, ...]
+    layer: str
+    variable: str
+
+    @property
+    def kbert(self) -> str:
+        return f"{self.layer}/{self.variable}"
+
+    def of_block(self, index: int) -> "Template":
+        """The row with the numbers of one encoder block put in."""
+        numbers = {"i": index, "n": names.from_checkpoint_index(index)}
+        texts = [self.transformers, self.google, self.keras_hub, self.keras_bert]
+        filled = [text and text.format(**numbers) for text in texts]  # None stays None
+        return Template(*filled, self.shape, self.layer.format(**numbers), self.variable)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One parameter as one format has it.
+
+    Attributes:
+        name: its name there.
+        shape: its shape there.
+        outputs_first: whether it is a kernel kept as (outputs, inputs).
+        layer: the kbert layer that has it.
+        variable: its path within that layer.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    outputs_first: bool
+    layer: str
+    variable: str
+
+
+def _read_table() -> dict[str, tuple[Template, ...]]:
+    text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
+    table: dict[str, list[Template]] = {}
+    for line in text.splitlines()[1:]:
+        part, *columns, shape, layer, variable = line.split("\t")
+        columns = [None if name == "-" else name for name in columns]
+        row = Template(*columns, tuple(shape.split()), layer, variable)
+        table.setdefault(part, []).append(row)
+    return {part: tuple(rows) for part, rows in table.items()}
+
+
+_TABLE = _read_table()
+PARTS = tuple(_TABLE)
+
+_BODY = ("embeddings", "encoder")
+PARTS_OF_HEAD = {
+    "pretraining": (*_BODY, "pooler", "mlm", "nsp"),
+    "encoder": (*_BODY, "pooler"),
+    "classifier": (*_BODY, "pooler", "classifier"),
+    "tokens": (*_BODY, "tokens"),
+    "qa": (*_BODY, "qa"),
+}
+
+
+def rows_of(part: str, config: BertConfig) -> list[Template]:
+    """The table's rows of one of `PARTS`, every encoder block on its own."""
+    rows = _TABLE[part]
+    if part != "encoder":
+        return list(rows)
+    return [row.of_block(index) for index in range(config.num_hidden_layers) for row in rows]
+
+
+def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> list[Entry]:
+    """The parameters of one of `PARTS` as one of `COLUMNS` has them; none where it has no such."""
+    return [
+        Entry(
+            name,
+            _shape(row, column, config, num_labels),
+            _is_kernel(row) and _outputs_first(column, name),
+            row.layer,
+            row.variable,
+        )
+        for row in rows_of(part, config)
+        if (name := getattr(row, column))
+    ]
+
+
+def shape_of(row: Template, config: BertConfig, num_labels: int = 2) -> tuple[int, ...]:
+    """The parameter's shape in transformers."""
+    letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels, "2": 2}
+    return tuple(letters[letter] for letter in row.shape)
+
+
+def templates(config: BertConfig) -> list[Template]:
+    """The rows of transformers' BertModel, in its order."""
+    return [row for part in PARTS_OF_HEAD["encoder"] for row in rows_of(part, config)]
+
+
+def named_parameters(config: BertConfig | str) -> tuple[NamedParameter, ...]:
+    """transformers' `BertModel.named_parameters()`, in closed form.
+
+    Args:
+        config: a `BertConfig`, a preset's name or a path to a JSON file.
+    """
+    config = get_config(config)
+    parameters = []
+    for row in templates(config):
+        shape = shape_of(row, config)
+        parameters.append(NamedParameter(row.transformers, shape, math.prod(shape)))
+    return tuple(parameters)
+
+
+def group(parameter: str) -> str:
+    """The group that document 001 sums a parameter into: embeddings, encoder or pooler."""
+    return parameter.split(".")[0]
+
+
+def _is_kernel(row: Template) -> bool:
+    return row.variable.endswith("kernel")
+
+
+def _outputs_first(column: str, name: str) -> bool:
+    return column == "transformers" or (column == "google" and name.endswith("output_weights"))
+
+
+def _shape(row: Template, column: str, config: BertConfig, num_labels: int) -> tuple[int, ...]:
+    shape = shape_of(row, config, num_labels)
+    if _is_kernel(row) and not _outputs_first(column, getattr(row, column)):
+        shape = shape[::-1]
+    if column in ("keras_hub", "kbert"):
+        return _heads_apart(row, shape, config)
+    return shape
+
+
+def _heads_apart(row: Template, shape: tuple[int, ...], config: BertConfig) -> tuple[int, ...]:
+    heads = (config.num_attention_heads, config.head_size)
+    if row.variable.startswith(("query", "key", "value")):
+        return (*shape[:-1], *heads)
+    return (*heads, shape[1]) if row.variable == "attention_output/kernel" else shape

@@ -1,0 +1,110 @@
+"""The commands that look into a checkpoint and write it in another format."""
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from kbert.cli.console import progress, say, starting_keras
+from kbert.cli.early_checks import Output, check_source, check_writable
+
+SOURCE = click.argument("source", metavar="SRC")
+FORMATS = ["transformers", "google", "keras_hub", "keras", "saved_model", "onnx", "litert"]
+HEADS = ["pretraining", "encoder", "classifier", "tokens", "qa"]
+
+
+def _check_config(context, parameter, value):
+    from kbert.graph.presets import get_config
+
+    return None if value is None else get_config(value)
+
+
+CONFIG = click.option(
+    "--config",
+    metavar="CONFIG",
+    callback=_check_config,
+    help="A preset or JSON file, for weights without a configuration.",
+)
+READ_AS = click.option("--format", "form", help="What to read, where SRC holds two formats.")
+
+
+@click.command(short_help="What is in a checkpoint; reads no weights.")
+@SOURCE
+@CONFIG
+@READ_AS
+@click.option("--tensors", "every_tensor", is_flag=True, help="Every tensor, with its shape.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text")
+def inspect(source, config, form, every_tensor, output):
+    """Show a checkpoint's format, configuration, tensors, heads and totals.
+
+    SRC is a folder or file of Google, transformers, sentence-transformers, KerasHub, keras_bert or
+    kbert. No weights are read into a model. Exit status 1 if something does not fit.
+    """
+    from kbert.checkpoints.inspection import inspect as look
+    from kbert.checkpoints.inspection import inspection_text
+
+    check_source(source, form=form)
+    if _is_googles(Path(source)):
+        with starting_keras(), contextlib.suppress(ImportError):
+            import tensorflow  # noqa: F401  (it talks while it starts)
+    with progress(f"looking into {source}"):
+        found = look(source, config=config, format=form)
+    if output == "json":
+        from kbert.io import row_formats
+
+        click.echo(row_formats.to_json(_record(found)), nl=False)
+    else:
+        click.echo(inspection_text(found, every_tensor), nl=False)
+    if found.problems:
+        click.get_current_context().exit(1)
+
+
+@click.command(short_help="Write a checkpoint in another format.")
+@SOURCE
+@click.argument("destination", metavar="DST", type=Output())
+@click.option(
+    "--to",
+    type=click.Choice(FORMATS),
+    help="The format; default: by DST's ending, else transformers.",
+)
+@click.option("--head", type=click.Choice(HEADS), help="Another head than the checkpoint's own.")
+@click.option("--architecture", metavar="CLASS", help="transformers' class to write.")
+@CONFIG
+@READ_AS
+def convert(source, destination, to, head, architecture, config, form):
+    """Read a checkpoint of any format and write it in another.
+
+    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite).
+    """
+    from kbert.checkpoints import formats
+
+    to = to or formats.format_for(destination)
+    if architecture is not None and to != "transformers":
+        raise click.UsageError(f"--architecture goes with --to transformers, got {to}")
+    formats.check_destination(destination, to)
+    check_writable(destination)
+    check_source(source, form=form)
+    with starting_keras():
+        from kbert.checkpoints.bert import load, save
+    with progress(f"reading {source}"):
+        bert = load(source, head=head, config=config, format=form)
+    with progress(f"writing {destination}"):
+        save(bert, destination, format=to, architecture=architecture)
+    say(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
+
+
+def _is_googles(path: Path) -> bool:
+    from kbert.checkpoints import google_folder
+
+    return path.suffix == ".zip" or google_folder.is_one(path)
+
+
+def _record(found) -> dict:
+    import dataclasses
+
+    record = dataclasses.asdict(found)
+    record["config"] = found.config.to_dict()
+    return record | {"params": found.params, "bytes": found.bytes}
+
+
+COMMANDS = [inspect, convert]

@@ -1,0 +1,190 @@
+"""Around a command: errors as one line, progress, a quiet start of Keras."""
+
+import _thread
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+
+import click
+
+from kbert.io import printable
+from kbert.io import progress as patience
+
+_A_MOMENT_S = 0.05  # until the callback that swallowed Ctrl-C has ended
+
+
+def run(command: click.Command, arguments=None) -> None:
+    """Runs a command line and exits; a user's mistake is one line on stderr and status 2."""
+    _hold_places_of_closed_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
+    try:
+        arguments = sys.argv[1:] if arguments is None else list(arguments)
+        with _log_lines(), _interruptible(), command.make_context("kbert", arguments) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+        sys.exit(0)
+    except BrokenPipeError:  # the reader, `head` say, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except click.exceptions.Exit as done:  # --help and --version
+        sys.exit(done.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}")
+    except (ValueError, TypeError, ImportError, RuntimeError) as error:
+        if os.environ.get("KBERT_TRACEBACK"):
+            raise
+        _fail(str(error))
+    except Exception as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "ResourceExhaustedError":
+            raise
+        _fail(f"the memory must hold the model, got too little: {error}"[:300])
+
+
+def _hold_places_of_closed_streams() -> None:
+    """So that no file that is opened is taken for a stream that was closed (`<&-`, `>&-`).
+
+    A closed stdout ends the command: what it prints would be lost without a word.
+    """
+    closed = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the first number that is free: this one
+            closed.append(number)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    if 1 in closed:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        _fail("stdout is closed: leave it open, or send it to /dev/null")
+
+
+@contextlib.contextmanager
+def _log_lines():
+    """kbert's log on stderr, a line a warning."""
+    logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
+    over_the_live_line = (
+        f"\r{'':{patience.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
+    )
+    handler.setFormatter(_Line(f"{over_the_live_line}kbert: "))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Line(logging.Formatter):
+    """A record as one line, with nothing in it that acts on a terminal."""
+
+    def __init__(self, start: str):
+        super().__init__()
+        self._start = start
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._start + printable.line(record.getMessage())
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Prints one line that may have texts from files in it: see `kbert.io.printable`."""
+    click.echo(printable.line(text), err=err)
+
+
+@contextlib.contextmanager
+def _interruptible():
+    """Ctrl-C stops, even where it arrives in what swallows it.
+
+    Python only prints an exception in a callback of the garbage collector, which JAX has, or in a
+    `__del__`. Then Ctrl-C is given again, a moment later.
+    """
+    before = sys.unraisablehook
+
+    def again(unraisable):
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        timer = threading.Timer(_A_MOMENT_S, _interrupt)
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _interrupt() -> None:
+    """Ctrl-C for the main thread; what it waits for is broken off, where the system can do that."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+def _fail(message: str, status: int = 2) -> None:
+    print(f"kbert: {printable.line(' '.join(message.split()))}", file=sys.stderr)
+    sys.exit(status)
+
+
+@contextlib.contextmanager
+def progress(what: str, file=None):
+    """Says what is going on, on stderr, once it has taken two seconds."""
+    timer = threading.Timer(
+        patience.PROGRESS_DELAY_S,
+        lambda: print(f"kbert: {printable.line(what)} …", file=file or sys.stderr, flush=True),
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def starting_keras():
+    """Imports Keras without its backend's start-up messages; a missing backend is one line."""
+    if "keras" in sys.modules:
+        yield
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as messages, os.fdopen(terminal, "w") as stderr:
+        os.dup2(messages.fileno(), 2)
+        try:
+            with progress("starting Keras", stderr):
+                import keras  # noqa: F401
+
+                yield
+        except ValueError as error:
+            if not str(error).startswith("Unable to import backend"):
+                raise
+            raise ValueError(
+                "KERAS_BACKEND must be tensorflow, jax or torch, got "
+                f"{os.environ.get('KERAS_BACKEND')!r}"
+            ) from None
+        except ModuleNotFoundError as error:
+            backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+            raise ImportError(
+                f"Keras with the backend {backend} needs the package {error.name}, which is not "
+                f"installed: pip install {error.name}, or set KERAS_BACKEND to one that is"
+            ) from None
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)

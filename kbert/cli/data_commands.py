@@ -1,0 +1,80 @@
+"""The commands that make data for pretraining: parse, call, print; imports wait for the command."""
+
+import click
+
+from kbert.cli.console import progress
+from kbert.cli.early_checks import Output
+
+CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["sentences", "wikitext", "jsonl"]),
+    help="Of the text; default: by each file's first lines.",
+)
+TEXT_FIELD = click.option(
+    "--text-field", default="text", metavar="NAME", help="The text's field in JSON lines."
+)
+LANGUAGE = click.option(
+    "--language", default="en", metavar="CODE", help="For cutting paragraphs into sentences."
+)
+
+
+@click.command(short_help="Train a WordPiece vocabulary.")
+@CORPUS
+@click.option("--size", type=int, required=True, metavar="N", help="Tokens, special ones included.")
+@click.option("-o", "--output", required=True, type=Output(), help="The folder.")
+@click.option("--lowercase/--cased", default=True, help="Whether texts are lowercased.")
+@click.option("--min-frequency", type=int, default=2, help="Of two pieces that are joined.")
+@click.option("--alphabet", type=int, default=1000, help="Characters that get a token.")
+@click.option("--unused", type=int, default=0, help="How many [unused…] tokens.")
+@FORMAT
+@TEXT_FIELD
+@LANGUAGE
+def vocab(corpus, size, output, form, **options):
+    """Train a WordPiece vocabulary of N tokens on raw text.
+
+    CORPUS is files, folders or globs, also .gz: a sentence a line with a blank line between
+    documents (Google's), WikiText, or JSON lines.
+    """
+    from kbert.data.corpus.vocab_training import train_vocab
+
+    with progress("training the vocabulary"):
+        tokenizer = train_vocab(corpus, size, output, format=form, **options)
+    click.echo(f"wrote {output}: {tokenizer.vocab_size:,} tokens")
+
+
+@click.command(short_help="Text to shards for pretraining.")
+@CORPUS
+@click.option("--vocab", required=True, metavar="DIR", help="A folder with a vocabulary.")
+@click.option("-o", "--output", required=True, type=Output(), help="The folder.")
+@click.option("--processes", type=int, metavar="N", help="Default: one a core, 8 at most.")
+@FORMAT
+@TEXT_FIELD
+@LANGUAGE
+def prepare(corpus, vocab, output, processes, form, text_field, language):
+    """Tokenize raw text, once, into shards that `kbert pretrain` reads.
+
+    CORPUS is files, folders or globs, also .gz, in one of three formats, see `kbert vocab`.
+    Interrupted and run again, it goes on and ends with the same bytes.
+    """
+    from kbert.data.corpus.preparing import prepare
+
+    shards = prepare(
+        corpus,
+        vocab,
+        output,
+        format=form,
+        text_field=text_field,
+        language=language,
+        processes=processes,
+        show=True,
+    )
+    counts = [(shards.index[name], name) for name in ("documents", "sentences", "tokens")]
+    words = [
+        f"{count:,} {name.removesuffix('s') if count == 1 else name}" for count, name in counts
+    ]
+    click.echo(f"wrote {output}: {', '.join(words)}")
+
+
+COMMANDS = (vocab, prepare)

@@ -1,0 +1,130 @@
+"""The commands that fine-tune and evaluate: parse, call, print; imports wait for the command."""
+
+import json
+from pathlib import Path
+
+import click
+
+from kbert.cli.console import starting_keras
+from kbert.cli.early_checks import POSITIVE, Output, check_file, check_source
+from kbert.cli.pretraining_commands import (
+    check_new_run,
+    import_engine,
+    refuse_other_task,
+    refuse_with_resume,
+    say_where,
+    stoppable,
+)
+from kbert.cli.setting_options import KEEP, given, with_settings
+from kbert.tasks.finetuning.settings import FinetuningSettings
+
+_TASKS = click.Choice(["classify", "tag", "qa"])  # kbert.tasks.finetuning.task.TASKS
+_PATH = click.Path(path_type=Path)
+_HELP = {
+    "epochs": "Passes over the data.",
+    "max_length": "Tokens of an example.",
+    "warmup_share": "Of the updates.",
+    "seed": "Of the head, the order and dropout.",
+    "keep_best": "The weights that did best on dev, or the last. Default: best.",
+    "evaluate_every": "Updates; default: an epoch.",
+    "save_every": "Updates; default: at the best evaluations and at the end.",
+}
+
+
+@click.command(short_help="Fine-tune a checkpoint on labelled data; or go on with a run.")
+@click.argument("source", required=False, metavar="[SRC]")
+@click.option("--task", type=_TASKS, help="Texts, words or answers.")
+@click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
+@click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
+@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
+@click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
+@with_settings(FinetuningSettings, _HELP)
+@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
+@click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
+@KEEP
+@click.option("--quiet", is_flag=True, help="No live line.")
+def finetune(source, task, train, dev, output, run, devices, peak_flops, keep, quiet, **settings):
+    """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
+
+    \b
+    classify: text, [second text,] label, between tabs; or .csv, .jsonl with
+              those columns
+    tag:      a word and its label a line, a blank line between sentences (CoNLL)
+    qa:       SQuAD's JSON, 1.1 or 2.0
+
+    Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
+    """
+    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
+    settings = given(settings, around)
+    if run is not None:
+        refuse_with_resume(task=task, output=output)
+        _go_on(run, source=source, train=train, dev=dev, **around, **settings)
+        return
+    needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
+    for name, value in needed:
+        if value is None:
+            raise click.UsageError(
+                f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
+            )
+    check_new_run(output, "finetune")
+    FinetuningSettings.of(settings)
+    check_file(train)
+    check_file(dev)
+    check_source(source)
+    with starting_keras():
+        from kbert.tasks.finetuning.finetune import finetune as start
+
+        import_engine()
+    data = {"train": train, "dev": dev, "output": output}
+    tuned = stoppable(start, source, task, **data, **around, **settings)
+    _say(tuned)
+
+
+def _go_on(run: Path, **options) -> None:
+    from kbert.training.run.run_folder import RunFolder
+
+    refuse_other_task(RunFolder.open(run), "finetune")
+    if options["source"] is not None:
+        check_source(options["source"])
+    check_file(options["train"])
+    check_file(options["dev"])
+    with starting_keras():
+        from kbert.tasks.finetuning.finetune import resume
+
+        import_engine()
+    _say(stoppable(resume, run, **options))
+
+
+def _say(tuned) -> None:
+    if tuned.metrics:
+        click.echo(", ".join(f"{name} {value:.4f}" for name, value in tuned.metrics.items()))
+    say_where(tuned)
+
+
+@click.command(short_help="How good a model is on labelled data.")
+@click.argument("source", metavar="SRC")
+@click.option("--task", type=_TASKS, required=True, help="Texts, words or answers.")
+@click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
+@click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")
+@click.option("--batch-size", type=POSITIVE, default=32, show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+def evaluate(source, task, data, max_length, batch_size, form):
+    """Print the figures of the model SRC on labelled data."""
+    from kbert.tasks.finetuning.task import task_of
+
+    check_source(source, f"--task {task}", task_of(task).head)
+    check_file(data)
+    with starting_keras():
+        import kbert.tasks.running  # noqa: F401
+        from kbert.tasks.finetuning.evaluate import evaluate as figures_of
+    options = {"max_length": max_length, "batch_size": batch_size}
+    figures = figures_of(source, task, data, **options)
+    if form == "json":
+        click.echo(json.dumps(figures, indent=2))
+        return
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        click.echo(f"{name:<{width}}  {value:.4f}")
+
+
+COMMANDS = (finetune, evaluate)

@@ -1,0 +1,153 @@
+"""The command that pretrains: parses, calls, prints; imports wait for the command."""
+
+import os
+from pathlib import Path
+
+import click
+
+from kbert.cli.console import say, starting_keras
+from kbert.cli.early_checks import POSITIVE, Output, check_source, check_writable
+from kbert.cli.setting_options import KEEP, given, with_settings
+from kbert.tasks.pretraining.settings import PretrainingSettings
+from kbert.training.run.folder_size import described
+
+_HELP = {
+    "seq_len": "Tokens of an example.",
+    "max_predictions": "Predictions of an example at most; default: 15 % of its tokens.",
+    "warmup_steps": "Default: a tenth of the updates, 10,000 at most.",
+    "seed": "Of weights, data and dropout.",
+    "masked_share": "Of the tokens.",
+    "short_share": "Of the examples.",
+    "whole_word": "Mask whole words.",
+    "mlm_only": "Full sequences, no next-sentence prediction.",
+    "held_out": "Share of the documents to evaluate with; default: 0.05 of 100 or more.",
+    "evaluate_every": "Updates; default: a tenth of them.",
+    "evaluation_batches": "Of an evaluation, at most.",
+    "save_every": "Updates; default: a tenth of them, 1,000 at most.",
+}
+
+
+@click.command(short_help="Pretrain a BERT on shards; or go on with a run.")
+@click.argument("shards", required=False, metavar="[SHARDS]", type=click.Path(path_type=Path))
+@click.option("--config", help="A preset or a JSON file; default: tiny.")
+@click.option("--init", metavar="SRC", help="A checkpoint to begin with.")
+@click.option("--dev", metavar="SHARDS", help="Shards to evaluate with.")
+@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
+@click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
+@click.option("--steps", type=int, help="Updates.")
+@with_settings(PretrainingSettings, _HELP)
+@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
+@click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
+@KEEP
+@click.option("--quiet", is_flag=True, help="No live line.")
+def pretrain(shards, config, init, dev, output, run, devices, peak_flops, keep, quiet, **settings):
+    """Pretrain a BERT on SHARDS, which kbert prepare wrote: -o RUN --steps N.
+
+    Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
+    """
+    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
+    settings = given(settings, around)
+    if run is not None:
+        refuse_with_resume(config=config, init=init, output=output)
+        _go_on(run, settings, shards=shards, dev=dev, **around)
+        return
+    for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", settings.get("steps"))):
+        if value is None:
+            raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
+    if init is not None and config is not None:
+        raise click.UsageError("--init brings its own configuration: leave --config out")
+    _check(shards, config, output, init, dev, settings)
+    with starting_keras():
+        from kbert.tasks.pretraining.pretrain import pretrain as start
+
+        import_engine()
+    trained = stoppable(
+        start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **settings
+    )
+    say_where(trained)
+
+
+def _check(shards: Path, config, output: Path, init, dev, settings: dict) -> None:
+    """What can be known before Keras starts."""
+    from kbert.data.corpus.shards import open_shards
+    from kbert.graph.presets import get_config
+
+    check_new_run(output, "pretrain")
+    PretrainingSettings.of(settings)
+    if config is not None:
+        get_config(config)
+    if init is not None:
+        check_source(init)
+    for folder in (shards, dev):
+        if folder is not None:
+            open_shards(folder, check=False)
+
+
+def check_new_run(output: Path, task: str) -> None:
+    """Raises where a new run cannot have its folder."""
+    from kbert.training.run.run_folder import refuse_used
+
+    refuse_used(output, task)
+    check_writable(output)
+
+
+def import_engine() -> None:
+    """Imports what the backend logs messages about, while they are held back."""
+    import kbert.training.loop.loop  # noqa: F401
+
+
+def _go_on(run: Path, settings: dict, **options) -> None:
+    from kbert.training.run.run_folder import RunFolder
+
+    folder = RunFolder.open(run)
+    refuse_other_task(folder, "pretrain")
+    if finished := folder.finished:
+        folder.check(folder.fingerprint, folder.settings | settings)
+        folder.keep = options["keep"] or folder.keep
+        folder.tidy()
+        click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
+        return
+    with starting_keras():
+        from kbert.tasks.pretraining.pretrain import resume
+
+        import_engine()
+    say_where(stoppable(resume, run, **options, **settings))
+
+
+def refuse_other_task(folder, task: str) -> None:
+    """A ValueError for a run that another command goes on with."""
+    if folder.task != task:
+        raise ValueError(f"{folder.path} is no run of {task}: go on with {folder.way_on}")
+
+
+def stoppable(function, *arguments, **options):
+    """Calls it; Ctrl-C is a line that says how to go on, and exit status 130."""
+    from kbert.training.loop.stopping import ProcessLost, Stopped
+
+    try:
+        return function(*arguments, **options)
+    except Stopped as stopped:
+        say(f"kbert: {stopped}", err=True)
+        raise click.exceptions.Exit(130) from None
+    except ProcessLost as lost:
+        say(f"kbert: {lost}", err=True)
+        os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone
+
+
+def say_where(trained) -> None:
+    """What a run has written."""
+    if trained.history.stopped:
+        click.echo(trained.history.stopped)
+    click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
+    click.echo(f"curves: {trained.folder / 'report.html'}")
+    click.echo(f"the folder has {described(trained.folder)}")
+
+
+def refuse_with_resume(**options) -> None:
+    """Raises a UsageError for what a run has of its own."""
+    for name, value in options.items():
+        if value is not None:
+            raise click.UsageError(f"--{name} does not go with --resume: the run has its own")
+
+
+COMMANDS = (pretrain,)

@@ -1,0 +1,78 @@
+"""A run's settings as options of its command, from the fields of a dataclass."""
+
+import dataclasses
+
+import click
+
+from kbert.training.setting_rules import KEEPS, OPTIMIZERS, PRECISIONS, SCHEDULES, checked
+
+_CHOICES = {
+    "optimizer": list(OPTIMIZERS),
+    "schedule": list(SCHEDULES),
+    "precision": list(PRECISIONS),
+}
+
+KEEP = click.option(
+    "--keep",
+    type=click.Choice(KEEPS),
+    help="What stays once it is finished: the model, or its training states too. Default: model.",
+)
+
+# What the help says of the settings that every run has.
+_TEXTS = {
+    "batch_size": "Examples of an update, over all devices and hosts.",
+    "learning_rate": "The highest.",
+    "optimizer": "",
+    "schedule": "After the warm-up.",
+    "weight_decay": "None on biases and LayerNorm.",
+    "clip_norm": "Global norm of the gradients.",
+    "accumulation": "Micro-batches of an update.",
+    "precision": "",
+    "jit": "Compile with XLA; default: as the device likes it.",
+    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
+    "log_every": "Updates between two lines of metrics.jsonl.",
+}
+
+
+def with_settings(settings: type, texts: dict[str, str]):
+    """A decorator: an option for each field that has a text, in the order of the fields.
+
+    An option that is not given is None, so that `--resume` can tell.
+
+    Args:
+        settings: the dataclass; its defaults stand in the help.
+        texts: what the help says of the fields that only this one has.
+    """
+    texts = _TEXTS | texts
+    fields = [field for field in dataclasses.fields(settings) if field.name in texts]
+
+    def decorated(command):
+        for field in reversed(fields):
+            command = _option(field, texts[field.name])(command)
+        return command
+
+    return decorated
+
+
+def given(settings: dict, around: dict) -> dict:
+    """The settings that were given, checked before anything heavy starts.
+
+    Args:
+        settings: what `with_settings` gives the command; None: not given.
+        around: the `Surroundings`.
+    """
+    found = {name: value for name, value in settings.items() if value is not None}
+    checked(found | around, ("devices", "peak_flops", "keep"))
+    return found
+
+
+def _option(field: dataclasses.Field, text: str):
+    name, kind = field.name.replace("_", "-"), str(field.type)
+    if field.default is not None and not isinstance(field.default, bool):
+        text = f"{text} Default: {field.default}.".strip()
+    if "bool" in kind:
+        return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
+    types = click.Choice(_CHOICES[field.name]) if field.name in _CHOICES else None
+    return click.option(
+        f"--{name}", field.name, type=types or (float if "float" in kind else int), help=text
+    )

@@ -1,0 +1,183 @@
+"""Raw text to shards: tokenized once, streaming, and gone on with after any interruption.
+
+A folder of shards holds
+
+    index.json            what it was made from and what it holds, with hashes; written last
+    tokens-00000.npy …    token ids, uint16 (uint32 beyond 65,536 tokens), about `SHARD` each
+    sentences.npy         int64 (sentences + 1,): where each begins among all tokens
+    documents.npy         int64 (documents + 1,): where each begins among all sentences
+    vocabulary/           the tokenizer
+
+Memory-mapped arrays and not TFRecord or ArrayRecord: pairs and masks are drawn anew in every epoch,
+so an example is any slice of tokens, at random, on any host; those hold records of fixed content,
+are read by packages that not every platform has, and here the plan of an epoch needs the lengths
+of all sentences without reading one token.
+
+While it is at work there are also begun.json (what it is made from), and for each shard
+part-00000.json, -sentences.npy and -documents.npy; part-….json is written last and says where to
+go on. Where a shard ends depends on the text alone, so the bytes do not depend on how often it was
+interrupted, nor on the number of processes.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from kbert.data.corpus.shard_writer import ShardWriter
+from kbert.data.corpus.shards import Shards, open_shards
+from kbert.data.corpus.text_files import check_format, describe, find_files, format_of, read_blocks
+from kbert.data.corpus.tokenizing_workers import MOST_PROCESSES, TokenizingSettings, tokenize
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.wordpiece import WordPiece
+from kbert.graph.config import require_positive
+from kbert.io.progress import progress_bar
+
+SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
+
+
+def prepare(
+    corpus: str | os.PathLike | Iterable[str | os.PathLike],
+    vocab: str | os.PathLike | Tokenizer,
+    output: str | os.PathLike,
+    *,
+    format: str | None = None,
+    text_field: str = "text",
+    language: str = "en",
+    lowercase: bool | None = None,
+    processes: int | None = None,
+    shard_tokens: int = SHARD,
+    show: bool = False,
+) -> Shards:
+    """Tokenizes a corpus, once, into a folder of memory-mapped shards.
+
+    Interrupted at any moment and called again, it goes on, and ends with the same bytes. Memory
+    does not grow with the corpus: below 1 GiB with its processes.
+
+    Args:
+        corpus: files, folders or globs, also packed by gzip, see `corpus.find_files`.
+        vocab: a `Tokenizer`, or what `Tokenizer.load` reads.
+        output: the folder, made where it is not there.
+        format: "sentences", "wikitext" or "jsonl"; None: by each file's first lines.
+        text_field: the field of a JSON line that holds the text.
+        language: ISO 639 code, for cutting paragraphs into sentences.
+        lowercase: the casing, where the files of `vocab` do not say it.
+        processes: how many tokenize at a time, at most one a core, or 8; None: one a core, 8 at
+            most (of several threads).
+        shard_tokens: tokens of a shard, at least.
+        show: a bar on stderr, once it has taken two seconds.
+
+    Returns:
+        The opened `Shards`.
+
+    Raises:
+        OSError: a file that cannot be read or written.
+        ValueError: no sentence in the corpus, what `sentences.parse` refuses (with file and line;
+            what was begun is taken away: it is of a text that must change), an `output` that
+            holds shards of something else: the difference is named.
+    """
+    check_format(format)
+    require_positive("shard_tokens", shard_tokens)
+    processes = _processes(processes)
+    files, folder = find_files(corpus), Path(output)
+    tokenizer = (
+        vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
+    )
+    forms = [format or format_of(file) for file in files]
+    identity = {
+        "corpus": [
+            describe(file) | {"format": form} for file, form in zip(files, forms, strict=True)
+        ],
+        "vocabulary": vocabulary_of(tokenizer),
+        "settings": {"text_field": text_field, "language": language, "shard_tokens": shard_tokens},
+        "software": {
+            name: importlib.metadata.version(name) for name in ("sentencex", "tokenizers")
+        },
+    }
+    with _alone(folder):
+        writer = ShardWriter(folder, identity, tokenizer)
+        if not writer.done:
+            settings = _settings(tokenizer, text_field, language)
+            try:
+                _write(writer, files, forms, settings, processes, shard_tokens, show)
+            except ValueError:  # of the text: once it is mended, what was begun is of another one
+                writer.discard()
+                raise
+            writer.finish()
+        writer.clean()
+    return open_shards(folder)
+
+
+def _processes(asked: int | None) -> int:
+    """How many tokenize at a time."""
+    cores = os.cpu_count() or 1
+    if asked is None:
+        return min(cores, MOST_PROCESSES)
+    most = max(cores, MOST_PROCESSES)
+    if require_positive("processes", asked) > most:
+        raise ValueError(
+            f"processes must be at most {most}, one a core, or {MOST_PROCESSES}, got {asked}"
+        )
+    return int(asked)
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> dict:
+    """What makes a vocabulary the same."""
+    text = WordPiece(tokenizer.vocabulary).to_json()
+    return {
+        "size": tokenizer.vocab_size,
+        "lowercase": tokenizer.lowercase,
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
+def _write(writer: ShardWriter, files, forms, settings, processes, shard_tokens, show) -> None:
+    numbers = {str(file): number for number, file in enumerate(files)}
+    with progress_bar(_size(files), "B", show, unit_scale=True) as bar:
+        for block, tokens in tokenize(_blocks(files, forms, writer.place), settings, processes):
+            writer.add(tokens, numbers[block.path])
+            bar.update(len(block.data))
+            if writer.tokens >= shard_tokens:
+                place = {"file": numbers[block.path], "offset": block.end, "line": block.next_line}
+                writer.write_shard(place)
+    writer.write_shard({"file": len(files), "offset": 0, "line": 1})
+
+
+def _blocks(files, forms, place: dict):
+    first = place["file"]
+    for number in range(first, len(files)):
+        offset, line = (place["offset"], place["line"]) if number == first else (0, 1)
+        yield from read_blocks(files[number], forms[number], offset, line)
+
+
+def _settings(tokenizer: Tokenizer, text_field: str, language: str) -> TokenizingSettings:
+    reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    text = WordPiece(tokenizer.vocabulary).to_json()
+    return TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
+
+
+def _size(files: list[Path]) -> int | None:
+    """Bytes of text; None where some of it is packed."""
+    packed = any(file.suffix == ".gz" for file in files)
+    return None if packed else sum(file.stat().st_size for file in files)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path):
+    """Nobody else prepares the same folder meanwhile; where the system can say so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RuntimeError(f"{folder}: another process prepares this folder: wait for it") from None
+    finally:
+        os.close(handle)

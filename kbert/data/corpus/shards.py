@@ -1,0 +1,265 @@
+"""A folder of shards, opened: any slice of its tokens, and where sentences and documents begin."""
+
+import contextlib
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from kbert.data.counter_draws import fork, key_of
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.io import json_schema as js
+
+VERSION = 1
+INDEX, SENTENCES, DOCUMENTS, VOCABULARY = (
+    "index.json",
+    "sentences.npy",
+    "documents.npy",
+    "vocabulary",
+)
+
+
+def _is_beside(name: str) -> bool:
+    return name not in ("", "..") and Path(name).name == name
+
+
+_NAME = js.Kind(
+    "the name of a file",
+    lambda name: js.TEXT.fits(name) and name.isprintable() and _is_beside(name),
+)
+_COUNT = js.whole(0, 2**62)
+_INDEX = js.fields(
+    {
+        "dtype": js.one_of("uint16", "uint32"),
+        "sentences": _COUNT,
+        "documents": _COUNT,
+        "files": js.list_of(js.fields({"name": _NAME, "sha256": js.TEXT}, {"tokens": _COUNT})),
+        "vocabulary": js.fields({"size": js.whole(1), "sha256": js.TEXT, "lowercase": js.FLAG}),
+        "corpus": js.LIST,
+        "settings": js.OBJECT,
+    }
+)
+_SPLIT = 0x5B117  # the key of `Shards.split`: a constant, so that every run splits alike
+
+
+def tokens_name(number: int) -> str:
+    return f"tokens-{number:05d}.npy"
+
+
+class Shards:
+    """Documents of sentences of token ids, memory-mapped.
+
+    Attributes:
+        folder: where they lie.
+        index: what index.json says.
+        offsets: int64 (all sentences + 1,): where each begins among all tokens.
+        starts, ends: int64 (documents,): the sentences with which a document begins, and before
+            which it ends.
+        share: which documents these are, where `split` made it: JSON, else None.
+    """
+
+    def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
+        self.folder, self.index, self.share = folder, index, None
+        self.offsets, documents = arrays[SENTENCES], arrays[DOCUMENTS]
+        self.starts, self.ends = documents[:-1], documents[1:]
+        names = [entry["name"] for entry in index["files"] if "tokens" in entry]
+        self._tokens = [arrays[name] for name in names]
+        self._sizes = [(folder / name, _file_size(folder / name)) for name in names]
+        self._bounds = np.cumsum([0, *map(len, self._tokens)])
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self.folder / VOCABULARY)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.index["vocabulary"]["size"]
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return len(self.starts)
+
+    @cached_property
+    def document_tokens(self) -> np.ndarray:
+        """The tokens of each document, int64 (documents,)."""
+        return self.offsets[self.ends] - self.offsets[self.starts]
+
+    @property
+    def fingerprint(self) -> dict:
+        """What they hold, as JSON: equal where the tokens are."""
+        keys = ("corpus", "vocabulary", "settings")
+        hashes = {entry["name"]: entry["sha256"] for entry in self.index["files"]}
+        return {key: self.index[key] for key in keys} | {"files": hashes, "share": self.share}
+
+    def take(self, places: np.ndarray) -> np.ndarray:
+        """The tokens at some places among all of them, int32.
+
+        Raises:
+            OSError: a file has gone, or was cut, since the shards were opened.
+        """
+        tokens = np.empty(len(places), np.int32)
+        shard = np.searchsorted(self._bounds, places, "right") - 1
+        for number in np.unique(shard):
+            path, size = self._sizes[number]
+            if (now := _file_size(path)) != size:  # reading what is no longer there is a SIGBUS
+                state = "has gone" if now is None else f"has {now} bytes, not {size}"
+                raise OSError(5, f"{state} since the shards were opened", str(path))
+            here = shard == number
+            tokens[here] = self._tokens[number][places[here] - self._bounds[number]]
+        return tokens
+
+    def sentence(self, number: int) -> np.ndarray:
+        """The token ids of a sentence, int32."""
+        return self.take(np.arange(self.offsets[number], self.offsets[number + 1]))
+
+    def split(self, held_out: float) -> tuple["Shards", "Shards"]:
+        """Most of the documents to train with, and the others to evaluate with.
+
+        Which ones are held out depends on their number alone: the documents with the smallest
+        hashes, so many as make that share; the same in every run.
+
+        Args:
+            held_out: the share of the documents, of (0, 1); at least one.
+
+        Raises:
+            ValueError: a share outside (0, 1), or no document left on one side.
+        """
+        if not 0 < held_out < 1:
+            raise ValueError(f"held_out must be a share of the documents, 0 … 1, got {held_out}")
+        count = max(1, round(held_out * self.documents))
+        if count >= self.documents:
+            raise ValueError(
+                f"held_out={held_out} must leave documents to train with, got "
+                f"{self.documents} in all"
+            )
+        order = np.argsort(fork(key_of(_SPLIT), np.asarray(self.starts)), kind="stable")
+        return (
+            self._some(np.sort(order[count:]), f"all but {held_out}"),
+            self._some(np.sort(order[:count]), f"{held_out}"),
+        )
+
+    def _some(self, documents: np.ndarray, share: str) -> "Shards":
+        part = object.__new__(Shards)
+        values = {key: value for key, value in vars(self).items() if key != "document_tokens"}
+        vars(part).update(values)
+        part.starts, part.ends = self.starts[documents], self.ends[documents]
+        part.share = share if self.share is None else f"{share} of {self.share}"
+        return part
+
+    def __repr__(self) -> str:
+        return (
+            f"Shards({self.documents:,} documents, {int(self.document_tokens.sum()):,} tokens, "
+            f"{str(self.folder)!r})"
+        )
+
+
+def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
+    """Opens what `prepare` has written.
+
+    Args:
+        folder: the folder.
+        check: whether the content of every file is compared with the index's SHA-256 (about a
+            second a gigabyte on two cores); the sizes always are.
+
+    Raises:
+        FileNotFoundError: no such folder, or a file is missing.
+        ValueError: not finished, of another version, a file that is cut or not the index's.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(2, "no such folder", str(folder))
+    if not (folder / INDEX).exists():
+        begun = (folder / "begun.json").exists()
+        state = "prepare was interrupted: run it again, it goes on" if begun else "no index.json"
+        raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
+    index = js.read_object(folder / INDEX)
+    if index.get("kbert_shards") != VERSION:
+        got = index.get("kbert_shards")
+        raise ValueError(
+            f"{folder / INDEX} must be of kbert's shards {VERSION}, got {js.shown(got)}"
+        )
+    js.check(index, _INDEX, str(folder / INDEX))
+    _check_names(folder, index)
+    arrays = {entry["name"]: _opened(folder / entry["name"]) for entry in index["files"]}
+    _check_sizes(folder, index, arrays)
+    if check:
+        _check_content(folder, index)
+    return Shards(folder, index, arrays)
+
+
+def _opened(path: Path) -> np.ndarray:
+    if not path.exists():
+        raise FileNotFoundError(
+            2, "the index names it, but it is missing: put it back, or prepare again", str(path)
+        )
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} must be a whole .npy file, got: {error}") from None
+
+
+def _check_names(folder: Path, index: dict) -> None:
+    names = [entry["name"] for entry in index["files"]]
+    if len(set(names)) < len(names) or not {SENTENCES, DOCUMENTS} <= set(names):
+        raise ValueError(
+            f"{folder / INDEX} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
+            f"{', '.join(names[:5])}"
+        )
+
+
+def _check_sizes(folder: Path, index: dict, arrays: dict[str, np.ndarray]) -> None:
+    expected = {entry["name"]: (entry.get("tokens"), index["dtype"]) for entry in index["files"]}
+    expected[SENTENCES] = (index["sentences"] + 1, "int64")
+    expected[DOCUMENTS] = (index["documents"] + 1, "int64")
+    for name, (length, dtype) in expected.items():
+        array = arrays[name]
+        if array.shape != (length,) or array.dtype != dtype:
+            raise ValueError(
+                f"{folder / name} must hold {length} numbers of {dtype}, as the index says, got "
+                f"{array.shape} of {array.dtype}"
+            )
+
+
+def _check_content(folder: Path, index: dict) -> None:
+    paths = [folder / entry["name"] for entry in index["files"]]
+    with ThreadPoolExecutor() as threads:
+        for path, entry, found in zip(
+            paths, index["files"], threads.map(_sha256, paths), strict=True
+        ):
+            if found != entry["sha256"]:
+                raise ValueError(
+                    f"{path} must be the file that the index names, got other content: prepare "
+                    "again into an empty folder"
+                )
+    _check_vocabulary(folder, index["vocabulary"])
+
+
+def _check_vocabulary(folder: Path, said: dict) -> None:
+    """The tokens' ids mean nothing without the vocabulary that they were made with."""
+    path = folder / VOCABULARY / "tokenizer.json"
+    if _sha256(path) != said["sha256"]:
+        raise ValueError(
+            f"{path} must be the vocabulary that the shards were made with, got another: put it "
+            "back, or prepare again into an empty folder"
+        )
+    found = Tokenizer.load(path.parent)
+    if (found.vocab_size, found.lowercase) != (said["size"], said["lowercase"]):
+        raise ValueError(
+            f"{path.parent} must be of {said['size']} tokens, lowercase={said['lowercase']}, as "
+            f"the index says, got {found.vocab_size}, lowercase={found.lowercase}"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _file_size(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return None

@@ -1,0 +1,179 @@
+"""Where raw text lies: files, their format, and blocks of whole lines that are read one by one."""
+
+import contextlib
+import gzip
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+from kbert.io import json_schema as js
+
+FORMATS = {
+    "sentences": "Google's: a sentence a line, a blank line between documents",
+    "wikitext": "` = Title = ` begins a document, a paragraph a line",
+    "jsonl": "JSON lines: an object with a text field is a document",
+}
+BLOCK = 1 << 20  # bytes that are read, sent to a process and tokenized at a time
+LONGEST_LINE = 16 << 20  # bytes; so that memory has a bound
+
+_OF_JSON = {".jsonl", ".json"}
+_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens"} | _OF_JSON  # in a folder
+_HEADING = re.compile(rb"^\s*((?:=\s)+)(?!=).+\s=\s*$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole lines of a file.
+
+    Attributes:
+        data: their bytes.
+        path: the file, for errors.
+        form: one of `FORMATS`.
+        line: the number of the first line, from 1.
+        end: the offset behind them in the (unpacked) file, bytes.
+        next_line: the number of the line that follows.
+    """
+
+    data: bytes
+    path: str
+    form: str
+    line: int
+    end: int
+    next_line: int
+
+
+def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
+    """The files of a corpus, in the order in which they are read.
+
+    Args:
+        corpus: a file, a folder (its text files, and those below, by path: .txt .text .raw
+            .tokens .jsonl .json, without an ending, each also .gz), a glob, or several of these.
+
+    Raises:
+        FileNotFoundError: nothing there, or no text file in a folder.
+    """
+    entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
+    if not entries:
+        raise ValueError("the corpus must be files, folders or globs, got none")
+    found = []
+    for entry in entries:
+        path = Path(entry)
+        if path.is_dir():
+            files = [file for file in sorted(path.rglob("*")) if _is_text(file, path)]
+            if not files:
+                raise FileNotFoundError(2, "no text file in the folder", str(path))
+        elif path.exists():
+            files = [path]
+        else:
+            files = [Path(file) for file in sorted(glob(str(entry), recursive=True))]
+            files = [file for file in files if file.is_file()]
+            if not files:
+                raise FileNotFoundError(2, "no such file, folder or glob", str(entry))
+        found += files
+    return list(dict.fromkeys(found))
+
+
+def format_of(path: Path) -> str:
+    """The format of a file, by its ending or its first lines that are not blank: of `FORMATS`."""
+    if Path(path.name.removesuffix(".gz")).suffix.lower() in _OF_JSON:
+        return "jsonl"
+    with _opened(path) as file:
+        head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
+    first = head.splitlines()[0] if head else b""
+    if heading_level(first) == 1:
+        return "wikitext"
+    if first.startswith(b"{") and re.match(rb'\{\s*("|\})', first):
+        return "jsonl"
+    return "sentences"
+
+
+def heading_level(line: bytes) -> int:
+    """1 for ` = Title = `, 2 for ` = = Section = = `, …; 0 for a line that is no heading."""
+    match = _HEADING.match(line)
+    return match[1].count(b"=") if match else 0
+
+
+def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterator[Block]:
+    """The file from an offset on, unpacked, in blocks of about `BLOCK` bytes.
+
+    Where a block ends depends on where it begins alone, so that reading may go on at any block.
+    Lines end with LF or CR LF; with CR alone, as on old Macs, where the first one does.
+
+    Raises:
+        OSError: it cannot be read; a .gz file that is damaged or cut.
+        ValueError: a line longer than `LONGEST_LINE`.
+    """
+    with _opened(path) as file:
+        ends = _line_end(file)
+        file.seek(offset)
+        carry = b""
+        while True:
+            data = carry + file.read(max(BLOCK - len(carry), 0)).replace(ends, b"\n")
+            while (cut := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK)):
+                if len(data) > LONGEST_LINE:
+                    raise ValueError(
+                        f"{path}, line {line}: must be at most {LONGEST_LINE >> 20} MiB long, so "
+                        "that memory has a bound: break it up, a sentence a line"
+                    )
+                data += more.replace(ends, b"\n")
+            if not data:
+                return
+            cut = cut or len(data)
+            data, carry = data[:cut], data[cut:]
+            lines = data.count(b"\n")
+            offset += cut
+            yield Block(data, str(path), form, line, offset, line + lines)
+            line += lines
+
+
+def _line_end(file) -> bytes:
+    """CR where the first block with an end of line has no LF, else LF."""
+    head = b""
+    while b"\n" not in head and b"\r" not in head[:-1] and len(head) <= LONGEST_LINE:
+        if not (more := file.read(BLOCK)):
+            break
+        head += more
+    return b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
+
+
+def describe(path: Path) -> dict:
+    """A file's name, size in bytes and SHA-256: what makes a corpus the same."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+
+
+def check_format(form: str | None) -> None:
+    if form is not None and form not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {form!r}")
+
+
+def _is_text(file: Path, folder: Path) -> bool:
+    if any(part.startswith(".") for part in file.relative_to(folder).parts) or not file.is_file():
+        return False
+    name = file.with_suffix("") if file.suffix == ".gz" else file
+    return name.suffix in _ENDINGS
+
+
+@contextlib.contextmanager
+def _opened(path: Path):
+    """The file's bytes, unpacked where it is .gz."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            yield file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise OSError(5, f"must be a whole .gz file, got: {error}", str(path)) from None
+
+
+def parse_json(line: str, text_field: str, where: str) -> str:
+    """The text of a JSON line; a ValueError that says where it is not one."""
+    values = js.parse(line, js.OBJECT, where, "a JSON object a line", any_number=True)
+    if not isinstance(values.get(text_field), str):
+        got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"
+        raise ValueError(f"{where}: must have a text in the field {text_field!r}, got {got}")
+    return values[text_field]

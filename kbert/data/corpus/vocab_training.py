@@ -1,0 +1,171 @@
+"""A WordPiece vocabulary from raw text, by the trainer of the Rust `tokenizers`."""
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from numbers import Integral
+
+from kbert.data.corpus.sentences import cut, parse_corpus
+from kbert.data.corpus.text_files import find_files
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS
+from kbert.graph.config import require_positive
+from kbert.io.folders import atomic_folder
+
+# tokenizers' BertWordPieceTokenizer.train has these defaults
+MIN_FREQUENCY = 2
+ALPHABET = 1000
+
+_PIECE = 1 << 16  # characters that are normalized at a time: Rust keeps where each came from
+# What may hold a long word; each of the commonest Chinese characters is a word of its own
+_LONG_RUN = re.compile(rf"[^\s\u3400-\u4dbf\u4e00-\u9fff]{{{MAX_WORD_CHARS + 1},}}")
+
+_logger = logging.getLogger("kbert")
+
+
+def train_vocab(
+    corpus: str | os.PathLike | Iterable[str | os.PathLike],
+    size: int,
+    output: str | os.PathLike,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    min_frequency: int = MIN_FREQUENCY,
+    alphabet: int = ALPHABET,
+    unused: int = 0,
+    format: str | None = None,
+    text_field: str = "text",
+    language: str = "en",
+) -> Tokenizer:
+    """Trains a vocabulary, and writes it as `vocab.txt` with transformers' settings.
+
+    [PAD], [UNK], [CLS], [SEP], [MASK] have the ids 0 … 4, [unused0] … follow, then the characters,
+    then the pieces, the commonest first. The same corpus gives the same file: the trainer alone
+    does not, it numbers characters in the order of a random hash, and breaks ties by it. Words of
+    more than 100 characters are left out: tokenizers read them as [UNK], and the trainer's time
+    grows with their square.
+
+    Args:
+        corpus: files, folders or globs, see `corpus.find_files`; read three times.
+        size: tokens in all, special tokens included.
+        output: the folder; `Tokenizer.load` reads it.
+        lowercase: whether texts are lowercased first (an uncased vocabulary).
+        strip_accents: whether accents are taken off; None: where `lowercase` is.
+        min_frequency: how often two pieces must stand together to be joined.
+        alphabet: how many characters get a token, the commonest; others are [UNK].
+        unused: how many [unused…] tokens there are, for tokens of one's own later.
+        format, text_field, language: as for `prepare`.
+
+    Raises:
+        OSError: a file that cannot be read or written.
+        ValueError: no text, a size that does not hold the special tokens and the characters, or
+            the [unused…] ones.
+    """
+    for name, value in (("size", size), ("min_frequency", min_frequency), ("alphabet", alphabet)):
+        require_positive(name, value)
+    _check_unused(unused, size)
+    special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
+    rules = {"lowercase": lowercase, "strip_accents": strip_accents}
+    rust = _untrained(Tokenizer.from_vocab(special, **rules))
+
+    def texts() -> Iterator[list[str]]:
+        parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
+        for _, block in parsed:  # [UNK]: words of WikiText that nobody knows
+            known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in block.sentences)
+            short = (_without_long_words(rust, text) for text in known)
+            yield [piece for text in short for piece in cut(text, _PIECE)]
+
+    characters = _common_characters(rust, texts(), alphabet)
+    if not characters:
+        names = ", ".join(path.name for path in find_files(corpus)[:3])
+        raise ValueError(f"the corpus must hold text, got no sentence in {names}")
+    first = special + characters
+    first += _continuing(rust, texts(), first, characters)
+    if len(first) > size:
+        raise ValueError(
+            f"size must be at least {len(first)}, for {len(special)} special tokens and "
+            f"{len(first) - len(special)} single characters, got {size}; or lower alphabet"
+        )
+    tokens = _train(rust, texts(), size, first, characters, min_frequency)
+    if len(tokens) < size:
+        _logger.warning(
+            "the corpus gives a vocabulary of %d tokens, not %d: no two pieces stand together "
+            "%d times any more",
+            len(tokens),
+            size,
+            min_frequency,
+        )
+    tokenizer = Tokenizer.from_vocab(tokens, **rules)
+    with atomic_folder(output) as part:
+        tokenizer.save(part)
+    return tokenizer
+
+
+def _check_unused(unused: int, size: int) -> None:
+    most = size - len(SPECIAL_TOKENS)
+    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
+        raise ValueError(
+            f"unused must be a whole number from 0 to {max(most, 0)}, size less the special "
+            f"tokens, got {unused!r}"
+        )
+
+
+def _without_long_words(rust, text: str) -> str:
+    """The text without the words that every tokenizer takes for [UNK]."""
+
+    def kept(run: re.Match) -> str:
+        words = rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(run[0]))
+        if all(len(word) <= MAX_WORD_CHARS for word, _ in words):
+            return run[0]
+        return " ".join(word for word, _ in words if len(word) <= MAX_WORD_CHARS)
+
+    return _LONG_RUN.sub(kept, text)
+
+
+def _untrained(tokenizer: Tokenizer):
+    """A Rust tokenizer with the rules of BERT's and no special tokens of its own."""
+    import tokenizers
+
+    from kbert.data.tokenization.wordpiece import WordPiece
+
+    whole = tokenizers.Tokenizer.from_str(WordPiece(tokenizer.vocabulary).to_json())
+    rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    rust.normalizer, rust.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
+    return rust
+
+
+def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]:
+    """The commonest characters, by code point; of two that are as common, the lower one."""
+    counts = Counter()
+    for portion in texts:
+        for text in portion:
+            counts.update(rust.normalizer.normalize_str(text))
+    common = sorted(counts, key=lambda character: (-counts[character], character))
+    return sorted([character for character in common if not character.isspace()][:most])
+
+
+def _continuing(rust, texts, first: list[str], characters: list[str]) -> list[str]:
+    """The ##x that occur; a training that joins nothing finds them, in any order."""
+    tokens = _train(rust, texts, len(first), first, characters, 1 << 60)
+    return sorted(set(tokens) - set(first))
+
+
+def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
+    """The tokens by id: `first`, then what the trainer adds."""
+    import tokenizers
+
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_frequency,
+        special_tokens=first,  # they keep their order
+        initial_alphabet=characters,
+        limit_alphabet=len(characters),
+        show_progress=False,
+    )
+    fresh = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    fresh.normalizer, fresh.pre_tokenizer = rust.normalizer, rust.pre_tokenizer
+    fresh.train_from_iterator(texts, trainer)
+    ids = fresh.get_vocab()
+    return sorted(ids, key=ids.get)

@@ -1,0 +1,132 @@
+"""Labelled data as people have them in memory: their rows, in Python's own types.
+
+Nothing is imported for it: a pandas or polars DataFrame, a pyarrow table, a `datasets.Dataset` and
+a tf.data data set are known by the methods that they have.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_EXPECTED = (
+    "must be a file or rows: a list of tuples or dicts, a DataFrame, a datasets.Dataset or a "
+    "tf.data data set"
+)
+
+
+class LabelledRecords(list):
+    """A task's records.
+
+    Attributes:
+        labels: the names of all labels, in their order; None where the data do not say.
+    """
+
+    labels: tuple[str, ...] | None = None
+
+
+def rows_of(data, name: str) -> Iterator[tuple[str, object]]:
+    """(place, row) of whatever holds rows: dicts by column, or tuples.
+
+    Args:
+        data: rows; a dict of columns; a DataFrame; a `datasets.Dataset`; a tf.data data set,
+            unbatched. Texts may be bytes of UTF-8, numbers NumPy's or tensors.
+        name: of the argument, for errors: the place of the third row is name[2].
+
+    Raises:
+        ValueError: what holds no rows, has no end, or bytes that are not UTF-8; with the place.
+    """
+    for number, row in enumerate(_rows(data, name)):
+        place = f"{name}[{number}]"
+        if type(row).__module__.startswith("kbert."):  # a record already
+            yield place, row
+        else:
+            yield place, plain(row._asdict() if hasattr(row, "_asdict") else row, place)
+
+
+def _rows(data, name: str) -> Iterable:
+    if isinstance(data, Mapping):
+        return _rows_of_columns(data, name)
+    if hasattr(data, "as_numpy_iterator"):  # tf.data
+        if int(data.cardinality()) == -1:
+            raise ValueError(f"{name} must have an end, got a data set that repeats for ever")
+        return data.as_numpy_iterator()
+    if hasattr(data, "to_dicts"):  # polars
+        return data.to_dicts()
+    if hasattr(data, "to_pylist"):  # pyarrow
+        return data.to_pylist()
+    if hasattr(data, "columns") and hasattr(data, "to_dict"):  # pandas
+        return data.to_dict("records")
+    if isinstance(data, (str, bytes)) or not (
+        isinstance(data, Iterable) or hasattr(data, "__getitem__")
+    ):
+        raise ValueError(f"{name} {_EXPECTED}, got {type(data).__name__}")
+    return data
+
+
+def _rows_of_columns(columns: Mapping, name: str) -> Iterable[dict]:
+    """Rows of {"text": […], "label": […]}."""
+    listed = ", ".join(map(str, columns))[:60]
+    expected = "must have columns that are lists of one length where it is a dict"
+    if any(hasattr(column, "features") for column in columns.values()):
+        raise ValueError(f"{name} must be one data set, got several by name: choose from {listed}")
+    columns = {key: plain(column, name) for key, column in columns.items()}
+    lengths = {key: len(column) for key, column in columns.items() if isinstance(column, list)}
+    if len(lengths) < len(columns) or len(set(lengths.values())) != 1:
+        raise ValueError(
+            f"{name} {expected}, got {listed}"
+            + "".join(f", {length} {key}" for key, length in lengths.items())
+        )
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def plain(value, place: str):
+    """A value in Python's own types: bytes decoded, arrays and tensors as lists or numbers.
+
+    Raises:
+        ValueError: bytes that are not UTF-8.
+    """
+    for method in ("numpy", "to_list", "tolist"):  # TensorFlow's and torch's; ragged ones; NumPy's
+        if hasattr(value, method) and not isinstance(value, type):
+            value = getattr(value, method)()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            byte = f"0x{value[error.start]:02x}"
+            raise ValueError(f"{place}: UTF-8 text expected, got byte {byte}") from None
+    if isinstance(value, Mapping):
+        return {plain(key, place): plain(inner, place) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner, place) for inner in value]
+    return value
+
+
+def class_names(data, column: str) -> tuple[str, ...] | None:
+    """What a column's numbers stand for, where it is a `datasets.ClassLabel`, or lists of it."""
+    feature = (getattr(data, "features", None) or {}).get(column)
+    names = getattr(getattr(feature, "feature", feature), "names", None)
+    return None if names is None else tuple(names)
+
+
+def text_of(value, what: str, place: str) -> str:
+    """A cell that must be a text; a ValueError that says where it is none."""
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
+    raise ValueError(f'{place}: "{what}" must be a text, got {value!r:.60}{hint}')
+
+
+def label_of(value, what: str, place: str, names: Sequence[str] | None = None) -> str:
+    """A label's name; a ValueError that says where it is neither a text nor a whole number."""
+    if isinstance(value, float) and value.is_integer():  # a column with holes in it is of floats
+        value = int(value)
+    if names is not None and isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value < len(names):
+            known = ", ".join(itertools.islice(names, 12))
+            raise ValueError(f'{place}: "{what}" must number one of {known}, got {value}')
+        return names[value]
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
+    raise ValueError(f'{place}: "{what}" must be a text or a whole number, got {value!r:.60}{hint}')

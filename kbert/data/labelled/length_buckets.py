@@ -1,0 +1,213 @@
+"""Batches of labelled examples of like lengths, in few static shapes.
+
+A batch is as long as the first of a few lengths that holds its longest example. Its examples come
+from a pool of many batches that is sorted by length, so little of it is padding; the pools are
+drawn anew in every epoch, and the batches shuffled.
+"""
+
+import bisect
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.counter_draws import fork, key_of
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph.config import require_positive
+from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
+
+IGNORED = -100  # a label that counts for nothing, as in transformers
+LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # where each is compiled for, once
+FINE = 4  # tokens between two lengths, where none is
+POOL = 50  # batches that are sorted by length together
+
+_POOLS, _ORDER = 0, 1  # purposes of the draws
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Labelled examples of any lengths.
+
+    Args:
+        ids: token ids of each, [CLS] and [SEP] among them.
+        segment_ids: of each, as long as its ids.
+        labels: by the model's output, one an example: a whole number, or one for each token.
+            IGNORED counts for nothing.
+        notes: the task's own, one an example: which record it is of, say.
+
+    Raises:
+        ValueError: not as many of the one as of the other.
+    """
+
+    ids: Sequence[Sequence[int]]
+    segment_ids: Sequence[Sequence[int]]
+    labels: Mapping[str, Sequence]
+    notes: Sequence | None = None
+
+    def __post_init__(self):
+        counts = {"segment_ids": len(self.segment_ids)}
+        counts |= {f"labels of {name}": len(found) for name, found in self.labels.items()}
+        if self.notes is not None:
+            counts["notes"] = len(self.notes)
+        for name, count in counts.items():
+            if count != len(self):
+                raise ValueError(f"{name} must be as many as ids, {len(self)}, got {count}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def digest(self) -> str:
+        """A hash of all that a model is given, 16 hexadecimal digits."""
+        found = hashlib.sha256()
+        for rows in (self.ids, self.segment_ids, *self.labels.values()):
+            for row in rows:
+                array = np.asarray(row, np.int32)
+                found.update(np.int32(array.size).tobytes() + array.tobytes())
+        return found.hexdigest()[:16]
+
+
+class BucketedBatches:
+    """Labelled examples as `kbert.data.training_batch.Batches`.
+
+    Every example comes once an epoch, of `steps_per_epoch` updates. The odd batch of an epoch is
+    filled up with rows that weigh nothing. A batch is a pure function of (seed, step).
+
+    Args:
+        examples: what is trained on.
+        batch_size: examples of an update, over all hosts.
+        seed: of the order.
+        pad_id: the padding token.
+        lengths: that batches may have, ascending; the longest example must fit.
+        pool: batches that are sorted by length together; 1: none is, the order is random.
+
+    Raises:
+        ValueError: no example, one that is longer than the last of `lengths`.
+
+    Attributes:
+        batch_size, steps_per_epoch: as above.
+        fingerprint: a hash of the examples, and the settings, as JSON.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        pad_id: int = 0,
+        lengths: Sequence[int] = LENGTHS,
+        pool: int = POOL,
+    ):
+        self.examples = examples
+        self.batch_size = require_positive("batch_size", batch_size)
+        self.pool = require_positive("pool", pool)
+        if not len(examples):
+            raise ValueError("examples must be one or more, got none")
+        self.seed, self.pad_id = int(seed), pad_id
+        self._tokens = np.array([len(row) for row in examples.ids])
+        self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
+        self.steps_per_epoch = -(-len(examples) // batch_size)
+        self._plan: tuple[int, list[np.ndarray]] = (-1, [])
+        self.fingerprint = {
+            "examples": examples.digest(),
+            "count": len(examples),
+            "batch_size": batch_size,
+            "seed": self.seed,
+            "lengths": list(self.lengths),
+            "pool": pool,
+        }
+
+    def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
+        """The rows `part` of update `step`, counted from 0.
+
+        Returns:
+            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`; each
+            output's labels int32 (B,) or (B, S). All labels of an output weigh the same, and
+            1 / (number of outputs) together.
+
+        Raises:
+            ValueError: a step that is not a whole number from 0 on.
+        """
+        if step < 0:
+            raise ValueError(f"step must be a whole number of at least 0, got {step}")
+        places = self._places(step)
+        count = len(places)
+        filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
+        return self._made(filled, count, part)
+
+    def lengths_in(self, epoch: int) -> list[int]:
+        """How long each batch of an epoch is, in tokens, in their order."""
+        return [self._length(places) for places in self._epoch(epoch)]
+
+    def _length(self, places: np.ndarray) -> int:
+        return padded_length(self.lengths, int(self._tokens[places].max()))
+
+    def _made(self, places: np.ndarray, count: int, part: slice) -> TrainingBatch:
+        """A batch whose first `count` rows count."""
+        length = self._length(places)
+        share = 1 / len(self.examples.labels)
+        real = (np.arange(len(places)) < count)[part]
+        labels, weights = {}, {}
+        for name, given in self.examples.labels.items():
+            total = sum(int(np.sum(np.not_equal(given[p], IGNORED))) for p in places[:count])
+            rows = _array([given[p] for p in places[part]], length, IGNORED)
+            counts = (rows != IGNORED) & real.reshape(-1, *[1] * (rows.ndim - 1))
+            labels[name] = np.where(rows == IGNORED, 0, rows).astype(np.int32)
+            weights[name] = (counts * (share / max(total, 1))).astype(np.float32)
+        ids = [self.examples.ids[p] for p in places[part]]
+        segments = [self.examples.segment_ids[p] for p in places[part]]
+        inputs = {TOKEN_IDS: _array(ids, length, self.pad_id)}
+        return TrainingBatch(inputs | {SEGMENT_IDS: _array(segments, length, 0)}, labels, weights)
+
+    def _places(self, step: int) -> np.ndarray:
+        """Which examples an update has: batch_size of them, or fewer in the odd one."""
+        epoch, turn = divmod(step, self.steps_per_epoch)
+        known, plan = self._plan  # one pair: the loop asks for batches in a thread of its own
+        if known != epoch:
+            plan = self._epoch(epoch)
+            self._plan = epoch, plan
+        return plan[turn]
+
+    def _epoch(self, epoch: int) -> list[np.ndarray]:
+        """All batches of an epoch, in order."""
+        order = _shuffled(key_of(self.seed, epoch, _POOLS), len(self.examples))
+        batches, size = [], self.pool * self.batch_size
+        for start in range(0, len(order), size):
+            pool = order[start : start + size]
+            if self.pool > 1:
+                pool = pool[np.argsort(self._tokens[pool], kind="stable")]
+            batches += [pool[n : n + self.batch_size] for n in range(0, len(pool), self.batch_size)]
+        return [batches[n] for n in _shuffled(key_of(self.seed, epoch, _ORDER), len(batches))]
+
+
+def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
+    """The lengths that are needed: up to the first that holds the longest example."""
+    if longest > lengths[-1]:
+        raise ValueError(f"an example must have at most {lengths[-1]} tokens, got {longest}")
+    return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
+
+
+def padded_length(lengths: Sequence[int], tokens: int) -> int:
+    """The first of ascending lengths that holds so many tokens."""
+    return lengths[bisect.bisect_left(lengths, tokens)]
+
+
+def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
+    """What batches may have: few lengths where each is compiled for, else many."""
+    lengths = LENGTHS if compiled else range(FINE, limit, FINE)
+    return (*(length for length in lengths if length < limit), limit)
+
+
+def _shuffled(key: np.ndarray, count: int) -> np.ndarray:
+    return np.argsort(fork(key, np.arange(count)), kind="stable")
+
+
+def _array(rows: Sequence, length: int, fill: int) -> np.ndarray:
+    """int32 (B,) of numbers, (B, length) of sequences, filled up behind."""
+    if rows and np.ndim(rows[0]) == 0:
+        return np.array(rows, np.int32)
+    array = np.full((len(rows), length), fill, np.int32)
+    for place, row in enumerate(rows):
+        array[place, : len(row)] = row
+    return array

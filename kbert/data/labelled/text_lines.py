@@ -1,0 +1,39 @@
+"""The lines of a text file, with their numbers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.io import json_schema as js
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number from 1 on, line without its end); an empty one more after a last end of line.
+
+    Lines end with LF or CR LF; with CR alone, as on old Macs, where the file has no LF.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a line that is not UTF-8.
+    """
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    end = b"\n" if b"\n" in content else b"\r"
+    for number, line in enumerate(content.split(end), 1):
+        try:
+            yield number, line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: UTF-8 text expected, got byte 0x{line[error.start]:02x}"
+            ) from None
+
+
+def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
+    """(line number, object) of JSON lines; blank lines are left out.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a line that is not UTF-8 or no JSON object.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        yield number, js.parse(line, js.OBJECT, f"{path}, line {number}", any_number=True)

@@ -1,0 +1,81 @@
+"""Which tokens are predicted, and what stands in their place (BERT paper, section 3.1).
+
+google-research/bert, create_pretraining_data.py: round(15 %) of the tokens, [CLS] and [SEP]
+counted but never chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay.
+"""
+
+import numpy as np
+
+from kbert.data.counter_draws import below, fork, uniform
+from kbert.data.pretraining.filled_rows import Filled
+
+_CHOICE, _KIND, _TOKEN, _WORD = range(101, 105)
+_LAST = np.uint64(2**64 - 1)
+
+
+def prediction_counts(lengths, maskable, share: float, most: int) -> np.ndarray:
+    """How many tokens of each example are predicted, int64: max(1, round(share · length))."""
+    wanted = np.maximum(1, np.rint(lengths * share)).astype(np.int64)
+    return np.minimum(np.minimum(wanted, most), maskable)
+
+
+def chosen_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.ndarray:
+    """So many tokens of each example, at random: bool (B, S)."""
+    place = np.arange(filled.ids.shape[1])
+    scores = fork(fork(keys, _CHOICE)[:, None], place)
+    scores[~filled.maskable] = _LAST
+    order = np.argsort(scores, axis=1, kind="stable")[:, : int(counts.max(initial=0))]
+    chosen = np.zeros(filled.ids.shape, bool)
+    np.put_along_axis(chosen, order, place[: order.shape[1]] < counts[:, None], axis=1)
+    return chosen
+
+
+def chosen_words(keys: np.ndarray, filled: Filled, counts, continues: np.ndarray) -> np.ndarray:
+    """Whole words of each example, at random, of so many tokens at most: bool (B, S).
+
+    As Google's: words in random order; one that would be too much is left out, the next is tried.
+
+    Args:
+        continues: bool (vocabulary,): the tokens that go on with a word, ##ing.
+    """
+    begins = filled.maskable & (~continues[filled.ids] | filled.first)
+    word = np.where(filled.maskable, np.cumsum(begins, axis=1) - 1, -1)  # (B, S)
+    rows, words = len(keys), int(word.max(initial=-1)) + 1
+    sizes = np.zeros((rows, words), np.int64)
+    row = np.broadcast_to(np.arange(rows)[:, None], word.shape)
+    np.add.at(sizes, (row[filled.maskable], word[filled.maskable]), 1)
+    scores = fork(fork(keys, _WORD)[:, None], np.arange(words))
+    scores[sizes == 0] = _LAST
+    order = np.argsort(scores, axis=1, kind="stable")
+    sizes = np.take_along_axis(sizes, order, axis=1)
+    taken, left = np.zeros((rows, words), bool), counts.copy()
+    for rank in range(words):
+        if not left.any():
+            break
+        size = sizes[:, rank]
+        taken[:, rank] = fits = (size > 0) & (size <= left)
+        left -= size * fits
+    by_word = np.zeros((rows, words), bool)
+    np.put_along_axis(by_word, order, taken, axis=1)
+    return filled.maskable & np.take_along_axis(by_word, np.maximum(word, 0), axis=1)
+
+
+def positions_of(chosen: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the chosen tokens, in order: int32 (B, width), 0 where there is none, and bool."""
+    row, place = np.nonzero(chosen)
+    counts = chosen.sum(1)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions = np.zeros((len(chosen), width), np.int32)
+    positions[row, number] = place
+    return positions, np.arange(width) < counts[:, None]
+
+
+def masked(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.ndarray:
+    """The ids with [MASK] or a random one of the `ordinary` in place of most of the chosen."""
+    row, place = np.nonzero(chosen)
+    own = fork(fork(keys, _KIND)[row], place)
+    kind = uniform(own, _KIND)
+    random = ordinary[below(own, _TOKEN, len(ordinary))]
+    ids = ids.copy()
+    ids[row, place] = np.select([kind < 0.8, kind < 0.9], [mask_id, ids[row, place]], random)
+    return ids

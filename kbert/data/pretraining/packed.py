@@ -1,0 +1,112 @@
+"""Full sequences without pairs, for MLM alone: documents one after the other, cut where full.
+
+RoBERTa's FULL-SENTENCES (Liu et al. 2019, section 4.2) but for the cut, which may be within a
+sentence: documents are joined with a [SEP] between two of them, and the whole is cut into
+sequences of seq_len − 2 tokens, in each epoch from another place on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.corpus.shards import Shards
+from kbert.data.counter_draws import below, fork, key_of
+from kbert.data.pretraining.filled_rows import Filled
+
+_SHIFT, _ORDER = range(2)
+_EPOCH = 2  # of the keys that a seed starts
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The plan of every epoch.
+
+    Attributes:
+        shards: the documents.
+        seq_len: tokens of an example, [CLS] and the last [SEP] included.
+        seed: the run's.
+    """
+
+    shards: Shards
+    seq_len: int
+    seed: int
+
+    def __post_init__(self):
+        lengths = self.shards.document_tokens
+        object.__setattr__(self, "_begins", np.cumsum(lengths + 1) - lengths - 1)
+        object.__setattr__(self, "_total", int(lengths.sum()) + len(lengths) - 1)
+
+    def plan(self, epoch: int) -> np.ndarray:
+        """The numbers of an epoch's examples, in its order, int64."""
+        key, room = key_of(self.seed, _EPOCH, epoch), self.seq_len - 2
+        count = -(-(self._total + self._shift(epoch)) // room)
+        return np.argsort(fork(fork(key, np.arange(count)), _ORDER), kind="stable")
+
+    def rows(self, epoch: int, numbers: np.ndarray) -> "PackedRows":
+        """The examples of an epoch with those numbers."""
+        room = self.seq_len - 2
+        start = numbers * room - self._shift(epoch)
+        end = np.minimum(start + room, self._total)
+        keys = fork(key_of(self.seed, _EPOCH, epoch), numbers)
+        return PackedRows(keys, np.maximum(start, 0), end, self._begins, self.shards)
+
+    def _shift(self, epoch: int) -> int:
+        return int(below(key_of(self.seed, _EPOCH, epoch), _SHIFT, self.seq_len - 2)[0])
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Some examples, as slices of the joined documents: where they start and end, int64."""
+
+    keys: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    begins: np.ndarray
+    shards: Shards
+
+    @property
+    def is_random(self) -> np.ndarray:
+        return np.zeros(len(self.keys), bool)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens, [CLS] and [SEP] included."""
+        return self.end - self.start + 2
+
+    @property
+    def maskable(self) -> np.ndarray:
+        """Tokens that may be predicted."""
+        # the [SEP] before document d stands at begins[d] − 1
+        inside = np.searchsorted(self.begins[1:] - 1, np.stack([self.start, self.end]), "left")
+        return self.end - self.start - (inside[1] - inside[0])
+
+    def part(self, part: slice) -> "PackedRows":
+        arrays = (self.keys[part], self.start[part], self.end[part])
+        return PackedRows(*arrays, self.begins, self.shards)
+
+    def joined(self, several: list["PackedRows"]) -> "PackedRows":
+        """The examples of several, one after the other."""
+        arrays = zip(*((rows.keys, rows.start, rows.end) for rows in several), strict=True)
+        return PackedRows(*map(np.concatenate, arrays), self.begins, self.shards)
+
+    def fill(self, shards: Shards, seq_len: int) -> Filled:
+        """[CLS] tokens [SEP], padded; all in one segment."""
+        special = shards.tokenizer
+        place = np.arange(seq_len)
+        length = (self.end - self.start)[:, None]
+        inside = (place >= 1) & (place <= length)
+        joined = (self.start[:, None] + place - 1)[inside]
+        document = np.searchsorted(self.begins, joined, "right") - 1
+        offset = joined - self.begins[document]
+        is_text = offset < shards.document_tokens[document]
+        source = (shards.offsets[shards.starts[document]] + offset)[is_text]
+        ids = np.full(inside.shape, special.pad_id, np.int32)
+        tokens = np.full(len(joined), special.sep_id, np.int32)
+        tokens[is_text] = shards.take(source)
+        ids[inside] = tokens
+        ids[:, 0] = special.cls_id
+        ids[place == length + 1] = special.sep_id
+        text = inside.copy()
+        text[inside] = is_text
+        first = np.roll(~text, 1, axis=1)
+        return Filled(ids, np.zeros_like(ids), text, first)

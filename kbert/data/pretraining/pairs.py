@@ -1,0 +1,183 @@
+"""Pairs of segments: which sentences are an example, by Google's recipe.
+
+google-research/bert, create_pretraining_data.py, walks a document: sentences are gathered until
+they reach the target length; a random number of them is segment A; in half of the examples, and
+where there is one sentence only, B comes from another document, and the sentences that were not
+used are walked again; else B is the rest.
+
+An epoch's plan is the sentences with which its examples begin: everything else about an example
+follows from (seed, epoch, first sentence). All documents are walked at once, an example each a
+round, so that a plan takes a few NumPy calls a round, not Python for each example.
+
+Differs from Google:
+- B is never from the same document; Google tries ten times and then takes it all the same.
+- The target length is drawn for each example; Google draws it once a document, and since a document
+  cut short gives many more examples, far more than the 10 % of them are short.
+- Documents of more than `PART` sentences are walked in parts of so many.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.corpus.shards import Shards
+from kbert.data.counter_draws import below, fork, heads, key_of, uniform
+from kbert.data.pretraining.filled_rows import Filled
+
+PART = 2048
+
+_SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _SENTENCE, _FRONT_A, _FRONT_B, _ORDER = range(9)
+_EPOCH = 1  # of the keys that a seed starts
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The plan of every epoch.
+
+    Attributes:
+        shards: the documents.
+        seq_len: tokens of an example, [CLS] and both [SEP] included.
+        short_share: how many of the examples have a random target length, uniform in
+            2 … seq_len − 3.
+        seed: the run's.
+    """
+
+    shards: Shards
+    seq_len: int
+    short_share: float
+    seed: int
+
+    def __post_init__(self):
+        starts, ends = np.asarray(self.shards.starts), np.asarray(self.shards.ends)
+        parts = -(-(ends - starts) // PART)
+        document = np.repeat(np.arange(len(starts)), parts)
+        number = np.arange(len(document)) - np.repeat(np.cumsum(parts) - parts, parts)
+        begins = starts[document] + number * PART
+        object.__setattr__(self, "_begins", begins)
+        object.__setattr__(self, "_ends", np.minimum(begins + PART, ends[document]))
+        object.__setattr__(self, "_document", document)
+
+    def plan(self, epoch: int) -> np.ndarray:
+        """The first sentences of the examples of an epoch, in its order, int64."""
+        here, end, found = self._begins, self._ends, []
+        key = self._epoch_key(epoch)
+        while len(here):
+            found.append(here)
+            following = self._walk(fork(key, here), here, end)[-1]
+            left = following < end
+            here, end = following[left], end[left]
+        first = np.concatenate(found)
+        order = np.argsort(fork(fork(key, first), _ORDER), kind="stable")
+        return first[order]
+
+    def rows(self, epoch: int, first: np.ndarray) -> "PairRows":
+        """The examples of an epoch that begin with those sentences."""
+        keys = fork(self._epoch_key(epoch), first)
+        part = np.searchsorted(self._begins, first, "right") - 1
+        target, cut, end, is_random, _ = self._walk(keys, first, self._ends[part])
+        offsets = self.shards.offsets
+        a_start, a_length = offsets[first], offsets[cut] - offsets[first]
+        b_first, b_end = self._random_segment(keys, self._document[part], target - a_length)
+        b_first, b_end = np.where(is_random, b_first, cut), np.where(is_random, b_end, end)
+        b_start, b_length = offsets[b_first], offsets[b_end] - offsets[b_first]
+        a_kept, b_kept = truncated(a_length, b_length, self.seq_len - 3)
+        return PairRows(
+            keys=keys,
+            a_start=a_start + heads(keys, _FRONT_A, a_length - a_kept),
+            a_length=a_kept,
+            b_start=b_start + heads(keys, _FRONT_B, b_length - b_kept),
+            b_length=b_kept,
+            is_random=is_random,
+        )
+
+    def _walk(self, keys, here, end) -> tuple:
+        """One example each: target length, where A ends, where it ends, whether B is random, next.
+
+        All but the first and fourth are numbers of sentences.
+        """
+        longest = self.seq_len - 3
+        short = uniform(keys, _SHORT) < self.short_share
+        target = np.where(short, 2 + below(keys, _TARGET, longest - 1), longest)
+        offsets = self.shards.offsets
+        reached = np.searchsorted(offsets, offsets[here] + target, "left")
+        reached = np.minimum(reached, end)
+        count = reached - here
+        # Google's randint(1, len − 1) of at least two sentences; one is A, whole.
+        cut = here + np.where(count > 1, 1 + below(keys, _CUT, count - 1), 1)
+        is_random = (count == 1) | (uniform(keys, _RANDOM) < 0.5)
+        return target, cut, reached, is_random, np.where(is_random, cut, reached)
+
+    def _random_segment(self, keys, document, wanted) -> tuple[np.ndarray, np.ndarray]:
+        """The sentences of B from another document: the first, and the one behind the last."""
+        starts, ends, offsets = self.shards.starts, self.shards.ends, self.shards.offsets
+        other = below(keys, _DOCUMENT, max(len(starts) - 1, 1))
+        other += other >= document
+        first = starts[other] + below(keys, _SENTENCE, ends[other] - starts[other])
+        reached = np.searchsorted(offsets, offsets[first] + wanted, "left")
+        return first, np.minimum(np.maximum(reached, first + 1), ends[other])
+
+    def _epoch_key(self, epoch: int) -> np.ndarray:
+        return key_of(self.seed, _EPOCH, epoch)
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Some examples, as slices of the tokens: all int64 but `keys` (uint64) and `is_random`."""
+
+    keys: np.ndarray
+    a_start: np.ndarray
+    a_length: np.ndarray
+    b_start: np.ndarray
+    b_length: np.ndarray
+    is_random: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens, [CLS] and [SEP] included."""
+        return self.a_length + self.b_length + 3
+
+    @property
+    def maskable(self) -> np.ndarray:
+        """Tokens that may be predicted."""
+        return self.a_length + self.b_length
+
+    def part(self, part: slice) -> "PairRows":
+        return PairRows(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
+
+    def joined(self, several: list["PairRows"]) -> "PairRows":
+        """The examples of several, one after the other."""
+        fields = self.__dataclass_fields__
+        return PairRows(
+            *(np.concatenate([getattr(rows, name) for rows in several]) for name in fields)
+        )
+
+    def fill(self, shards: Shards, seq_len: int) -> Filled:
+        """[CLS] A [SEP] B [SEP], padded."""
+        special = shards.tokenizer
+        place = np.arange(seq_len)
+        a, b = self.a_length[:, None], self.b_length[:, None]
+        in_a = (place >= 1) & (place <= a)
+        in_b = (place >= a + 2) & (place < a + 2 + b)
+        text = in_a | in_b
+        source = np.where(
+            in_a, self.a_start[:, None] + place - 1, self.b_start[:, None] + place - a - 2
+        )
+        ids = np.full(text.shape, special.pad_id, np.int32)
+        ids[text] = shards.take(source[text])
+        ids[:, 0] = special.cls_id
+        ids[(place == a + 1) | (place == a + 2 + b)] = special.sep_id
+        segments = ((place >= a + 2) & (place <= a + 2 + b)).astype(np.int32)
+        first = (place == 1) | (place == a + 2)
+        return Filled(ids, segments, text, first)
+
+
+def truncated(a: np.ndarray, b: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """What is left of two lengths when the longer one, B if equal, loses a token until they fit.
+
+    Google's truncate_seq_pair, in closed form.
+    """
+    shorter = np.minimum(a, b)
+    least = np.maximum(room - shorter, (room + 1) // 2)  # of A
+    a_kept = np.minimum(a, least)
+    fits = a + b <= room
+    return np.where(fits, a, a_kept), np.where(fits, b, np.minimum(b, room - a_kept))

@@ -1,0 +1,226 @@
+"""Batches for pretraining: shards to examples, masked anew in every epoch."""
+
+import bisect
+import logging
+import math
+import threading
+
+import numpy as np
+
+from kbert.data.corpus.shards import Shards
+from kbert.data.pretraining import masking
+from kbert.data.pretraining.packed import Packed
+from kbert.data.pretraining.pairs import Pairs
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph.config import require_positive
+from kbert.graph.names import MASKED_POSITIONS, MLM, NSP, SEGMENT_IDS, TOKEN_IDS
+
+MASKED_SHARE = 0.15  # the paper's, section 3.1
+SHORT_SHARE = 0.1  # the paper's, appendix A.2
+
+_KEPT_PLANS, _KEPT_EXAMPLES = 2, 1 << 20  # 8 bytes an example in memory: so many epochs at least
+_WORTH_A_WARNING = 0.01  # of the tokens: every corpus has some sentences that are too long
+
+_logger = logging.getLogger("kbert")
+
+
+class PretrainingBatches:
+    """MLM and NSP examples, as `kbert.data.training_batch.Batches`.
+
+    A batch is a pure function of (seed, step): example g = step · batch_size + row of all epochs
+    one after the other. Within an epoch every example comes once, in an order of its own; pairs,
+    cuts and masks are drawn anew in each. Only the rows that are asked for are made. The first call
+    plans all epochs up to its step: about a second for an epoch of 3 million examples.
+
+    Args:
+        shards: from `open_shards` or `prepare`.
+        batch_size: examples of an update, over all hosts.
+        seq_len: tokens of an example (S).
+        max_predictions: predictions of an example at most (M); None: ⌈masked_share · seq_len⌉, 20
+            for 128 as Google's.
+        seed: of all draws.
+        masked_share: how many of the tokens are predicted.
+        short_share: how many of the examples are short, uniform from 2 tokens on.
+        whole_word: predict all pieces of a word or none. On several hosts, each then has to make
+            the whole batch, to know how many predictions there are.
+        mlm_only: no pairs but full sequences of packed documents, see `data.packed`; NSP weighs 0.
+
+    Raises:
+        ValueError: a size or share out of its range; one document only and pairs asked for.
+
+    Attributes:
+        batch_size, seq_len, max_predictions: as above.
+        fingerprint: shards and settings, as JSON.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        *,
+        batch_size: int,
+        seq_len: int,
+        max_predictions: int | None = None,
+        seed: int = 0,
+        masked_share: float = MASKED_SHARE,
+        short_share: float = SHORT_SHARE,
+        whole_word: bool = False,
+        mlm_only: bool = False,
+    ):
+        self.shards = shards
+        self.batch_size = require_positive("batch_size", batch_size)
+        self.seq_len = require_positive("seq_len", seq_len)
+        _check(shards, seq_len, masked_share, short_share, mlm_only)
+        if max_predictions is None:
+            max_predictions = math.ceil(round(masked_share * seq_len, 9))  # 0.07 · 100 is above 7
+        self.max_predictions = require_positive("max_predictions", max_predictions)
+        self.seed, self.masked_share = int(seed), float(masked_share)
+        self.whole_word, self.mlm_only = bool(whole_word), bool(mlm_only)
+        if mlm_only:
+            self._examples = Packed(shards, seq_len, self.seed)
+        else:
+            self._examples = Pairs(shards, seq_len, float(short_share), self.seed)
+        tokens = shards.tokenizer.tokens
+        self._continues = np.array([token.startswith("##") for token in tokens])
+        self._ordinary = ordinary_ids(shards.tokenizer)
+        self._plans: dict[int, np.ndarray] = {}
+        self._ends: list[int] = []  # examples up to the end of each epoch
+        self._lock = threading.RLock()  # the loop asks for batches in a thread of its own
+        self.fingerprint = {
+            "shards": shards.fingerprint,
+            "batch_size": self.batch_size,
+            "seq_len": self.seq_len,
+            "max_predictions": self.max_predictions,
+            "seed": self.seed,
+            "masked_share": self.masked_share,
+            "short_share": float(short_share),
+            "whole_word": self.whole_word,
+            "mlm_only": self.mlm_only,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"PretrainingBatches({self.shards!r}, {self.batch_size} × {self.seq_len} tokens, "
+            f"{self.max_predictions} predictions at most, seed {self.seed})"
+        )
+
+    def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
+        """The rows `part` of update `step`, counted from 0.
+
+        Returns:
+            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), Input-Positions int32
+            (B, M); labels MLM (B, M) and NSP (B,), 0: B follows A, 1: it is random. The weights are
+            1 / (predictions of the whole update) and 1 / batch_size.
+
+        Raises:
+            ValueError: a step that is not a whole number from 0 on.
+            OSError: a file of the shards has gone or was cut.
+        """
+        if step < 0:
+            raise ValueError(f"step must be a whole number of at least 0, got {step}")
+        rows = self._rows(step)
+        counts = masking.prediction_counts(
+            rows.lengths, rows.maskable, self.masked_share, self.max_predictions
+        )
+        if not self.whole_word:
+            rows, own = rows.part(part), counts[part]
+            filled = rows.fill(self.shards, self.seq_len)
+            chosen = masking.chosen_tokens(rows.keys, filled, own)
+            return self._batch(rows, filled, chosen, int(counts.sum()))
+        filled = rows.fill(self.shards, self.seq_len)
+        chosen = masking.chosen_words(rows.keys, filled, counts, self._continues)
+        return self._batch(rows, filled, chosen, int(chosen.sum())).rows(part)
+
+    def examples_per_epoch(self, epoch: int = 0) -> int:
+        """How many examples an epoch has; the pairs differ from epoch to epoch, so this does."""
+        with self._lock:
+            while len(self._ends) <= epoch:
+                count = len(self._plan(len(self._ends)))
+                self._ends.append(count + (self._ends[-1] if self._ends else 0))
+        return self._ends[epoch] - (self._ends[epoch - 1] if epoch else 0)
+
+    def epoch_of(self, step: int) -> int:
+        """The epoch, from 0, of the first example of an update."""
+        example = step * self.batch_size
+        while not self._ends or self._ends[-1] <= example:
+            self.examples_per_epoch(len(self._ends))
+        return bisect.bisect_right(self._ends, example)
+
+    def _rows(self, step: int):
+        """All examples of an update, as slices; of one epoch or more."""
+        example, end, found = step * self.batch_size, (step + 1) * self.batch_size, []
+        epoch = self.epoch_of(step)
+        while example < end:
+            count = self.examples_per_epoch(epoch)
+            first = self._ends[epoch] - count
+            numbers = self._plan(epoch)[example - first : end - first]
+            found.append(self._examples.rows(epoch, numbers))
+            example, epoch = example + len(numbers), epoch + 1
+        return found[0] if len(found) == 1 else found[0].joined(found)
+
+    def _plan(self, epoch: int) -> np.ndarray:
+        with self._lock:
+            if epoch not in self._plans:
+                self._plans[epoch] = self._examples.plan(epoch)
+                while len(self._plans) > _KEPT_PLANS and self._kept() > _KEPT_EXAMPLES:
+                    del self._plans[next(iter(self._plans))]
+            return self._plans[epoch]
+
+    def _kept(self) -> int:
+        return sum(map(len, self._plans.values()))
+
+    def _batch(self, rows, filled, chosen: np.ndarray, predictions: int) -> TrainingBatch:
+        positions, real = masking.positions_of(chosen, self.max_predictions)
+        labels = np.where(real, np.take_along_axis(filled.ids, positions, axis=1), 0)
+        mask_id = self.shards.tokenizer.mask_id
+        ids = masking.masked(rows.keys, filled.ids, chosen, mask_id, self._ordinary)
+        share = 0.0 if self.mlm_only else 1 / self.batch_size
+        return TrainingBatch(
+            inputs={TOKEN_IDS: ids, SEGMENT_IDS: filled.segments, MASKED_POSITIONS: positions},
+            labels={MLM: labels.astype(np.int32), NSP: rows.is_random.astype(np.int32)},
+            weights={
+                MLM: (real / max(predictions, 1)).astype(np.float32),
+                NSP: np.full(len(ids), share, np.float32),
+            },
+        )
+
+
+def ordinary_ids(tokenizer) -> np.ndarray:
+    """Every id but those of the special tokens, int32: what a random token is drawn from."""
+    special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id]
+    ids = np.arange(tokenizer.vocab_size, dtype=np.int32)
+    return np.setdiff1d(ids, [*special, tokenizer.mask_id]).astype(np.int32)
+
+
+def _check(shards: Shards, seq_len, masked_share, short_share, mlm_only) -> None:
+    if seq_len < 8:
+        raise ValueError(f"seq_len must be at least 8, to hold two segments, got {seq_len}")
+    for name, share in (("masked_share", masked_share), ("short_share", short_share)):
+        if not 0 <= share <= 1 or (name == "masked_share" and share == 0):
+            raise ValueError(f"{name} must be a share, up to 1, got {share!r}")
+    if not mlm_only and shards.documents < 2:
+        part = "" if shards.share is None else f", the part of {shards.share} that was split off,"
+        way_out = "mark where documents begin" if not part else "choose another held_out, or 0"
+        raise ValueError(
+            f"{shards.folder}{part} must hold at least two documents, got one: next-sentence "
+            f"prediction takes half of the second segments from another; {way_out}, or train with "
+            "mlm_only=True (--mlm-only)"
+        )
+
+
+def warn_of_long(shards: Shards, seq_len: int) -> None:
+    """Says how many sentences are longer than an example: what is cut off is not trained on."""
+    marks = np.zeros(len(shards.offsets), np.int64)  # 1 within these documents
+    np.add.at(marks, shards.starts, 1)
+    np.add.at(marks, shards.ends, -1)
+    lengths = np.diff(shards.offsets)[np.cumsum(marks)[:-1] > 0]
+    long = lengths[lengths > seq_len - 3]
+    lost = (long - (seq_len - 3)).sum() / lengths.sum()
+    if lost > _WORTH_A_WARNING:
+        _logger.warning(
+            "%s: %d of %d sentences are longer than seq_len=%d: %.1f %% of the tokens are cut off",
+            shards.folder,
+            len(long),
+            len(lengths),
+            seq_len,
+            100 * lost,
+        )

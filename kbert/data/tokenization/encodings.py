@@ -1,0 +1,99 @@
+"""What encoding gives: one text's tokens, and a batch's arrays."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import tokenizers
+
+
+class Encoding:
+    """One text, or a pair, as the model reads it; every list has one entry a token.
+
+    Attributes:
+        ids: the tokens' ids.
+        segment_ids: 0 for [CLS], the first text and its [SEP], 1 for the second text and its own.
+        tokens: the tokens as text.
+        offsets: (start, end) of the token in its original text, in characters; (0, 0) for a
+            token that [CLS] and [SEP] frame the text with.
+        word_ids: the number of the token's word in its text (punctuation is a word); None for
+            [CLS] and [SEP].
+        truncated: whether something was cut off.
+    """
+
+    def __init__(self, encoding: tokenizers.Encoding):
+        self._encoding = encoding
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return self._encoding.ids
+
+    @cached_property
+    def segment_ids(self) -> list[int]:
+        return self._encoding.type_ids
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        return self._encoding.tokens
+
+    @cached_property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._encoding.offsets
+
+    @cached_property
+    def word_ids(self) -> list[int | None]:
+        return self._encoding.word_ids
+
+    @cached_property
+    def truncated(self) -> bool:
+        return bool(self._encoding.overflowing)
+
+    def __len__(self) -> int:
+        return len(self._encoding)
+
+    def __repr__(self) -> str:
+        return f"Encoding({shortened(self.tokens)})"
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedBatch(Sequence):
+    """Encodings, unpadded, and the arrays that a model reads.
+
+    Args:
+        encodings: one `Encoding` a text; `batch[i]`, `len(batch)` and iteration go through them.
+        token_ids: int32 (B, S), filled up with the padding token.
+        segment_ids: int32 (B, S), filled up with 0.
+    """
+
+    encodings: list[Encoding]
+    token_ids: np.ndarray
+    segment_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.encodings)
+
+    def __getitem__(self, place):
+        return self.encodings[place]
+
+    def __iter__(self) -> Iterator[Encoding]:
+        return iter(self.encodings)
+
+    def __repr__(self) -> str:
+        return f"EncodedBatch({len(self)} encodings, token_ids {self.token_ids.shape})"
+
+
+def shortened(tokens: Sequence[str]) -> str:
+    """Tokens as one line for a `repr`: all where they are few, else the first, and how many."""
+    text = " ".join(tokens)
+    if len(text) <= 200:
+        return text
+    return f"{text[:160]} … {len(tokens)} tokens"
+
+
+def padded(rows: list[list[int]], length: int, fill: int) -> np.ndarray:
+    """Rows of whole numbers as one int32 array (rows, length), filled up behind."""
+    padded = np.full((len(rows), length), fill, "int32")
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded

@@ -1,0 +1,252 @@
+"""WordPiece, on the Rust `tokenizers` package: texts to ids and back, on every backend.
+
+    text → clean, lowercase, strip accents → words and punctuation → word pieces → ids
+
+The rules are google-research/bert's `tokenization.py`; where the Rust package differs from it,
+kbert does as transformers' BertTokenizer does, which is the same package: private-use characters
+are dropped, a capital sigma at a word's end becomes σ and not ς, U+2B820 … U+2B91F are no words of
+their own, punctuation and marks newer than its Unicode tables are not known as such, a word of 101
+to 200 characters is [UNK], and "[MASK]" in a text is the mask.
+"""
+
+import json
+import operator
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from kbert.data.tokenization.encodings import EncodedBatch, Encoding, padded
+from kbert.data.tokenization.tokenizer_files import read_vocabulary
+from kbert.data.tokenization.vocabulary import Vocabulary, read_tokens
+from kbert.data.tokenization.wordpiece import WordPiece
+from kbert.graph.config import require_positive, write_atomically
+
+PADDINGS = ("longest", "max_length")
+
+
+class Tokenizer:
+    """Cuts texts into BERT's word pieces; from `from_vocab` or `load`.
+
+    Special tokens that are written in a text, "[MASK]", are taken as such.
+
+    Args:
+        vocabulary: the tokens and the rules of cleaning.
+
+    Attributes:
+        tokens: every token, by id.
+        vocab_size: how many there are.
+        pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
+        lowercase: whether texts are lowercased.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.vocabulary = vocabulary
+        self.lowercase = vocabulary.lowercase
+        self.tokens = vocabulary.all_tokens
+        self.vocab_size = len(self.tokens)
+        self._ids = {token: place for place, token in enumerate(self.tokens)}
+        special = {role: self._ids[token] for role, token in vocabulary.special_tokens.items()}
+        self.pad_id, self.unk_id = special["pad"], special["unk"]
+        self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
+        self._word_piece = WordPiece(vocabulary)
+
+    @classmethod
+    def from_vocab(
+        cls, vocab: str | os.PathLike | Iterable[str], *, lowercase: bool, **rules
+    ) -> "Tokenizer":
+        """From the path of a `vocab.txt`, or the tokens in the order of their ids.
+
+        Args:
+            vocab: the path or the tokens.
+            lowercase: True for an uncased vocabulary, False for a cased one.
+            rules: `strip_accents`, `tokenize_chinese_chars`, `special_tokens`, see `Vocabulary`.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: an empty file, not UTF-8, a token twice, a special token missing.
+        """
+        if isinstance(vocab, (str, os.PathLike)):
+            tokens, rules = read_tokens(vocab), {"source": str(vocab)} | rules
+        else:
+            tokens = tuple(vocab)
+        return cls(Vocabulary(tokens=tokens, lowercase=lowercase, **rules))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike, *, lowercase: bool | None = None, **rules
+    ) -> "Tokenizer":
+        """From a folder or a file: `tokenizer.json`, else `vocab.txt`, with transformers' settings.
+
+        Args:
+            path: the folder, or one of the two files.
+            lowercase: the casing; None: `do_lower_case` of `tokenizer_config.json`, else the
+                normalizer of `tokenizer.json`. Differs from transformers: where neither says,
+                it lowercases; here the answer is asked for.
+            rules: as for `from_vocab`; they go before what the files say.
+
+        Raises:
+            FileNotFoundError: neither file is there.
+            ValueError: the casing is not said; a `tokenizer.json` that is not BERT's WordPiece;
+                a file that is not UTF-8, not JSON or empty; what `from_vocab` refuses.
+        """
+        return cls(read_vocabulary(path, lowercase=lowercase, **rules))
+
+    def encode(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        truncation: str = "longest_first",
+    ) -> Encoding:
+        """One text, or two, to ids: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+
+        Args:
+            text: the text.
+            pair: the second text.
+            add_special_tokens: False leaves [CLS] and [SEP] out.
+            max_length: cut to that many tokens, [CLS] and [SEP] included, which stay.
+            truncation: what is cut: "longest_first" (the longer of the two until they are equal),
+                "only_first" or "only_second".
+
+        Raises:
+            ValueError: not a str, a lone surrogate in it, a `max_length` that does not hold the
+                special tokens, a `truncation` that cannot reach `max_length`.
+        """
+        _check_text(text, "text")
+        if pair is not None:
+            _check_text(pair, "pair")
+        texts, pairs = [text], None if pair is None else [pair]
+        encodings = self._word_piece.encode(
+            texts, pairs, add_special_tokens, max_length, truncation
+        )
+        return Encoding(encodings[0])
+
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        pairs: Iterable[str] | None = None,
+        *,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        truncation: str = "longest_first",
+        padding: str = "longest",
+        pad_to_multiple_of: int | None = None,
+    ) -> EncodedBatch:
+        """Texts, or pairs of texts, to ids, on every core.
+
+        Args:
+            texts: the texts.
+            pairs: the second texts, as many.
+            add_special_tokens, max_length, truncation: as for `encode`.
+            padding: the arrays' length S: the "longest" of the batch, or `max_length`.
+            pad_to_multiple_of: rounds S up, for tensor cores or few compiled shapes; `max_length`
+                must be a multiple of it.
+
+        Returns:
+            A `EncodedBatch`: the encodings, and int32 arrays token_ids and segment_ids (B, S).
+
+        Raises:
+            ValueError: as for `encode`, with the place in the batch; not as many pairs as texts;
+                an unknown `padding`, or "max_length" without one.
+        """
+        texts = _listed(texts, "texts")
+        pairs = None if pairs is None else _listed(pairs, "pairs")
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f"pairs must be as many as texts, {len(texts)}, got {len(pairs)}")
+        if padding not in PADDINGS:
+            raise ValueError(f"padding must be one of {', '.join(PADDINGS)}, got {padding!r}")
+        if padding == "max_length" and max_length is None:
+            raise ValueError("padding='max_length' needs max_length, got None")
+        if pad_to_multiple_of is not None:
+            require_positive("pad_to_multiple_of", pad_to_multiple_of)
+            if max_length is not None and max_length % pad_to_multiple_of:  # S would be longer
+                raise ValueError(
+                    f"max_length must be a multiple of pad_to_multiple_of={pad_to_multiple_of}, "
+                    f"got {max_length}"
+                )
+        found = self._word_piece.encode(texts, pairs, add_special_tokens, max_length, truncation)
+        encodings = [Encoding(encoding) for encoding in found]
+        length = max_length if padding == "max_length" else max(map(len, encodings), default=0)
+        length += -length % (pad_to_multiple_of or 1)
+        token_ids = padded([encoding.ids for encoding in encodings], length, self.pad_id)
+        segment_ids = padded([encoding.segment_ids for encoding in encodings], length, 0)
+        return EncodedBatch(encodings, token_ids, segment_ids)
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
+        """Ids (S,) to text: pieces joined, no space before punctuation or within contractions.
+
+        What encoding dropped (case, accents, runs of spaces) does not come back.
+
+        Raises:
+            ValueError: ids that are not whole numbers of one sequence, or outside the vocabulary.
+        """
+        try:
+            ids = [operator.index(number) for number in ids]
+        except TypeError:
+            raise ValueError("ids must be whole numbers, one sequence (S,)") from None
+        for place, number in enumerate(ids):
+            self._check_id(number, f"ids[{place}]")
+        return self._word_piece.decode(ids, skip_special_tokens)
+
+    def id_of(self, token: str) -> int:
+        """The id of a token; a ValueError where the vocabulary does not have it."""
+        if token not in self._ids:
+            raise ValueError(f"token must be one of the vocabulary, got {token!r}")
+        return self._ids[token]
+
+    def token_of(self, number: int) -> str:
+        """The token of an id; a ValueError for one outside the vocabulary."""
+        self._check_id(number, "the id")
+        return self.tokens[number]
+
+    def save(self, folder: str | os.PathLike, *, max_length: int | None = None) -> None:
+        """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, each whole or not.
+
+        Args:
+            folder: made where it is not there.
+            max_length: the model's positions, transformers' `model_max_length`.
+
+        Raises:
+            OSError: a file cannot be written; the old one stays.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = json.dumps(self.vocabulary.tokenizer_config(max_length), indent=2) + "\n"
+        write_atomically(folder / "vocab.txt", "".join(f"{t}\n" for t in self.tokens).encode())
+        write_atomically(folder / "tokenizer.json", self._word_piece.to_json().encode())
+        write_atomically(folder / "tokenizer_config.json", config.encode())
+
+    def __reduce__(self):
+        return Tokenizer, (self.vocabulary,)
+
+    def __repr__(self) -> str:
+        casing = "uncased" if self.lowercase else "cased"
+        return f"Tokenizer({self.vocab_size} tokens, {casing})"
+
+    def _check_id(self, number: int, name: str) -> None:
+        if not 0 <= number < self.vocab_size:
+            raise ValueError(
+                f"{name} must be within the vocabulary, 0 … {self.vocab_size - 1}, got {number}"
+            )
+
+
+def _listed(texts: Iterable[str], name: str) -> list[str]:
+    if isinstance(texts, (str, bytes)):
+        raise ValueError(f"{name} must be a list of str, got one {type(texts).__name__}")
+    texts = list(texts)
+    for place, text in enumerate(texts):
+        _check_text(text, f"{name}[{place}]")
+    return texts
+
+
+def _check_text(text, name: str) -> None:
+    if not isinstance(text, str):
+        raise ValueError(f"{name} must be a str, got {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} must be Unicode text, got a lone surrogate at character {error.start}"
+        ) from None

@@ -1,0 +1,50 @@
+"""What training is fed: a batch, and the promise that it depends on nothing but its number."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Some examples of one update.
+
+    Attributes:
+        inputs: int32 arrays by the name of the model's input, (B, …).
+        labels: int32 arrays by the name of the model's output: a label for each row of logits.
+        weights: float32, by output, in the labels' shape: what each label's cross-entropy counts
+            for in the loss. They are divided by the totals of the whole update already, over all
+            hosts, so the loss is the plain sum of weight × cross-entropy, however it is split.
+    """
+
+    inputs: dict[str, np.ndarray]
+    labels: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+    def rows(self, part: slice) -> "TrainingBatch":
+        """Some of its examples; their weights stay as they are."""
+        return TrainingBatch(
+            *(
+                {name: array[part] for name, array in group.items()}
+                for group in (self.inputs, self.labels, self.weights)
+            )
+        )
+
+
+class Batches(Protocol):
+    """A source of batches.
+
+    Attributes:
+        batch_size: examples of an update, over all hosts.
+        fingerprint: what the batches depend on, as JSON: data, vocabulary, settings, seed.
+    """
+
+    batch_size: int
+    fingerprint: dict
+
+    def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
+        """The rows `part` of update `step`, counted from 0: the same on every host, every time."""

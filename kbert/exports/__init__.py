@@ -1,1 +1,0 @@
-"""Models for inference elsewhere: SavedModel, ONNX, LiteRT; one file a format."""

@@ -1,0 +1,243 @@
+"""Closed-form accounting: parameters, FLOPs and bytes of a configuration, in whole numbers."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kbert.graph import closed_form
+from kbert.graph.config import BertConfig, require_positive
+from kbert.graph.formulas import compute, put_in_numbers
+from kbert.graph.layer_table import layers as graph_layers
+from kbert.graph.presets import get_config
+
+# Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
+# policies variables, gradients and moments stay float32 (keras.io/api/mixed_precision).
+DTYPES = {
+    "float32": (4, 4, 8, 4),
+    "mixed_bfloat16": (4, 4, 8, 2),
+    "mixed_float16": (4, 4, 8, 2),
+    "bfloat16": (2, 2, 4, 2),
+    "float16": (2, 2, 4, 2),
+}
+
+CONVENTIONS = (
+    "Letters of the costs: B sequences a batch, S tokens a sequence, M predicted positions of a "
+    "sequence, w bytes of a number.",
+    "FLOPs: matrix products only, a multiply-add is 2; training is 3 × forward, once forward and "
+    "twice backward (PaLM, arXiv 2204.02311, appendix B).",
+    "Left out of the FLOPs: biases, normalizations, softmax, activations, dropouts, additions, "
+    "embedding look-ups, the loss, the optimizer.",
+    "Activations: what the backward pass keeps with nothing recomputed; dropout masks 1 byte a "
+    "number, ids and the logits of the loss 4 bytes (Korthikanti et al. 2022, arXiv 2205.05198, "
+    "equation 1: S·B·H·(34 + 5·A·S/H) bytes a block in 16 bits with FFD = 4·H).",
+    "Left out of the memory: temporary buffers, the framework, a 16-bit copy of the weights, "
+    "fragmentation, the data.",
+)
+
+
+@dataclass(frozen=True)
+class LayerAccount:
+    """One layer's account.
+
+    Attributes:
+        layer, type, output_shape, connected_to: as in `kbert.graph.summary_rows.Row`.
+        group: one of `kbert.graph.closed_form.GROUPS`.
+        params: number of parameters.
+        formula: `params` in the document's letters; "" where there are none.
+        arithmetic: the formula with numbers put in.
+        flops: of one forward pass over the batch.
+        flops_formula: `flops` in letters.
+        activation_bytes: kept for the backward pass, for the batch.
+        activation_formula: `activation_bytes` in letters.
+    """
+
+    layer: str
+    type: str
+    output_shape: str
+    connected_to: str
+    group: str
+    params: int
+    formula: str
+    arithmetic: str
+    flops: int
+    flops_formula: str
+    activation_bytes: int
+    activation_formula: str
+
+    def __repr__(self) -> str:
+        return (
+            f"LayerAccount({self.layer} ({self.type}) {self.output_shape}: {self.params:,} "
+            f"parameters, {self.flops:,} FLOPs, {self.activation_bytes:,} activation bytes)"
+        )
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over some layers, and their share of the whole model's, as exact fractions."""
+
+    params: int
+    flops: int
+    activation_bytes: int
+    params_share: Fraction
+    flops_share: Fraction
+    activation_share: Fraction
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that one training step with Adam holds."""
+
+    weights: int
+    gradients: int
+    adam: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.adam + self.activations
+
+
+@dataclass(frozen=True)
+class Account:
+    """The account of one graph; see `account`."""
+
+    config: BertConfig
+    head: str
+    seq_len: int
+    batch_size: int
+    max_predictions: int | None
+    dtype: str
+    rows: tuple[LayerAccount, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"Account({self.head}, {self.params:,} parameters, S={self.seq_len}, "
+            f"B={self.batch_size}, {self.dtype}: {self.flops:,} FLOPs forward, "
+            f"{self.memory.total:,} bytes to train)"
+        )
+
+    def _repr_html_(self) -> str:
+        from kbert.io.html_table import table
+
+        header = ("", "parameters", "", "forward FLOPs", "", "activation bytes")
+        lines = [("total", self.params, "", self.flops, "", self.activation_bytes)]
+        for name, part in reversed(self.groups.items()):
+            shares = [f"{float(share):.1%}" for share in (part.params_share, part.flops_share)]
+            cells = (part.params, shares[0], part.flops, shares[1], part.activation_bytes)
+            lines.insert(0, (name, *cells))
+        return table(header, lines, repr(self))
+
+    @property
+    def params(self) -> int:
+        return sum(row.params for row in self.rows)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of a forward pass over the batch."""
+        return sum(row.flops for row in self.rows)
+
+    @property
+    def activation_bytes(self) -> int:
+        return sum(row.activation_bytes for row in self.rows)
+
+    @property
+    def groups(self) -> dict[str, Totals]:
+        """Totals by group, for the groups that the graph has, in the graph's order."""
+        present = {row.group for row in self.rows}
+        return {group: self._totals(group) for group in closed_form.GROUPS if group in present}
+
+    @property
+    def training_flops_per_sequence(self) -> int:
+        """FLOPs of one training step, a sequence: 3 × forward."""
+        return 3 * self.flops // self.batch_size
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of a training step with Adam, in the account's dtype."""
+        weight, gradient, adam, _ = DTYPES[self.dtype]
+        sizes = (self.params * size for size in (weight, gradient, adam))
+        return Memory(*sizes, self.activation_bytes)
+
+    def _totals(self, group: str) -> Totals:
+        rows = [row for row in self.rows if row.group == group]
+        params = sum(row.params for row in rows)
+        flops = sum(row.flops for row in rows)
+        kept = sum(row.activation_bytes for row in rows)
+        return Totals(
+            params,
+            flops,
+            kept,
+            Fraction(params, self.params),
+            Fraction(flops, self.flops),
+            Fraction(kept, self.activation_bytes),
+        )
+
+
+def account(
+    config: BertConfig | str,
+    seq_len: int | None = None,
+    batch_size: int = 1,
+    *,
+    head: str = "pretraining",
+    max_predictions: int | None = None,
+    num_labels: int = 2,
+    dtype: str = "float32",
+) -> Account:
+    """Counts parameters, FLOPs and bytes of a BERT from its configuration alone.
+
+    Args:
+        config: a `BertConfig`, a preset's name or a path to a JSON file.
+        seq_len: tokens in a sequence (S); default: the configuration's positions, 512 in every
+            preset.
+        batch_size: sequences in a batch (B).
+        head: one of `kbert.graph.closed_form.HEADS`.
+        max_predictions: predicted positions of a sequence (M) where the MLM head sees only them;
+            None: the head sees every position, as in document 004.
+        num_labels: labels of the classifiers.
+        dtype: one of `DTYPES`; sets the width of kept activations (w) and of `memory`.
+
+    Returns:
+        An `Account`: a row a layer, groups, totals; every number an int or an exact fraction.
+        `CONVENTIONS` says what is counted and from which sources.
+
+    Raises:
+        ValueError: an argument out of range; the message says which and what was expected.
+    """
+    config = get_config(config)
+    seq_len = config.max_position_embeddings if seq_len is None else seq_len
+    closed_form.check(config, head, seq_len, max_predictions)
+    batch_size = require_positive("batch_size", batch_size)
+    require_positive("num_labels", num_labels)
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    letters = closed_form.config_letters(config) | {
+        "S": seq_len,
+        "B": batch_size,
+        "w": DTYPES[dtype][3],
+    }
+    if max_predictions is not None:
+        letters["M"] = max_predictions
+    sizes = {"seq_len": seq_len, "max_predictions": max_predictions, "num_labels": num_labels}
+    layers = graph_layers(config, head, max_predictions is not None, num_labels)
+    rows = tuple(
+        LayerAccount(
+            layer=row.layer,
+            type=row.type,
+            output_shape=row.output_shape,
+            connected_to=row.connected_to,
+            group=layer.group,
+            params=row.params,
+            formula=layer.params,
+            arithmetic=put_in_numbers(layer.params, letters),
+            flops=compute(layer.flops, letters),
+            flops_formula=layer.flops,
+            activation_bytes=compute(layer.kept, letters),
+            activation_formula=layer.kept,
+        )
+        for layer, row in zip(layers, closed_form.rows(config, head=head, **sizes), strict=True)
+    )
+    return Account(config, head, seq_len, batch_size, max_predictions, dtype, rows)
+
+
+def default_predictions(seq_len: int) -> int:
+    """15 % of a sequence, rounded down: 76 of 512 (the paper, section 3.1); at least 1."""
+    return max(1, seq_len * 15 // 100)

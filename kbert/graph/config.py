@@ -1,0 +1,257 @@
+"""What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
+
+import dataclasses
+import difflib
+import json
+import math
+import os
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+
+from kbert.io import json_schema as js
+from kbert.io.atomic_write import write_atomically
+
+ACTIVATIONS = {
+    "gelu": "erf form: transformers' `gelu`, Google's first release",
+    "gelu_new": "tanh approximation: Google's current code",
+    "gelu_pytorch_tanh": "tanh approximation, transformers' other name for it",
+    "relu": "max(x, 0)",
+    "silu": "x · sigmoid(x)",
+    "swish": "silu under its other name",
+    "tanh": "hyperbolic tangent",
+    "linear": "none",
+}
+
+# Keys that released configuration files carry and that say nothing about this graph; those of
+# text generation are in every file that transformers 2 to 4 wrote.
+# fmt: off
+IGNORED_KEYS = frozenset((
+    "_attn_implementation", "_commit_hash", "_name_or_path", "_num_labels", "architectures",
+    "attn_implementation", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward",  "cross_attention_hidden_size",
+    "decoder_start_token_id", "directionality", "diversity_penalty", "do_sample", "dtype",
+    "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "eos_token_ids",
+    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
+    "forced_eos_token_id", "gradient_checkpointing", "id2label", "label2id", "length_penalty",
+    "max_length", "min_length", "model_max_length", "no_repeat_ngram_size", "num_beam_groups",
+    "num_beams", "num_labels", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_past", "output_scores", "pooler_fc_size",
+    "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
+    "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
+    "temperature", "tf_legacy_loss", "tie_encoder_decoder",
+    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
+    "typical_p", "use_bfloat16", "use_cache", "xla_device",
+))
+# fmt: on
+
+# Keys that name another graph unless they hold one of these values.
+ONLY_VALUES = {
+    "model_type": ("bert",),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "is_encoder_decoder": (False,),
+    "pruned_heads": ({}, None),
+    "tie_word_embeddings": (True,),
+}
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_SHOWN_KEYS = 20  # of a configuration, in an error
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """The configuration of one BERT; the defaults are the paper's base (section 3).
+
+    Args:
+        vocab_size: number of tokens (T). The paper and document 004 say 30,000; the released
+            uncased models have 30,522.
+        hidden_size: width of a token's vector (H).
+        num_hidden_layers: encoder blocks (L).
+        num_attention_heads: heads of a block (A); must divide `hidden_size`.
+        intermediate_size: width of the feed-forward layer (FFD); 4·H in every released model.
+        hidden_act: one of `ACTIVATIONS`. "gelu" is the erf form.
+        hidden_dropout_prob: rate of the dropouts between layers, in [0, 1).
+        attention_probs_dropout_prob: rate of the dropout on attention weights, in [0, 1).
+        max_position_embeddings: longest sequence, in tokens (P).
+        type_vocab_size: segments (2: A and B).
+        initializer_range: standard deviation of the truncated normal of the first weights.
+        layer_norm_eps: added to the variance in every layer normalization.
+        classifier_dropout: rate of the dropout before a classifier of sequences or tokens, in
+            [0, 1); None: `hidden_dropout_prob`.
+        pad_token_id: the token that attention leaves out.
+
+    Raises:
+        ValueError: a size that is not a positive whole number, a rate outside [0, 1), a hidden
+            size that the heads do not divide, an unknown activation.
+    """
+
+    vocab_size: int = 30_000
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    classifier_dropout: float | None = None
+    pad_token_id: int = 0
+
+    def __post_init__(self):
+        for key in _SIZES:  # NumPy's integers become Python's, which JSON can hold
+            object.__setattr__(self, key, require_positive(key, getattr(self, key)))
+        for key in _RATES:
+            rate = getattr(self, key)
+            if rate is None and key == "classifier_dropout":
+                continue
+            if not _is_number(rate) or not 0 <= rate < 1:
+                raise ValueError(f"{key} must be a rate in [0, 1), got {js.shown(rate)}")
+        for key in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, key)
+            if not _is_number(value) or not 0 < value < float("inf"):
+                raise ValueError(f"{key} must be a positive number, got {js.shown(value)}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
+                f"and {self.num_attention_heads}: {self._nearest_head_counts()}"
+            )
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
+            raise ValueError(
+                f"hidden_act must be one of {', '.join(ACTIVATIONS)}, got "
+                f"{js.shown(self.hidden_act)}"
+            )
+        pad = self.pad_token_id
+        if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < self.vocab_size:
+            raise ValueError(
+                f"pad_token_id must be a token of the vocabulary, 0 … {self.vocab_size - 1}, "
+                f"got {js.shown(pad)}"
+            )
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head: H / A."""
+        return self.hidden_size // self.num_attention_heads
+
+    def replace(self, **changes) -> "BertConfig":
+        """A copy with some values changed; an unknown key raises a ValueError that names it."""
+        _refuse_unknown(changes)
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict:
+        """The values by key, in the order of the class."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict, *, source: str = "the configuration") -> "BertConfig":
+        """Reads the keys of `bert_config.json` or `config.json`.
+
+        Raises:
+            ValueError: a key that neither format has, a key whose value names another
+                architecture, no `vocab_size`, or a value that `BertConfig` refuses.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
+        for key, allowed in ONLY_VALUES.items():
+            if key in values and not _is_one_of(values[key], allowed):
+                raise ValueError(
+                    f"{source}: {key} must be {allowed[0]!r}, got {js.shown(values[key])}"
+                    ": not a BERT encoder that kbert builds"
+                )
+        known = {
+            key: value
+            for key, value in values.items()
+            if key not in IGNORED_KEYS and key not in ONLY_VALUES
+        }
+        _refuse_unknown(known, source)
+        if "vocab_size" not in known:
+            keys = ", ".join(list(values)[:_SHOWN_KEYS]) or "no keys"
+            raise ValueError(f"{source} must say vocab_size, got {keys}")
+        if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
+            del known["pad_token_id"]
+        try:
+            return cls(**known)
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike) -> "BertConfig":
+        """Reads a `bert_config.json` (Google) or a `config.json` (transformers).
+
+        Raises:
+            FileNotFoundError, OSError: no such file, or one that cannot be read.
+            ValueError: not JSON, or a configuration that `from_dict` refuses.
+        """
+        values = js.read(path, what="JSON of a configuration")
+        return cls.from_dict(values, source=str(path))
+
+    def to_json(self, path: str | os.PathLike | None = None) -> str:
+        """Writes the configuration and returns the text.
+
+        A file named `bert_config.json` gets Google's keys, any other name transformers' (which
+        adds `model_type` and `architectures`). The file is written beside and renamed.
+        """
+        values = self.to_dict()
+        if path is not None and Path(path).name == "bert_config.json":
+            # Google's file has no such keys: they are written only where they say something.
+            for key in ("layer_norm_eps", "pad_token_id", "classifier_dropout"):
+                if values[key] == getattr(BertConfig, key):
+                    del values[key]
+        else:
+            values |= {"model_type": "bert", "architectures": ["BertModel"]}
+        text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+        if path is not None:
+            write_atomically(path, text.encode())
+        return text
+
+    def _nearest_head_counts(self) -> str:
+        size = self.hidden_size
+        small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+        fits = {*small, *(size // n for n in small)}
+        nearest = sorted(fits, key=lambda n: abs(n - self.num_attention_heads))[:3]
+        return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
+
+
+def require_positive(name: str, value) -> int:
+    """The value as an int; a ValueError unless it is a whole number of 1 to 2³¹ - 1.
+
+    No backend has indexes for more.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        got = js.shown(value)
+        raise ValueError(f"{name} must be a whole number of at least 1, got {got}")
+    if value > js.MOST:
+        raise ValueError(f"{name} must be at most {js.MOST:,}, got {value}")
+    return int(value)
+
+
+def _is_one_of(value, allowed: tuple) -> bool:
+    """Equality that tells 0 from False."""
+    return any(type(value) is type(one) and value == one for one in allowed)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _refuse_unknown(keys, source: str = "the configuration") -> None:
+    fields = [field.name for field in dataclasses.fields(BertConfig)]
+    for key in keys:
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(fields)}"
+            raise ValueError(f"{source} has an unknown key {js.shown(key)}: {hint}")

@@ -1,0 +1,102 @@
+"""Configurations by name: the document's, the paper's, and those that were released."""
+
+import difflib
+import os
+import re
+from pathlib import Path
+
+from kbert.graph.config import BertConfig
+
+
+def _of_width(layers: int, hidden: int, **changes) -> BertConfig:
+    """A released shape: 64 a head, feed-forward 4·H, uncased vocabulary unless told."""
+    sizes = {
+        "vocab_size": 30_522,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": hidden // 64,
+        "intermediate_size": 4 * hidden,
+    }
+    return BertConfig(**(sizes | changes))
+
+
+base = BertConfig()
+large = _of_width(24, 1024, vocab_size=30_000)
+
+# Sources: the paper (section 3) and document 004 for `base` and `large`; google-research/bert's
+# README and the `vocab_size` of its released `bert_config.json` files for the others; the
+# miniatures are Turc et al. 2019 (arXiv 1908.08962), table 1.
+PRESETS: dict[str, BertConfig] = {
+    "base": base,
+    "large": large,
+    "base_uncased": _of_width(12, 768),
+    "base_cased": _of_width(12, 768, vocab_size=28_996),
+    "large_uncased": _of_width(24, 1024),
+    "large_cased": _of_width(24, 1024, vocab_size=28_996),
+    "base_multilingual_cased": _of_width(12, 768, vocab_size=119_547),
+    "base_chinese": _of_width(12, 768, vocab_size=21_128),
+    "tiny": _of_width(2, 128),
+    "mini": _of_width(4, 256),
+    "small": _of_width(4, 512),
+    "medium": _of_width(8, 512),
+} | {
+    f"L{layers}_H{hidden}": _of_width(layers, hidden)
+    for layers in (2, 4, 6, 8, 10, 12)
+    for hidden in (128, 256, 512, 768)
+}
+
+
+# Google's names of the other releases (google-research/bert, README).
+_RELEASES = {
+    "cased_L-12_H-768_A-12": "base_cased",
+    "uncased_L-24_H-1024_A-16": "large_uncased",
+    "cased_L-24_H-1024_A-16": "large_cased",
+    "wwm_uncased_L-24_H-1024_A-16": "large_uncased",
+    "wwm_cased_L-24_H-1024_A-16": "large_cased",
+    "multi_cased_L-12_H-768_A-12": "base_multilingual_cased",
+    "chinese_L-12_H-768_A-12": "base_chinese",
+}
+
+
+def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
+    """The configuration meant by a `BertConfig`, a preset's name or a path to a JSON file.
+
+    Names of Google's and transformers' releases are understood too: `bert-base-uncased`,
+    `uncased_L-2_H-128_A-2`, `google/bert_uncased_L-2_H-128_A-2`.
+
+    Raises:
+        ValueError: no such preset (the message has the nearest names) or a bad file.
+        FileNotFoundError: a path with no file.
+        TypeError: something else altogether.
+    """
+    if isinstance(config, BertConfig):
+        return config
+    if not isinstance(config, (str, os.PathLike)):
+        raise TypeError(
+            "config must be a BertConfig, a preset's name or a path to a JSON file, got "
+            f"{type(config).__name__}"
+        )
+    text = os.fspath(config)
+    if text in PRESETS:
+        return PRESETS[text]
+    if text.endswith(".json"):
+        return BertConfig.from_json(text)
+    if text and Path(text).is_dir():
+        raise ValueError(f"{text} is a folder: give the config.json or bert_config.json in it")
+    released = _released_name(text)
+    if released in PRESETS:
+        return PRESETS[released]
+    near = difflib.get_close_matches(released, PRESETS, n=3, cutoff=0.4) or list(PRESETS)[:8]
+    raise ValueError(
+        f"unknown preset {text!r}: the nearest names are {', '.join(near)}; a path must end in "
+        ".json"
+    )
+
+
+def _released_name(text: str) -> str:
+    if text in _RELEASES:
+        return _RELEASES[text]
+    miniature = re.fullmatch(r"(?:google/bert_)?uncased_L-(\d+)_H-(\d+)_A-(\d+)", text)
+    if miniature and int(miniature[2]) == 64 * int(miniature[3]):
+        return f"L{miniature[1]}_H{miniature[2]}"
+    return re.sub(r"^(google-bert/)?bert-", "", text).replace("-", "_")

@@ -1,0 +1,154 @@
+"""Where the documents err or differ from each other: each with arithmetic that is computed here.
+
+Checked against a live run of keras_bert 0.89 or of transformers 5.23, or by arithmetic.
+"""
+
+from dataclasses import dataclass
+
+from kbert.graph.reference import document_004, named_parameters
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One statement of a document, what is true instead, and the numbers that show it.
+
+    Attributes:
+        document: its number, or "paper".
+        says: what it states.
+        true: what is the case.
+        arithmetic: the check, as text.
+        holds: whether the arithmetic came out.
+    """
+
+    document: str
+    says: str
+    true: str
+    arithmetic: str
+    holds: bool
+
+
+def errata() -> tuple[Erratum, ...]:
+    """Every known erratum, its arithmetic done on the documents' own tables."""
+    return (*_structure(), *_meaning(), *_totals())
+
+
+def _structure() -> list[Erratum]:
+    rows = document_004()
+    block = [row for row in rows if row.layer.startswith("Encoder-1-")]
+    encoder = [row for row in rows if row.layer.startswith("Encoder-")]
+    before = [row for row in rows if row.layer.startswith(("Input-T", "Input-S", "Embedding-"))]
+    after = len(rows) - len(encoder) - len(before)
+    inputs = [row.layer for row in rows if row.type == "InputLayer"]
+    return [
+        Erratum(
+            "004",
+            "9 steps in each encoder, 108 lines for 12",
+            "8 rows in each encoder, 96 lines for 12, 112 rows in all",
+            f"{len(block)}·12 = {len(encoder)}; {len(before)} + {len(encoder)} + {after} = "
+            f"{len(rows)}",
+            (len(block), len(encoder), len(before), after, len(rows)) == (8, 96, 8, 8, 112),
+        ),
+        Erratum(
+            "004",
+            "two inputs",
+            "three inputs: the summary has Input-Masked too",
+            f"InputLayer rows: {', '.join(inputs)}",
+            len(inputs) == 3,
+        ),
+        Erratum(
+            "004",
+            "Embedding-Dropout, then Embedding-Norm",
+            "keras_bert's order; the paper's code and transformers normalize first. Equal at "
+            "inference, different in training",
+            "rows 7 and 8: " + ", ".join(row.layer for row in rows[6:8]),
+            [row.type for row in rows[6:8]] == ["Dropout", "LayerNormalization"],
+        ),
+    ]
+
+
+def _meaning() -> list[Erratum]:
+    rows = {row.layer: row for row in document_004()}
+    norm, similarity = rows["Embedding-Norm"], rows["MLM-Sim"]
+    return [
+        Erratum(
+            "004",
+            "ReLU between the two feed-forward layers",
+            "GELU: keras_bert's default, and hidden_act in document 002's configuration",
+            "an activation has no parameters: (768·3072 + 3072) + (3072·768 + 768) = "
+            f"{(768 * 3072 + 3072) + (3072 * 768 + 768):,} either way",
+            rows["Encoder-1-FeedForward"].params == (768 * 3072 + 3072) + (3072 * 768 + 768),
+        ),
+        Erratum(
+            "004",
+            "layer normalization learns mean and standard deviation",
+            "it learns a scale, gamma, and an offset, beta; mean and variance are computed",
+            f"gamma 768 + beta 768 = {768 + 768:,} = the row's {norm.params:,}",
+            norm.params == 768 + 768,
+        ),
+        Erratum(
+            "004",
+            "MLM-Sim compares with the masked token's embedding",
+            "it compares with all T token embeddings and adds one learned bias a token",
+            f"output {similarity.output_shape}, T = {similarity.params:,} parameters",
+            similarity.output_shape.endswith("30000)") and similarity.params == 30_000,
+        ),
+        Erratum(
+            "000",
+            "shouldn't there be 12 W_q?",
+            "there are: one 768×768 matrix is twelve of 768×64 side by side; `kbert heads base` "
+            "computes both",
+            f"12·(768·64) = {12 * 768 * 64:,} = 768·768",
+            12 * 768 * 64 == 768 * 768,
+        ),
+    ]
+
+
+def _totals() -> list[Erratum]:
+    document = sum(row.params for row in document_004())
+    base = {entry.parameter: entry.numel for entry in named_parameters("base_uncased")}
+    large = sum(entry.numel for entry in named_parameters("large_uncased"))
+    groups = {
+        name: sum(numel for key, numel in base.items() if key.startswith(name))
+        for name in ("embeddings", "encoder", "pooler")
+    }
+    encoder_and_pooler = sum(groups.values())
+    both_heads = encoder_and_pooler + _heads(30_522, 768)
+    large_both = large + _heads(30_522, 1024)
+    parts = " + ".join(f"{numel:,}" for numel in groups.values())
+    return [
+        Erratum(
+            "004",
+            "30,000 tokens",
+            "a round figure, as in the paper; released BERT has 30,522 uncased, 28,996 cased",
+            f"(30,522 − 30,000)·768 + 522 = {522 * 768 + 522:,} = {both_heads:,} − {document:,}",
+            both_heads - document == 522 * 768 + 522,
+        ),
+        Erratum(
+            "001",
+            "pooler 0",
+            "590,592: the cell adds to another variable, so its total stayed 0",
+            f"768·768 + 768 = {768 * 768 + 768:,}; {parts} = {encoder_and_pooler:,}",
+            groups["pooler"] == 590_592 and encoder_and_pooler == 109_482_240,
+        ),
+        Erratum(
+            "004, paper",
+            "base has 110M parameters",
+            "110M is that in two figures; exactly, it is one of three",
+            f"{document:,} (T = 30,000, both heads) · {encoder_and_pooler:,} (T = 30,522, encoder "
+            f"and pooler) · {both_heads:,} (T = 30,522, both heads)",
+            (document, encoder_and_pooler, both_heads) == (109_705_010, 109_482_240, 110_106_428),
+        ),
+        Erratum(
+            "002, paper",
+            "large has 340M parameters",
+            "340M is that in two figures; exactly, it is one of two",
+            f"{large:,} (encoder and pooler) + {_heads(30_522, 1024):,} = {large_both:,} (both "
+            "heads)",
+            (large, large_both) == (335_141_888, 336_226_108),
+        ),
+    ]
+
+
+def _heads(tokens: int, hidden: int) -> int:
+    """Parameters of the MLM and NSP heads: dense, norm, bias; two labels."""
+    return (hidden * hidden + hidden) + 2 * hidden + tokens + (2 * hidden + 2)

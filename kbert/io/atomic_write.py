@@ -1,0 +1,39 @@
+"""Files and folders written whole or not at all: beside their place, then renamed."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.io.leftovers import part_of
+
+
+def write_atomically(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a file whole or not at all: beside its place, then renamed into it.
+
+    Raises:
+        OSError: it cannot be written; names the path that was asked for.
+    """
+    with atomic_file(path) as part:
+        part.write_bytes(content)
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
+    """A path to write a file to, which takes the place of `path` at the end, if all went well.
+
+    Raises:
+        OSError: it cannot be written; names the path that was asked for.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+    if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
+        raise OSError(errno.EINVAL, "a device or a pipe, not a regular file", str(path))
+    try:
+        with part_of(path) as part:
+            yield part
+            os.replace(part, path)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror or str(error), str(path)) from None

@@ -1,0 +1,127 @@
+"""A folder whose files are replaced: all of them or none, at whatever moment the writer is killed.
+
+    FOLDER/.kbert.HOST-PID.….part/    new files, being written: they count for nothing
+    FOLDER/.kbert.HOST-PID.new/       all of them, whole: they count, and take their places
+
+The one step between the two is a rename. Files that have not taken their places when the writer is
+killed do so as soon as kbert reads or writes the folder again: it is whole for every reader, and
+needs nothing of the system but renames within the folder, which may be a mount, a link, or `.`.
+Other programs find a folder without its .json files then: those go first and come last, so that
+none takes new weights for those of an old configuration.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.io.leftovers import is_left, owner, part_folder_of
+
+_NAME = ".kbert"
+_PATIENCE_S = 5.0  # renames take far less: who takes longer was stopped on another machine
+_one_at_a_time = threading.Lock()
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """A folder to write to; at the end, if all went well, its files take their places in `path`.
+
+    What else `path` holds stays.
+
+    Raises:
+        OSError: it cannot be written; names the path that was asked for.
+    """
+    path, place = Path(path), Path(os.path.realpath(path))  # a link stays one
+    if place.exists() and not place.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "a file, not a folder", str(path))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir():
+            finish(place)
+            made = part_folder_of(Path(_NAME[1:]), place)
+        else:
+            made = part_folder_of(place)
+        with made as part:
+            yield part
+            _as_others_are(part)
+            _put(part, place)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def finish(path: str | os.PathLike) -> None:
+    """Gives the files of a writer that was killed between them their places; most often: nothing.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = Path(path)
+    until = time.monotonic() + _PATIENCE_S
+    while unfinished := _unfinished(path):
+        if not is_left(unfinished) and time.monotonic() < until:  # its writer is at it
+            time.sleep(0.01)
+            continue
+        try:
+            with _one_at_a_time, contextlib.suppress(FileNotFoundError):  # another was faster
+                own = path / f"{_NAME}{owner()}new"
+                os.rename(unfinished, own)
+                _move(own, path)
+        except OSError as error:
+            raise type(error)(
+                error.errno,
+                "its writer was killed while its files took their places, and the rest cannot: "
+                f"{error.strerror}; make the folder writable, or write the checkpoint again",
+                str(path),
+            ) from None
+
+
+def _unfinished(path: Path) -> Path | None:
+    if not path.is_dir():
+        return None
+    return next(iter(sorted(path.glob(f"{_NAME}.*.new"))), None)
+
+
+def _put(part: Path, place: Path) -> None:
+    """Makes the files of a part those of the folder."""
+    if not place.exists():
+        os.rename(part, place)
+        return
+    _check_places(part, place)
+    finish(place)  # of another, since we began
+    with _one_at_a_time:
+        new = place / f"{_NAME}{owner()}new"
+        os.rename(part, new)
+        _move(new, place)
+
+
+def _check_places(part: Path, place: Path) -> None:
+    """Raises where a file cannot take its place: later is too late."""
+    for entry in part.rglob("*"):
+        there = place / entry.relative_to(part)
+        if entry.is_dir() and there.exists() and not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{there.name} in it is no folder", str(place))
+        if not entry.is_dir() and there.exists() and not there.is_file():
+            raise OSError(errno.EINVAL, f"{there.name} in it is no regular file", str(place))
+
+
+def _move(new: Path, path: Path) -> None:
+    files = sorted((f.relative_to(new) for f in new.rglob("*") if not f.is_dir()), reverse=True)
+    described = [file for file in files if file.suffix == ".json"]
+    for file in described:
+        (path / file).unlink(missing_ok=True)
+    for file in [f for f in files if f not in described] + described:
+        (path / file).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(new / file, path / file)
+    shutil.rmtree(new)
+
+
+def _as_others_are(part: Path) -> None:
+    """Gives files and folders the usual rights: mkdtemp's and safetensors' are their owner's."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for entry in (part, *part.rglob("*")):
+        os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)

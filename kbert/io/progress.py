@@ -1,0 +1,38 @@
+"""What is said on stderr while something takes long, and when."""
+
+import os
+import sys
+
+PROGRESS_DELAY_S = 2.0
+COLUMNS = 80  # of a terminal that does not say
+
+
+def columns(stream) -> int:
+    """How many a terminal has."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or COLUMNS
+    except (OSError, ValueError):  # not the system's
+        return COLUMNS
+
+
+def progress_bar(total: int | None, unit: str, shown: bool = True, **style):
+    """A bar, once it has taken two seconds; it leaves nothing behind.
+
+    Args:
+        total: how many; None where nobody knows.
+        unit: of what.
+        style: what tqdm takes besides.
+    """
+    from tqdm import tqdm
+
+    seldom = 0.1 if sys.stderr.isatty() else 10.0  # seconds: a log file is no terminal
+    return tqdm(
+        total=total,
+        unit=unit,
+        disable=not shown,
+        delay=PROGRESS_DELAY_S,
+        mininterval=seldom,
+        leave=False,
+        dynamic_ncols=True,
+        **style,
+    )

@@ -1,0 +1,59 @@
+"""A table of dataclass rows as CSV, TSV, JSON or Markdown."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
+from fractions import Fraction
+
+from kbert.io import printable
+
+
+def to_csv(rows: Sequence, delimiter: str = ",") -> str:
+    """A header and a line a row."""
+    records = [asdict(row) for row in rows]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, records[0], delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return printable.lines(out.getvalue())
+
+
+def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
+    """A table for GitHub; whole numbers are set right, with thousands separators."""
+    records = [asdict(row) for row in rows]
+    columns = columns or list(records[0])
+    numbers = [isinstance(records[0][column], int) for column in columns]
+    lines = [
+        "| " + " | ".join(columns) + " |",
+        "| " + " | ".join("---:" if number else "---" for number in numbers) + " |",
+    ]
+    for record in records:
+        cells = [
+            f"{record[column]:,}" if number else _cell(record[column])
+            for column, number in zip(columns, numbers, strict=True)
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def to_json(value) -> str:
+    """Indented JSON; dataclasses become objects, fractions numbers.
+
+    What would act on a terminal is escaped, as JSON escapes it: the same JSON.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain) + "\n"
+    return printable.lines(text)
+
+
+def _cell(value) -> str:
+    return printable.line(value).replace("|", "\\|")
+
+
+def _plain(value):
+    if is_dataclass(value):
+        return asdict(value)
+    if isinstance(value, Fraction):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,81 @@
+"""The class of kbert's models: a functional Keras model whose summary is whole."""
+
+import keras
+
+from kbert.graph import names
+from kbert.model.layers.heads import Masked
+from kbert.model.summary import print_summary
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertModel(keras.Model):
+    """A functional `keras.Model`; made by `kbert.build_bert` and its siblings."""
+
+    def summary(
+        self,
+        line_length=None,
+        positions=None,
+        print_fn=None,
+        expand_nested=False,
+        show_trainable=False,
+        layer_range=None,
+    ):
+        """Prints document 004's table: nothing cut at any width, no optimizer in the totals.
+
+        The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models.
+        """
+        print_summary(
+            self,
+            line_length=line_length,
+            positions=positions,
+            print_fn=print_fn,
+            show_trainable=show_trainable,
+            layer_range=layer_range,
+        )
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """As Keras's, over the positions that count.
+
+        On JAX, `fit` takes gradients between the call and the metrics, and the outputs come back
+        without their masks: they are put on again here.
+        """
+        outputs = keras.tree.flatten(y_pred)
+        masked = [
+            self._with_mask(name, output, x)
+            for name, output in zip(self.output_names, outputs, strict=True)
+        ]
+        y_pred = keras.tree.pack_sequence_as(y_pred, masked)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _with_mask(self, name: str, output, x):
+        """The output with the mask that the call gave it, where it is one of a whole sequence."""
+        inputs = self._by_input_name(x)
+        if names.TOKEN_IDS not in inputs:  # a part of a graph, cut out by its user
+            return output
+        token_ids = inputs[names.TOKEN_IDS]
+        pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
+        marks = keras.ops.cast(keras.ops.not_equal(token_ids, pad_token_id), "int32")
+        if name == names.MLM and names.MASKED in inputs:
+            marks = marks * inputs[names.MASKED]
+        elif name == names.MLM:
+            marks = inputs[names.MASKED_POSITIONS]
+        elif name != names.TOKEN_CLASSIFIER:
+            return output
+        return Masked()([output, marks])
+
+    def _by_input_name(self, x) -> dict:
+        """The inputs by name, in the types that the graph takes them in.
+
+        `fit` hands over what its user gave it, of any integer or float type: NumPy's own is int64.
+        """
+        if not isinstance(x, dict):
+            x = dict(zip(self.input_names, keras.tree.flatten(x), strict=True))
+        return {
+            tensor.name: keras.ops.convert_to_tensor(x[tensor.name], dtype=tensor.dtype)
+            for tensor in self.inputs
+        }
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs, in the model's order."""
+        return [tensor.name for tensor in self.inputs]

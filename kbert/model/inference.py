@@ -1,0 +1,110 @@
+"""Ids in, numbers out: every id is checked on the host before anything is computed."""
+
+import numpy as np
+
+from kbert.graph import names
+from kbert.graph.config import require_positive
+
+
+def predict(
+    model, token_ids, segment_ids=None, marks=None, *, batch_size: int = 32
+) -> dict[str, np.ndarray]:
+    """Runs a model that kbert built.
+
+    Args:
+        model: from `build_bert`, a sibling or a probe.
+        token_ids: whole numbers (B, S), or one sequence (S,); the padding token fills up.
+        segment_ids: whole numbers of the same shape; None: all 0.
+        marks: the third input where the model has one: Input-Masked (B, S) or Input-Positions
+            (B, M); None: all 0.
+        batch_size: sequences computed at a time.
+
+    Returns:
+        Each output by the name of its layer, as a NumPy array.
+
+    Raises:
+        ValueError: an id outside its table (the message names the id and its place), a wrong
+            shape, a sequence longer than the model, numbers that are not whole.
+    """
+    layers = {layer.name: layer for layer in getattr(model, "layers", ())}
+    if names.TOKEN_EMBEDDING not in layers:
+        raise ValueError(
+            f"model must be one that kbert built, with a layer {names.TOKEN_EMBEDDING}, got "
+            f"{type(model).__name__}"
+        )
+    require_positive("batch_size", batch_size)
+    token_ids = np.atleast_2d(_whole(token_ids, "token_ids"))
+    if segment_ids is None:
+        segment_ids = np.zeros_like(token_ids)
+    segment_ids = np.atleast_2d(_whole(segment_ids, "segment_ids"))
+    _check_shapes(model, token_ids, segment_ids)
+    check_ids(token_ids, layers[names.TOKEN_EMBEDDING].input_dim, "token_ids", "the vocabulary")
+    if names.SEGMENT_EMBEDDING in layers:
+        types = layers[names.SEGMENT_EMBEDDING].input_dim
+        check_ids(segment_ids, types, "segment_ids", "the segment types")
+    inputs = [token_ids, segment_ids]
+    if len(model.inputs) == 3:
+        inputs.append(_third_input(model, token_ids, marks))
+    outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    return {
+        name: np.asarray(value) for name, value in zip(model.output_names, outputs, strict=True)
+    }
+
+
+def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
+    """Raises a ValueError that names the first id outside 0 … size − 1, and its place."""
+    wrong = np.argwhere((ids < 0) | (ids >= size))
+    if len(wrong):
+        place = tuple(int(axis) for axis in wrong[0])
+        raise ValueError(
+            f"{name}{list(place)} must be within {table}, 0 … {size - 1}, got {ids[place]}"
+            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+        )
+
+
+def _third_input(model, token_ids: np.ndarray, marks) -> np.ndarray:
+    expected = model.inputs[2]
+    width = expected.shape[1] or token_ids.shape[1]
+    shape = (len(token_ids), width)
+    if marks is None:
+        return np.zeros(shape, "int32")
+    marks = np.atleast_2d(_whole(marks, "marks"))
+    if marks.shape != shape:
+        raise ValueError(f"marks ({expected.name}) must have the shape {shape}, got {marks.shape}")
+    if expected.name == names.MASKED_POSITIONS:
+        check_ids(marks, token_ids.shape[1], "marks", "the sequence")
+    return marks
+
+
+def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None:
+    if token_ids.ndim != 2 or not token_ids.size:
+        raise ValueError(
+            f"token_ids must be sequences of equal length, (B, S), got shape {token_ids.shape}"
+        )
+    if segment_ids.shape != token_ids.shape:
+        raise ValueError(
+            f"segment_ids must have the shape of token_ids, {token_ids.shape}, got "
+            f"{segment_ids.shape}"
+        )
+    length, expected = token_ids.shape[1], model.inputs[0].shape[1]
+    if expected is not None and length != expected:
+        raise ValueError(
+            f"token_ids must have {expected} tokens a sequence, got {length}: pad them, or build "
+            "the model with seq_len=None"
+        )
+    positions = model.get_layer(names.POSITION_EMBEDDING).input_dim
+    if length > positions:
+        raise ValueError(
+            f"token_ids must have at most {positions} tokens a sequence, got {length}: cut them"
+        )
+
+
+def _whole(values, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"{name} must be sequences of equal length: pad them") from None
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} must be whole numbers, got {array.dtype}")
+    return array

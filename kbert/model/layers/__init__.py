@@ -1,0 +1,35 @@
+"""The Keras layers of the graph that Keras does not have.
+
+One package, so that importing any of it registers all of it with Keras. Keras comes first: its
+import has kbert.model.registration import kbert's classes, which must find no module half-made.
+"""
+
+import keras  # noqa: F401  (isort: the order matters)
+
+from kbert.model.layers.activations import activation, gelu, gelu_tanh
+from kbert.model.layers.encoder import (
+    Add,
+    Embedding,
+    FeedForward,
+    MultiHeadAttention,
+    PositionEmbedding,
+    TokenEmbedding,
+)
+from kbert.model.layers.heads import AttentionWeights, EmbeddingSimilarity, Extract, Gather, Masked
+
+__all__ = [
+    "Add",
+    "AttentionWeights",
+    "Embedding",
+    "EmbeddingSimilarity",
+    "Extract",
+    "FeedForward",
+    "Gather",
+    "Masked",
+    "MultiHeadAttention",
+    "PositionEmbedding",
+    "TokenEmbedding",
+    "activation",
+    "gelu",
+    "gelu_tanh",
+]

@@ -1,0 +1,273 @@
+"""The layers of embeddings and encoder that Keras does not have, small parts first.
+
+Dimensions at line end: B batch, S sequence, H hidden size, A heads,
+D = H/A, F feed-forward size, T vocabulary.
+
+Masks. Token ids equal to the padding token are masked by `TokenEmbedding`. The mask exists only at
+run time (`compute_mask` is None for a symbolic input): a symbolic one would put rows into the
+summary that document 004 does not have. It travels on the tensors, through every layer, to the
+attention of each block.
+
+Ids out of range. At inference an id that a table does not have becomes NaN (or the backend's own
+error), on every backend; with `training=True` the check is left out.
+"""
+
+import inspect
+
+import keras
+from keras import ops
+
+from kbert.model.layers.activations import activation
+
+_register = keras.saving.register_keras_serializable("kbert")
+
+
+def nan_where_out_of_range(ids, size: int, dtype: str):
+    """Zeros in the shape (…, 1), with NaN where one of `ids`, (…), is not in 0 … size − 1."""
+    ids = ops.cast(ids, "int32")  # `size` may be more than a narrower type can hold
+    in_range = ops.logical_and(ids >= 0, ids < size)
+    return ops.expand_dims(
+        ops.where(in_range, ops.cast(0, dtype), ops.cast(float("nan"), dtype)), -1
+    )
+
+
+@_register
+class Embedding(keras.layers.Embedding):
+    """A look-up table that answers an unknown id with NaN at inference.
+
+    Call arguments:
+        ids: int32 (B, S).
+        training: True leaves the check of the ids out.
+
+    Returns:
+        (B, S, H) in the layer's compute dtype.
+    """
+
+    def call(self, ids, training=None):
+        vectors = super().call(ids)  # (B, S, H)
+        if training:
+            return vectors
+        return vectors + nan_where_out_of_range(ids, self.input_dim, vectors.dtype)
+
+    def compute_output_spec(self, ids, training=None):
+        return super().compute_output_spec(ids)
+
+
+@_register
+class TokenEmbedding(Embedding):
+    """Token vectors, and the table itself for `EmbeddingSimilarity`; masks the padding token.
+
+    Args:
+        pad_token_id: the token that attention leaves out.
+
+    Returns:
+        [(B, S, H) vectors, (T, H) table] in the layer's compute dtype.
+    """
+
+    def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.pad_token_id = pad_token_id
+        self.supports_masking = True
+
+    def call(self, ids, training=None):
+        return [super().call(ids, training), ops.cast(self.embeddings, self.compute_dtype)]
+
+    def compute_mask(self, ids, mask=None):
+        if isinstance(ids, keras.KerasTensor):
+            return None  # no row in the summary; see the module's docstring
+        return [ops.not_equal(ids, self.pad_token_id), None]
+
+    def compute_output_spec(self, ids, training=None):
+        table = keras.KerasTensor((self.input_dim, self.output_dim), dtype=self.compute_dtype)
+        return [super().compute_output_spec(ids), table]
+
+    def get_config(self):
+        return super().get_config() | {"pad_token_id": self.pad_token_id}
+
+
+@_register
+class Add(keras.layers.Add):
+    """Keras's Add, which drops the mask where one input has none; here it stays.
+
+    Segment vectors have no mask: segment ids do not tell padding.
+    """
+
+    def compute_mask(self, inputs, mask=None):
+        masks = [part for part in mask or () if part is not None]
+        return masks[0] if masks else None
+
+
+@_register
+class PositionEmbedding(keras.layers.Layer):
+    """Adds one learned vector a position (the paper, section 3, "Input/Output Representations").
+
+    Args:
+        input_dim: longest sequence, in positions.
+        output_dim: width of a vector.
+        embeddings_initializer: of the table.
+
+    Raises:
+        ValueError: a sequence longer than `input_dim`.
+    """
+
+    def __init__(self, input_dim, output_dim, embeddings_initializer="uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.input_dim = input_dim
+        self.output_dim = output_dim
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.input_dim, self.output_dim),
+            initializer=self.embeddings_initializer,
+            name="embeddings",
+        )
+
+    def call(self, x):
+        length = x.shape[1]
+        if length is not None and length > self.input_dim:
+            raise ValueError(
+                f"a sequence must have at most {self.input_dim} tokens (max_position_embeddings), "
+                f"got {length}: cut it"
+            )
+        positions = ops.convert_to_tensor(self.embeddings)[: ops.shape(x)[1]]  # (S, H)
+        return x + positions  # (B, S, H)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return super().get_config() | {
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+
+# Keras's own arguments that `MultiHeadAttention` has no use for, and the values that ask nothing of
+# it; a layer that was built saves the axes that it found. None is what an older Keras leaves out.
+_DONE_BY_ATTENTION = {
+    "output_shape": (None,),
+    "attention_axes": (None, 1, (1,), [1]),
+    "sliding_window": (None,),
+    "flash_attention": (None,),
+    "use_gate": (False, None),
+}
+_SIGNATURE = inspect.signature(keras.layers.MultiHeadAttention.__init__)
+
+
+@_register
+class MultiHeadAttention(keras.layers.MultiHeadAttention):
+    """Self-attention: Keras's layer and weights, with one input and a mask that survives.
+
+    Keras's own call clears the mask on the tensor it was given, so the residual Add finds none
+    and every later block attends to padding. Here padding is left out as a key, and the mask goes
+    on. Kernels are (H, A, D): the heads stand side by side.
+
+    Args:
+        as of `keras.layers.MultiHeadAttention`. What this layer does not do is refused: another
+        `value_dim` than `key_dim`, `output_shape`, `attention_axes`, `sliding_window`,
+        `flash_attention`, `use_gate`.
+
+    Call arguments:
+        x: float (B, S, H).
+        mask: bool (B, S), True for tokens to attend to; None: all. Keras fills it in.
+        training: True applies dropout to the attention weights.
+
+    Returns:
+        (B, S, H).
+    """
+
+    def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
+        super().__init__(num_heads, key_dim, *args, **kwargs)
+        # not by get_config, which imports TensorFlow wherever it is installed
+        bound = _SIGNATURE.bind(self, num_heads, key_dim, *args, **kwargs).arguments
+        given = bound | bound.get("kwargs", {}) | {"flash_attention": flash_attention}
+        done = _DONE_BY_ATTENTION | {"value_dim": (key_dim, None)}
+        for name, values in done.items():
+            if given.get(name) not in values:
+                raise ValueError(
+                    f"{name} must be {values[0]!r}: kbert's MultiHeadAttention is plain "
+                    f"self-attention, got {given[name]!r}; use keras.layers.MultiHeadAttention"
+                )
+
+    def build(self, input_shape):
+        super().build(input_shape, input_shape)
+        for dense in (self.query_dense, self.key_dense, self.value_dense):
+            dense.supports_masking = True  # else each warns that it drops the mask
+
+    def call(self, x, mask=None, training=None):
+        query, key, value, keep = self._project(x, mask)  # (B, S, A, D) each
+        if training and self.dropout > 0:
+            context, _ = self._compute_attention(query, key, value, keep, training)
+        else:
+            context = ops.dot_product_attention(query, key, value, mask=keep)
+        return self.output_dense(context)  # (B, S, A, D) -> (B, S, H)
+
+    def attention_weights(self, x, mask=None):
+        """The weights that `call` averages the values with: float (B, A, S, S), rows sum to 1."""
+        query, key, value, keep = self._project(x, mask)
+        _, weights = self._compute_attention(
+            query, key, value, keep, training=False, return_attention_scores=True
+        )
+        return weights
+
+    def _project(self, x, mask):
+        keep = None if mask is None else ops.expand_dims(mask, (1, 2))  # (B, 1, 1, S)
+        return self.query_dense(x), self.key_dense(x), self.value_dense(x), keep
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def compute_output_spec(self, x, mask=None, training=None):
+        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+
+
+@_register
+class FeedForward(keras.layers.Layer):
+    """Two dense layers with an activation between (the paper's code: intermediate, output).
+
+    Args:
+        units: width between the two (FFD).
+        hidden_act: the activation's name, as in `BertConfig`.
+        kernel_initializer: of both kernels.
+    """
+
+    def __init__(self, units, hidden_act="gelu", kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.hidden_act = hidden_act
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.intermediate_dense = self._dense(
+            self.units, activation(self.hidden_act), "intermediate"
+        )
+        self.output_dense = self._dense(input_shape[-1], None, "output")
+        self.intermediate_dense.build(input_shape)
+        self.output_dense.build((*input_shape[:-1], self.units))
+
+    def _dense(self, units, function, name):
+        # A copy of the initializer: one instance would give both kernels the same numbers.
+        initializer = type(self.kernel_initializer).from_config(
+            self.kernel_initializer.get_config()
+        )
+        return keras.layers.Dense(
+            units, function, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+        )
+
+    def call(self, x):
+        x = self.intermediate_dense(x)  # (B, S, F)
+        return self.output_dense(x)  # (B, S, H)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return super().get_config() | {
+            "units": self.units,
+            "hidden_act": self.hidden_act,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,168 @@
+"""The layers of the heads that Keras does not have, and the view of the attention weights.
+
+Dimensions at line end: B batch, S sequence, M predicted positions, H hidden size, A heads,
+T vocabulary. Masks and ids out of range: as in `kbert.model.layers.encoder`.
+"""
+
+import keras
+from keras import ops
+
+from kbert.model.layers.encoder import nan_where_out_of_range
+
+_register = keras.saving.register_keras_serializable("kbert")
+
+
+@_register
+class Extract(keras.layers.Layer):
+    """One element of an axis: the first token by default. Its output has no mask.
+
+    Args:
+        index: which element.
+        axis: of which axis.
+    """
+
+    def __init__(self, index=0, axis=1, **kwargs):
+        super().__init__(**kwargs)
+        self.index = index
+        self.axis = axis
+        self.supports_masking = True
+
+    def call(self, x):
+        return x[:, self.index] if self.axis == 1 else x[..., self.index]
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, input_shape):
+        shape = list(input_shape)
+        del shape[self.axis]
+        return tuple(shape)
+
+    def get_config(self):
+        return super().get_config() | {"index": self.index, "axis": self.axis}
+
+
+@_register
+class Gather(keras.layers.Layer):
+    """The vectors at some positions: what the MLM head needs where it predicts few of them.
+
+    Call arguments:
+        inputs: [float (B, S, H), int32 positions (B, M)].
+        training: True leaves the check of the positions out.
+
+    Returns:
+        (B, M, H), without a mask.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs, training=None):
+        x, positions = inputs
+        positions = ops.cast(positions, "int32")
+        vectors = ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)  # (B, M, H)
+        if training:
+            return vectors
+        return vectors + nan_where_out_of_range(positions, ops.shape(x)[1], vectors.dtype)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, input_shape):
+        x, positions = input_shape
+        return (*positions, x[-1])
+
+
+@_register
+class EmbeddingSimilarity(keras.layers.Layer):
+    """Logits over the vocabulary: product with every token's embedding, plus a learned bias.
+
+    Call arguments:
+        inputs: [float (B, S, H), table (T, H)].
+
+    Returns:
+        (B, S, T).
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.bias = self.add_weight(shape=(input_shape[1][0],), initializer="zeros", name="bias")
+
+    def call(self, inputs):
+        x, table = inputs
+        return ops.matmul(x, ops.transpose(table)) + self.bias  # (B, S, H) (H, T) -> (B, S, T)
+
+    def compute_mask(self, inputs, mask=None):
+        return mask[0] if mask else None
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[0][:-1], input_shape[1][0])
+
+
+@_register
+class Masked(keras.layers.Layer):
+    """Passes logits on, with a mask: Keras's losses and metrics average over the marked positions.
+
+    A position counts where it is marked (not 0) and not padding, as in keras_bert. With the
+    gathered MLM head the marks are the positions themselves: 0, the [CLS] token, is never
+    predicted and fills up a batch.
+
+    Call arguments:
+        inputs: [float (B, S, T), int32 marks (B, S)].
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs):
+        # A tensor of its own (no copy once compiled): Keras does not replace the mask of a tensor
+        # that has one already.
+        return ops.squeeze(ops.expand_dims(inputs[0], 0), 0)
+
+    def compute_mask(self, inputs, mask=None):
+        if isinstance(inputs[1], keras.KerasTensor):
+            return None
+        marked = ops.not_equal(inputs[1], 0)
+        padding = mask[0] if mask else None
+        return marked if padding is None else ops.logical_and(marked, padding)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+
+@_register
+class AttentionWeights(keras.layers.Layer):
+    """The attention weights of an attention layer that it shares; for looking, not for training.
+
+    Args:
+        attention: the `MultiHeadAttention` whose weights to show.
+    """
+
+    def __init__(self, attention, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.supports_masking = True
+
+    def call(self, x, mask=None):
+        return self.attention.attention_weights(x, mask)  # (B, A, S, S)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, input_shape):
+        batch, length, _ = input_shape
+        return (batch, self.attention.num_heads, length, length)
+
+    def get_config(self):
+        config = keras.saving.serialize_keras_object(self.attention)
+        return super().get_config() | {"attention": config}
+
+    @classmethod
+    def from_config(cls, config):
+        attention = keras.saving.deserialize_keras_object(config.pop("attention"))
+        return cls(attention, **config)

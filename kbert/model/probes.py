@@ -1,0 +1,78 @@
+"""Models that show the inside of a built one, with its weights and without changing it."""
+
+from collections.abc import Sequence
+
+import keras
+
+from kbert.graph import names
+from kbert.model.bert_model import BertModel
+from kbert.model.layers import AttentionWeights
+
+
+def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
+    """A model whose outputs are hidden states of `model`.
+
+    Args:
+        model: one that kbert built.
+        blocks: which: 0 is the embeddings' output, 1 … L the encoder blocks'; −1 is the last.
+            None: all, from 0 to L.
+
+    Returns:
+        A functional model with the inputs Input-Token and Input-Segment and one output a block,
+        float (B, S, H), named as its layer. Weights are shared.
+
+    Raises:
+        ValueError: a block that the model does not have.
+    """
+    states = [
+        model.get_layer(names.encoder_output(block)).output
+        for block in _chosen(model, blocks, first=0)
+    ]
+    return BertModel(_inputs(model), states, name=f"{model.name}_hidden_states")
+
+
+def build_attention_maps(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
+    """A model whose outputs are the attention weights of `model`.
+
+    Args:
+        model: one that kbert built.
+        blocks: which, 1 … L; −1 is the last. None: all.
+
+    Returns:
+        A functional model with the inputs Input-Token and Input-Segment and one output a block,
+        float (B, A, S, S): of each head, how much each token (row) attends to each (column).
+        Weights are shared.
+
+    Raises:
+        ValueError: a block that the model does not have.
+    """
+    maps = []
+    for block in _chosen(model, blocks, first=1):
+        attention = model.get_layer(names.encoder(block, names.ATTENTION))
+        before = model.get_layer(names.encoder_output(block - 1)).output
+        maps.append(AttentionWeights(attention, name=f"{attention.name}-Weights")(before))
+    return BertModel(_inputs(model), maps, name=f"{model.name}_attention_maps")
+
+
+def _inputs(model) -> list:
+    return [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
+
+
+def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:
+    suffix = f"-{names.ATTENTION}"
+    last = sum(layer.name.endswith(suffix) for layer in model.layers)
+    if not last:
+        raise ValueError(
+            f"model must be one that kbert built, got {model.name!r}: no encoder block"
+        )
+    if blocks is not None and (not isinstance(blocks, Sequence) or not blocks):
+        raise ValueError(f"blocks must be a list of block numbers such as [-1], got {blocks!r}")
+    if blocks is None:
+        return list(range(first, last + 1))
+    chosen = [last + 1 + block if block < 0 else block for block in blocks]
+    for asked, block in zip(blocks, chosen, strict=True):
+        if not first <= block <= last:
+            raise ValueError(
+                f"blocks must be {first} … {last} or −1 … {first - last - 1}, got {asked}"
+            )
+    return chosen

@@ -1,0 +1,53 @@
+"""Registers kbert's layers with Keras as soon as Keras is imported, and not before.
+
+`keras.saving.load_model` finds a custom class only where it is registered. With this, `import
+kbert` is all it needs, though kbert itself imports no Keras.
+"""
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+
+
+class _AfterKeras(importlib.abc.MetaPathFinder):
+    """Finds Keras as everyone would, and has the layers registered once it is executed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "keras" or self not in sys.meta_path:
+            return None
+        place = sys.meta_path.index(self)
+        sys.meta_path.remove(self)  # else the search below would come back here
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(place, self)
+        if spec is not None and spec.loader is not None:
+            self._register_after(spec.loader)
+        return spec
+
+    def _register_after(self, loader) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            register()
+
+        loader.exec_module = exec_module
+
+
+def register() -> None:
+    """Imports the modules whose classes register themselves with Keras; lends it Graphviz."""
+    for module in ("kbert.model.layers", "kbert.model.bert_model"):
+        importlib.import_module(module)
+    importlib.import_module("kbert.show.graphviz").lend_to_pydot()
+
+
+def register_with_keras() -> None:
+    """Registers now if Keras is imported already, else when it is."""
+    if "keras" in sys.modules:
+        register()
+    elif not any(isinstance(finder, _AfterKeras) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterKeras())

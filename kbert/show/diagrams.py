@@ -1,0 +1,316 @@
+"""Static pictures of a functional model's graph: PNG, SVG and PDF by Graphviz, DOT and Mermaid."""
+
+import errno
+import html
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kbert.graph import names
+from kbert.graph.config import BertConfig, write_atomically
+from kbert.graph.summary_rows import Row, sources
+from kbert.show import graphviz
+from kbert.show.graphviz import POINTS
+
+ENDINGS = (".png", ".svg", ".pdf", ".dot", ".mmd")
+
+# Fill and line of each kind of layer, readable with dark text on a white or a dark page.
+_COLOURS = {
+    "input": ("#ffffff", "#6e7781"),
+    "embedding": ("#ddf4ff", "#218bff"),
+    "attention": ("#ffefdb", "#e8862e"),
+    "feedforward": ("#dafbe1", "#2da44e"),
+    "joint": ("#f1f3f5", "#8c959f"),
+    "mlm": ("#fbefff", "#a475f9"),
+    "head": ("#ffebf5", "#e85aad"),
+    "other": ("#fff8c5", "#bf8700"),
+}
+_KIND_OF_TYPE = {
+    "InputLayer": "input",
+    "TokenEmbedding": "embedding",
+    "Embedding": "embedding",
+    "PositionEmbedding": "embedding",
+    "MultiHeadAttention": "attention",
+    "FeedForward": "feedforward",
+    "Add": "joint",
+    "Dropout": "joint",
+    "LayerNormalization": "joint",
+    "Dense": "head",
+    "Extract": "head",
+}
+_INK, _LINE, _PAPER, _FRAME = "#1f2328", "#57606a", "#ffffff", "#fafbfc"
+_FONTS = "DejaVu Sans,Verdana,Arial,sans-serif"  # the others where an SVG's reader lacks DejaVu
+
+_N = names.encoder("n", "")  # begins the names of the block that stands for all
+_OUTPUT_N = names.encoder("n", names.FEED_FORWARD, "Norm")
+_PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
+
+_MERMAID = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%'  # pixels; names stay on a line
+
+
+def plot(model, path: str | os.PathLike, *, collapse: bool = True) -> Path:
+    """Draws a functional model: each layer with its type, output shape and parameters.
+
+    Args:
+        model: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
+            `BertConfig`, whose `build_bert` is drawn.
+        path: of the picture. Its ending chooses .png, .svg, .pdf, .dot (Graphviz's language) or
+            .mmd (Mermaid's). The same graph gives the same bytes.
+        collapse: draw encoder blocks that are alike once, in a frame that tells their number.
+
+    Returns:
+        The path, written whole or not at all.
+
+    Raises:
+        ValueError, OSError, ImportError: as `check_path`, before anything is drawn; ValueError
+            also for a model that is not functional.
+        RuntimeError: Graphviz failed.
+    """
+    from kbert.model.summary import model_rows
+
+    path = check_path(path)
+    if isinstance(model, (str, os.PathLike, BertConfig)):
+        from kbert.model.builder import build_outline
+
+        model = build_outline(model)
+    rows = model_rows(model)
+    rows, blocks = collapsed(rows) if collapse else (rows, 0)
+    ending = path.suffix.lower()
+    if ending == ".mmd":
+        content = to_mermaid(rows, blocks).encode()
+    elif ending == ".dot":
+        content = to_dot(rows, blocks).encode()
+    else:
+        content = graphviz.draw(to_dot(rows, blocks), ending[1:])
+    write_atomically(path, content)
+    return path
+
+
+def check_path(path: str | os.PathLike) -> Path:
+    """The path, if a diagram can be written there.
+
+    Raises:
+        ValueError: an ending that is none of `ENDINGS`.
+        OSError: a place where no file can be written.
+        ImportError: a .png, .svg or .pdf where there is no Graphviz.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise ValueError(f"a diagram's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder for a diagram", str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a diagram must be a file, got a folder", str(path))
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot write a diagram in", str(path.parent))
+    if path.suffix.lower() not in (".dot", ".mmd"):
+        graphviz.command()
+    return path
+
+
+def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
+    """The rows with one encoder block, named `Encoder-n-…`, for all, and how many it stands for.
+
+    Where blocks differ in types, shapes, parameters or wiring, do not follow one another, or
+    something else reads a block but the last, the rows come back as they are, with 0.
+    """
+    blocks: dict[int, list[Row]] = {}
+    for row in rows:
+        blocks.setdefault(_block(row.layer), []).append(row)
+    outside = blocks.pop(0, [])
+    count = len(blocks)
+    last = names.encoder_output(count)
+    alike = {_as_block_n(block, number) for number, block in blocks.items()}
+    if count < 2 or len(alike) > 1:
+        return tuple(rows), 0
+    (block,) = alike
+    read = {source for source in _sources(outside) if _block(source)}
+    if _PREVIOUS not in _sources(block) or read - {last}:
+        return tuple(rows), 0
+    block = [_renamed(row, {_PREVIOUS: names.EMBEDDING_NORM}) for row in block]
+    outside = [_renamed(row, {last: _OUTPUT_N}) for row in outside]
+    place = next(place for place, row in enumerate(rows) if _block(row.layer))
+    return (*outside[:place], *block, *outside[place:]), count
+
+
+def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
+    """The graph in Graphviz's language; a node's name and id are its layer's name.
+
+    `blocks` is how many blocks the rows named `Encoder-n-…` stand for; 0: none are framed.
+    """
+    framed, others = _split(rows, blocks)
+    width = _block_width(rows)
+    way = "ortho" if framed else "spline"  # right angles run together in a graph of many blocks
+    lines = [
+        "digraph model {",
+        f'graph [splines={way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
+        f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
+        'node [shape=box style="rounded,filled" margin="0.11,0.05" height=0 penwidth=1.2 '
+        f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
+        f'edge [color="{_LINE}" arrowsize=0.6 fontname="{_FONTS}" fontsize=9 fontcolor="{_LINE}"]',
+        *(_dot_node(row, width) for row in others),
+    ]
+    if framed:
+        lines += [
+            "subgraph cluster_block {",
+            f'graph [style="rounded,filled" color="{_LINE}" fillcolor="{_FRAME}" margin=12 '
+            f"labeljust=l label=<{_dot_frame_label(framed, blocks, width)}>]",
+            *(_dot_node(row, width) for row in framed),
+            "}",
+        ]
+    return "\n".join([*lines, *_dot_edges(rows, bool(framed)), "}"]) + "\n"
+
+
+def to_mermaid(rows: Sequence[Row], blocks: int = 0) -> str:
+    """The graph as a Mermaid flowchart, which GitHub draws; `blocks` as in `to_dot`."""
+    ids = {row.layer: f"n{place}" for place, row in enumerate(rows)}
+    framed, others = _split(rows, blocks)
+    lines = [_MERMAID, "flowchart TD", *(_mermaid_node(row, ids) for row in others)]
+    if framed:
+        lines += [
+            f'subgraph block["{" · ".join(_frame_facts(framed, blocks))}"]',
+            *(_mermaid_node(row, ids) for row in framed),
+            "end",
+            f"style block fill:{_FRAME},stroke:{_LINE},color:{_INK}",
+        ]
+    for source, target, label in _edges(rows):
+        arrow = f"-->|{label}|" if label else "-->"
+        lines.append(f"{ids[source]} {arrow} {ids[target]}")
+    for kind, (fill, line) in _COLOURS.items():
+        lines.append(f"classDef {kind} fill:{fill},stroke:{line},color:{_INK}")
+    return "\n".join(lines) + "\n"
+
+
+def _sources(rows: Sequence[Row]) -> set[str]:
+    return {source for row in rows for source, _ in sources(row)}
+
+
+def _block(name: str) -> int:
+    """The number of the encoder block that a layer belongs to; 0: none."""
+    found = re.match(r"Encoder-(\d+)-", name)
+    return int(found[1]) if found else 0
+
+
+def _as_block_n(block: Sequence[Row], number: int) -> tuple[Row, ...]:
+    """The rows of one block as those of block n, which reads the output of block n-1."""
+    own = names.encoder(number, "")
+    new = {row.layer: _N + row.layer.removeprefix(own) for row in block}
+    new[names.encoder_output(number - 1)] = _PREVIOUS
+    return tuple(_renamed(row, new) for row in block)
+
+
+def _renamed(row: Row, new: dict[str, str]) -> Row:
+    parts = [connection.partition("[") for connection in row.connected_to.split(", ")]
+    connected_to = ", ".join(new.get(name, name) + sign + rest for name, sign, rest in parts)
+    return replace(row, layer=new.get(row.layer, row.layer), connected_to=connected_to)
+
+
+def _split(rows: Sequence[Row], blocks: int) -> tuple[list[Row], list[Row]]:
+    """The rows inside the frame, if there is one, and the others."""
+    framed = [row for row in rows if blocks and row.layer.startswith(_N)]
+    return framed, [row for row in rows if row not in framed]
+
+
+def _edges(rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
+    """Each edge's source, target and label; the first output of a layer needs no label."""
+    for row in rows:
+        for source, tensor in sources(row):
+            label = "table" if source == names.TOKEN_EMBEDDING else f"output {tensor}"
+            yield source, row.layer, label if tensor else ""
+
+
+def _kind(row: Row) -> str:
+    kind = _KIND_OF_TYPE.get(row.type, "other")
+    return "mlm" if row.layer.startswith(names.MLM) and kind in ("head", "other") else kind
+
+
+def _facts(row: Row) -> list[str]:
+    """The lines below a layer's name; the shapes of several outputs get one of their own."""
+    params = [f"{row.params:,}"] if row.params else []
+    if row.output_shape.startswith("["):
+        return [" · ".join([row.type, *params]), row.output_shape]
+    return [" · ".join([row.type, row.output_shape, *params])]
+
+
+def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str]:
+    each = sum(row.params for row in framed)
+    return (
+        f"× {blocks}",
+        f"Encoder n = 1 … {blocks}",
+        f"{each:,} params each",
+        f"{blocks * each:,} in all",
+    )
+
+
+def _block_width(rows: Sequence[Row]) -> float:
+    """One width for the layers of all blocks, in inches, so that their edges run straight."""
+    return max((_width(row) for row in rows if _in_block(row)), default=0.0)
+
+
+def _width(row: Row) -> float:
+    """Of a layer, in inches, at the least: Graphviz takes bold letters for narrower than they are.
+
+    In points: DejaVu's letters in layers' names and in facts, and a margin on both sides.
+    """
+    name, facts = len(row.layer), max(map(len, _facts(row)))
+    return round((max(6.5 * name, 5 * facts) + 18) / POINTS, 2)
+
+
+def _in_block(row: Row) -> bool:
+    return bool(_block(row.layer)) or row.layer.startswith(_N)
+
+
+def _dot_node(row: Row, block_width: float) -> str:
+    kind, name = _kind(row), _quoted(row.layer)
+    fill, line = _COLOURS[kind]
+    width = block_width if _in_block(row) else _width(row)
+    label = f'<b><font point-size="10">{_escaped(row.layer)}</font></b>'
+    label += "".join(f"<br/>{_escaped(fact)}" for fact in _facts(row))
+    looks = f'class={kind} fillcolor="{fill}" color="{line}" width={width}'
+    return f"{name} [id={name} {looks} label=<{label}>]"
+
+
+def _dot_frame_label(framed: Sequence[Row], blocks: int, width: float) -> str:
+    """Two columns, so that the way into the block runs between them."""
+    count, which, each, total = _frame_facts(framed, blocks)
+    left = width * POINTS / 2 + 16
+    return (
+        '<table border="0" cellspacing="0" cellpadding="0"><tr>'
+        f'<td width="{left:.0f}" align="left" balign="left">'
+        f'<b><font point-size="16">{count}</font></b><br/>{which}</td>'
+        f'<td align="left" balign="left">{each}<br/>{total}</td></tr></table>'
+    )
+
+
+def _dot_edges(rows: Sequence[Row], framed: bool) -> Iterator[str]:
+    """Edges from one step to the next are drawn short and straight, the others go around."""
+    step: dict[str, int] = {}
+    for row in rows:
+        # a layer that is used twice may come before what it reads, or read itself
+        step[row.layer] = 1 + max((step.get(source, 0) for source, _ in sources(row)), default=0)
+    for source, target, label in _edges(rows):
+        looks = "weight=12"
+        if label:
+            looks = f'weight=1 taillabel="{label}" labelangle=-45 labeldistance=2.2'
+        elif step[source] > 1 and step[target] - step[source] != 1:
+            looks = "weight=1" if framed else "weight=0 tailport=e headport=e"
+        yield f"{_quoted(source)} -> {_quoted(target)} [{looks}]"
+
+
+def _mermaid_node(row: Row, ids: dict[str, str]) -> str:
+    name, *facts = (
+        _escaped(text.replace("#", "#35;")).replace('"', "#quot;")
+        for text in (row.layer, *_facts(row))
+    )
+    return f'{ids[row.layer]}["{"<br/>".join([f"<b>{name}</b>", *facts])}"]:::{_kind(row)}'
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,259 @@
+"""What the command line prints: results as text within 80 columns."""
+
+import textwrap
+from collections.abc import Sequence
+
+from kbert.checkpoints.weight_names import group, named_parameters
+from kbert.graph import names
+from kbert.graph.accounting import CONVENTIONS, DTYPES, Account, account, default_predictions
+from kbert.graph.config import BertConfig
+from kbert.graph.published_totals import reconciled_totals
+
+_WIDTH = 80
+_LETTERS = {
+    "T": "tokens",
+    "H": "hidden size",
+    "A": "heads",
+    "L": "layers",
+    "P": "positions",
+    "FFD": "feed-forward",
+    "S": "sequence length",
+    "B": "batch size",
+}
+
+
+def account_text(title: str, full: Account, every_row: bool = False) -> str:
+    """An account: steps, groups, training cost, the bridge between totals, conventions."""
+    parts = [_account_head(title, full)]
+    if full.head == "pretraining" and full.max_predictions is None:
+        parts.append(_steps(full))
+    if every_row:
+        parts.append(_rows(full))
+    parts += [_groups(full), _training(full)]
+    if full.head == "pretraining":
+        parts.append(_bridge(full.config))
+    parts.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in CONVENTIONS))
+    return "\n\n".join(parts) + "\n"
+
+
+def _account_head(title: str, full: Account) -> str:
+    from kbert.graph.closed_form import config_letters
+
+    letters = config_letters(full.config) | {"S": full.seq_len, "B": full.batch_size}
+    values = [f"{key} = {value:,} {_LETTERS[key]}" for key, value in letters.items()]
+    lines = [" · ".join(values[:4]), " · ".join(values[4:6]), " · ".join(values[6:])]
+    head = f"{title}, head {full.head}, {full.params:,} parameters"
+    if full.max_predictions:
+        head += f", M = {full.max_predictions} predicted positions"
+    return "\n".join([head, *lines])
+
+
+def _steps(full: Account) -> str:
+    """Document 004's 14 steps; steps 6 to 9 stand for every encoder block."""
+    rows = {row.layer: row for row in full.rows}
+    blocks = full.config.num_hidden_layers
+    attention, feed_forward = names.ATTENTION, names.FEED_FORWARD
+    layers = [
+        names.TOKEN_IDS,
+        names.TOKEN_EMBEDDING,
+        names.SEGMENT_EMBEDDING,
+        names.POSITION_EMBEDDING,
+        names.EMBEDDING_NORM,
+        names.encoder(1, attention),
+        names.encoder(1, attention, "Norm"),
+        names.encoder(1, feed_forward),
+        names.encoder(1, feed_forward, "Norm"),
+        names.MLM_DENSE,
+        names.MLM_NORM,
+        names.MLM_SIMILARITY,
+        names.POOLER,
+        names.NSP,
+    ]
+    lines = [f"{'THE 14 STEPS OF DOCUMENT 004':<52}{'parameters':>28}"]
+    for number, name in enumerate(layers, start=1):
+        row = rows[name]
+        label, times = name, ""
+        if number == 1:
+            label = "the three inputs"
+        elif 6 <= number <= 9:
+            label, times = name.replace("-1-", "-n-"), f"{blocks} × "
+        lines.append(f"{number:>2}  {label:<48}{times + format(row.params, ','):>28}")
+        if row.formula:
+            lines.append(f"      {row.formula} = {row.arithmetic}")
+    return "\n".join(_paragraph(line, 8) if len(line) > _WIDTH else line for line in lines)
+
+
+def _rows(full: Account) -> str:
+    lines = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
+    for row in full.rows:
+        numbers = (row.params, row.flops, row.activation_bytes)
+        lines.append((row.layer, *(f"{number:,}" for number in numbers)))
+    return _aligned(lines, gap=1)
+
+
+def _groups(full: Account) -> str:
+    lines = [("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")]
+    for name, totals in full.groups.items():
+        cells = [name]
+        for number, share in (
+            (totals.params, totals.params_share),
+            (totals.flops, totals.flops_share),
+            (totals.activation_bytes, totals.activation_share),
+        ):
+            cells += [f"{number:,}", f"{float(share):.1%}"]
+        lines.append(cells)
+    sums = (full.params, full.flops, full.activation_bytes)
+    lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
+    return f"{_aligned(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
+
+
+def _aligned(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
+    """Columns as wide as their longest cell and a gap; all but the first are set right."""
+    widths = [max(map(len, column)) + gap for column in zip(*lines, strict=True)]
+    widths[0] -= gap
+    return "\n".join(_aligned_line(line, widths) for line in lines)
+
+
+def _aligned_line(line: Sequence[str], widths: Sequence[int]) -> str:
+    numbers = zip(line[1:], widths[1:], strict=True)
+    return (line[0].ljust(widths[0]) + "".join(cell.rjust(n) for cell, n in numbers)).rstrip()
+
+
+def _per_block(full: Account) -> str:
+    half = account(
+        full.config,
+        full.seq_len,
+        full.batch_size,
+        head=full.head,
+        max_predictions=full.max_predictions,
+        dtype="mixed_bfloat16",
+    )
+    kept = half.groups["encoder"].activation_bytes
+    return f"{kept / full.config.num_hidden_layers / 2**20:,.2f} MiB a block in 16 bits"
+
+
+def _training(full: Account) -> str:
+    """FLOPs and memory of training, with the MLM head on every position and on some."""
+    lines = [f"TRAINING, S = {full.seq_len}"]
+    variants = {"": full}
+    if full.head == "pretraining" and full.max_predictions is None:
+        predictions = default_predictions(full.seq_len)
+        variants = {
+            "full": full,
+            f"M={predictions}": _with(full, max_predictions=predictions),
+        }
+        lines.append(
+            f"The MLM head on all {full.seq_len} positions (full), or on the {predictions} "
+            f"predicted (M={predictions})."
+        )
+    for name, variant in variants.items():
+        flops = variant.training_flops_per_sequence
+        lines.append(f"{name:<6}{flops:>22,} FLOPs a sequence ({flops:.4e})")
+    lines.append(f"{'MiB':<22}{'weights':>10}{'gradients':>11}{'Adam':>10}{'activations':>13}")
+    lines[-1] += f"{'total':>12}"
+    for dtype in DTYPES:
+        for name, variant in variants.items():
+            memory = _with(variant, dtype=dtype).memory
+            label = f"{dtype} {name}".strip()
+            lines.append(
+                f"{label:<22}{_mib(memory.weights):>10}{_mib(memory.gradients):>11}"
+                f"{_mib(memory.adam):>10}{_mib(memory.activations):>13}{_mib(memory.total):>12}"
+            )
+    return "\n".join(lines)
+
+
+def _with(full: Account, **changes) -> Account:
+    arguments = {
+        "head": full.head,
+        "max_predictions": full.max_predictions,
+        "dtype": full.dtype,
+    }
+    return account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+
+
+def _bridge(config: BertConfig) -> str:
+    lines = ["FROM ONE TOTAL TO THE NEXT"]
+    lines += [f"{step.sign + step.amount:>13}  {step.text}" for step in reconciled_totals(config)]
+    return "\n".join(lines)
+
+
+def params_text(config: BertConfig) -> str:
+    """transformers' named parameters as the documents print them, and the sums by group."""
+    parameters = named_parameters(config)
+    lines = [f"{len(parameters)} named parameters", f"{'':<55} {'shape':>14} {'numel':>9}"]
+    for entry in parameters:
+        lines.append(f"{entry.parameter:<55} {entry.shape!s:>14} {entry.numel:>9}")
+    lines.append("")
+    totals: dict[str, int] = {}
+    for entry in parameters:
+        totals[group(entry.parameter)] = totals.get(group(entry.parameter), 0) + entry.numel
+    lines += [f"{name:<12}{total:>14,}" for name, total in totals.items()]
+    lines.append(f"{'total':<12}{sum(totals.values()):>14,}")
+    lines.append("(document 001 prints pooler 0: its cell adds to another variable)")
+    return "\n".join(lines) + "\n"
+
+
+def heads_text(report) -> str:
+    """The answer to document 000: one matrix or one a head, the slices, the two computations."""
+    config, hidden, size = report.config, report.config.hidden_size, report.config.head_size
+    heads = config.num_attention_heads
+    lines = [
+        f"One W_Q of {hidden} × {hidden} is {heads} of {hidden} × {size}, side by side:",
+        f"  [X·W_1 … X·W_{heads}] = X·[W_1 … W_{heads}]",
+        f"  {hidden}·{hidden} = {heads}·({hidden}·{size}) = {hidden * hidden:,} weights; so for "
+        "W_K and W_V",
+        "",
+        "head  columns of W_Q      shape           weights",
+    ]
+    for head, first, last in report.slices:
+        columns = f"{first} … {last}"
+        shape = f"({hidden}, {size})"
+        lines.append(f"{head:>4}  {columns:<18}  {shape:<14}{hidden * size:>9,}")
+    lines += ["", "Both ways on a real layer, float32: largest absolute difference"]
+    for name in ("W_Q", "W_K", "W_V"):
+        text = f"X·{name} and the {heads} products side by side"
+        lines.append(f"  {text:<58}{report.differences[name]:.1e}")
+    text = f"the whole layer and the sum of its {heads} heads"
+    lines.append(f"  {text:<58}{report.differences['layer']:.1e}")
+    return "\n".join(lines) + "\n"
+
+
+def verify_text(report) -> str:
+    """A line a comparison, the differences below it, the errata, the verdict."""
+    lines = []
+    for part in report.comparisons:
+        what = f"{part.found} = {part.expected}: {part.amount}"
+        lines.append(what.ljust(70) + part.verdict.rjust(10))
+        lines += [_paragraph(str(difference), 4) for difference in part.differences]
+    if report.errata:
+        lines += ["", "WHERE THE DOCUMENTS ERR"]
+    for entry in report.errata:
+        lines.append(_paragraph(f"{entry.document} says: {entry.says}"))
+        lines.append(_paragraph(f"true: {entry.true}", 4))
+        verdict = "ok" if entry.holds else "DOES NOT HOLD"
+        lines.append(_paragraph(f"{entry.arithmetic} … {verdict}", 4))
+    lines += ["", _verdict(report)]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(report) -> str:
+    wrong = len(report.differences) + sum(not entry.holds for entry in report.errata)
+    if not wrong:
+        return "All sources agree."
+    return f"{wrong} difference{'s' if wrong > 1 else ''}."
+
+
+def _paragraph(text: str, indent: int = 2) -> str:
+    first = " " * max(0, indent - 2) if not text.startswith(" ") else ""
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f}"

@@ -1,0 +1,305 @@
+"""Three independent sources compared: the built graph, the closed forms, the documents' tables."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kbert.checkpoints import weight_names
+from kbert.graph import closed_form, names, reference
+from kbert.graph.accounting import account
+from kbert.graph.config import BertConfig
+from kbert.graph.presets import base, get_config
+from kbert.graph.summary_rows import COLUMNS, Row
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that two sources give differently."""
+
+    where: str
+    what: str
+    expected: object
+    found: object
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sources, how much of them was compared, and what differs."""
+
+    found: str
+    expected: str
+    amount: str
+    differences: tuple[Difference, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.found} = {self.expected}: {self.amount}, {self.verdict})"
+
+    @property
+    def verdict(self) -> str:
+        """That all values agree, or how many differ."""
+        return f"{len(self.differences)} differ" if self.differences else "ok"
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """What `verify` returns.
+
+    Attributes:
+        comparisons: one for each pair of sources.
+        errata: where the documents err, each with its arithmetic.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    errata: tuple = field(default=())
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """Every value that differs, with the row, the expected and the found value."""
+        return tuple(found for part in self.comparisons for found in part.differences)
+
+    @property
+    def ok(self) -> bool:
+        """True if all sources agree and every erratum's arithmetic holds."""
+        return not self.differences and all(entry.holds for entry in self.errata)
+
+    def __repr__(self) -> str:
+        holding = sum(entry.holds for entry in self.errata)
+        return (
+            f"VerificationReport({'ok' if self.ok else 'not ok'}: "
+            f"{len(self.comparisons)} comparisons, "
+            f"{len(self.differences)} differences, {holding} of {len(self.errata)} errata hold)"
+        )
+
+    def _repr_html_(self) -> str:
+        from kbert.io.html_table import table
+
+        lines = [(f"{p.found} = {p.expected}", p.amount, p.verdict) for p in self.comparisons]
+        lines += [(str(difference), "", "differs") for difference in self.differences]
+        for entry in self.errata:
+            says = f"{entry.document} says: {entry.says}; true: {entry.true}"
+            lines.append((says, entry.arithmetic, "ok" if entry.holds else "DOES NOT HOLD"))
+        return table(("compared", "how much", "verdict"), lines, repr(self))
+
+    def __str__(self) -> str:
+        from kbert.show.texts import verify_text
+
+        return verify_text(self)
+
+
+def verify(subject=None, *, config: BertConfig | str | None = None) -> VerificationReport:
+    """Compares a graph with the closed forms and, where a document prints it, with its table.
+
+    Args:
+        subject: None for document 004's base with every check; a preset's name, a path to a JSON
+            file or a `BertConfig`, which is then built; or a functional `keras.Model` of one's own.
+        config: of a model whose configuration its layers do not tell.
+
+    Returns:
+        A `VerificationReport`.
+
+    Raises:
+        ValueError: a model with no graph, or one that has no layer Embedding-Token.
+    """
+    if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
+        from kbert.model.builder import build_outline
+
+        config = get_config("base" if subject is None else subject)
+        subject = build_outline(config)
+    config = config_of(subject) if config is None else get_config(config)
+    comparisons = [_graph_against_closed_form(subject, config), _weights(subject, config)]
+    if _sizes(config) != _sizes(base) or not _is_document_graph(subject):
+        return VerificationReport((*comparisons, *_tables_of(config)))
+    from kbert.graph.reference.errata import errata
+
+    documents = (*_document_004(subject, config), *_all_tables())
+    return VerificationReport((*comparisons, *documents), errata())
+
+
+def config_of(model) -> BertConfig:
+    """The configuration that a model's layers tell, by their names.
+
+    Raises:
+        ValueError: no layer Embedding-Token.
+        TypeError: not a model.
+    """
+    if not hasattr(model, "layers"):
+        raise TypeError(
+            "expected a keras.Model, a preset's name, a path to a JSON file or a BertConfig, got "
+            f"{type(model).__name__}"
+        )
+    layers = {layer.name: layer for layer in model.layers}
+    token = layers.get(names.TOKEN_EMBEDDING)
+    if token is None:
+        raise ValueError(
+            f"expected a BERT graph, with a layer {names.TOKEN_EMBEDDING}, got {model.name!r}, "
+            f"which has {', '.join(list(layers)[:3])} …"
+        )
+    vocab_size, hidden_size = token.weights[0].shape
+    values = {"vocab_size": vocab_size, "hidden_size": hidden_size}
+    blocks = [name for name in layers if name.endswith(f"-{names.ATTENTION}")]
+    values["num_hidden_layers"] = len(blocks) or 1
+    values["pad_token_id"] = getattr(token, "pad_token_id", 0)
+    attributes = {
+        "type_vocab_size": (names.SEGMENT_EMBEDDING, "input_dim"),
+        "max_position_embeddings": (names.POSITION_EMBEDDING, "input_dim"),
+        "hidden_dropout_prob": (names.EMBEDDING_DROPOUT, "rate"),
+        "layer_norm_eps": (names.EMBEDDING_NORM, "epsilon"),
+        "num_attention_heads": (names.encoder(1, names.ATTENTION), "num_heads"),
+        "attention_probs_dropout_prob": (names.encoder(1, names.ATTENTION), "dropout"),
+        "intermediate_size": (names.encoder(1, names.FEED_FORWARD), "units"),
+        "hidden_act": (names.encoder(1, names.FEED_FORWARD), "hidden_act"),
+    }
+    for key, (layer, attribute) in attributes.items():
+        if hasattr(layers.get(layer), attribute):
+            values[key] = getattr(layers[layer], attribute)
+    return BertConfig(**values)
+
+
+def compare_rows(found: Sequence[Row], expected: Sequence[Row]) -> tuple[Difference, ...]:
+    """Every missing, added, moved or differing row, by name."""
+    found_by_name = {row.layer: row for row in found}
+    expected_by_name = {row.layer: row for row in expected}
+    differences = [
+        Difference(name, "row", "present", "missing")
+        for name in expected_by_name
+        if name not in found_by_name
+    ]
+    differences += [
+        Difference(name, "row", "none", f"{row.type}, {row.params:,} parameters")
+        for name, row in found_by_name.items()
+        if name not in expected_by_name
+    ]
+    common = [row.layer for row in expected if row.layer in found_by_name]
+    order = [row.layer for row in found if row.layer in expected_by_name]
+    for place, (wanted, name) in enumerate(zip(common, order, strict=False), start=1):
+        if wanted != name:
+            differences.append(Difference(f"row {place}", "layer", wanted, name))
+            break
+    for name in common:
+        for column in COLUMNS[1:]:
+            wanted = getattr(expected_by_name[name], column)
+            value = getattr(found_by_name[name], column)
+            if wanted != value:
+                differences.append(Difference(name, column, wanted, value))
+    return tuple(differences)
+
+
+def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
+    from kbert.model.summary import model_rows
+
+    expected = closed_form.rows(config, **_shape_of(model))
+    differences = compare_rows(model_rows(model), expected)
+    return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
+
+
+def _shape_of(model) -> dict:
+    """The arguments of `graph.rows` that a built model tells by its layers."""
+    layers = {layer.name: layer for layer in model.layers}
+    kinds = {
+        names.NSP: "pretraining",
+        names.CLASSIFIER: "classifier",
+        names.TOKEN_CLASSIFIER: "tokens",
+        names.SPAN: "qa",
+    }
+    name = next((name for name in kinds if name in layers), None)
+    shape = {"head": kinds.get(name, "encoder"), "seq_len": model.inputs[0].shape[1]}
+    if names.MASKED_POSITIONS in layers:
+        shape["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
+    if shape["head"] in ("classifier", "tokens"):
+        shape["num_labels"] = layers[name].weights[0].shape[-1]
+    return shape
+
+
+def _weights(model, config: BertConfig) -> Comparison:
+    """Each variable of encoder and pooler against the transformers parameter it stands for."""
+    layers = {layer.name: layer for layer in model.layers}
+    entries = weight_names.templates(config)
+    if names.POOLER not in layers:
+        entries = [entry for entry in entries if entry.layer != names.POOLER]
+    differences = []
+    for entry, parameter in zip(entries, weight_names.named_parameters(config), strict=False):
+        where = f"{entry.layer}/{entry.variable}"
+        weights = layers[entry.layer].weights if entry.layer in layers else ()
+        found = next((w for w in weights if w.path.endswith(f"/{entry.variable}")), None)
+        count = None if found is None else math.prod(found.shape)
+        if count != parameter.numel:
+            differences.append(Difference(where, "parameters", parameter.numel, count))
+    amount = f"{len(entries)} variables"
+    return Comparison("graph", "transformers' parameters", amount, tuple(differences))
+
+
+def _document_004(model, config: BertConfig) -> list[Comparison]:
+    from kbert.model.summary import model_rows
+
+    table = reference.document_004()
+    found, closed = model_rows(model), closed_form.rows(config, seq_len=512)
+    amount = f"{len(table)} rows × 5 columns"
+    total = model.count_params()
+    return [
+        Comparison("graph", "document 004", amount, compare_rows(found, table)),
+        Comparison("closed forms", "document 004", amount, compare_rows(closed, table)),
+        Comparison(
+            "graph",
+            "document 004",
+            "total 109,705,010",
+            _unequal("total", "parameters", 109_705_010, total),
+        ),
+    ]
+
+
+def _all_tables() -> list[Comparison]:
+    return [
+        *_tables_of(get_config("base_uncased")),
+        *_tables_of(get_config("large_uncased")),
+        _published(),
+    ]
+
+
+def _tables_of(config: BertConfig) -> list[Comparison]:
+    """The transformers table of the documents that print this configuration, if any."""
+    documents = {"base_uncased": "documents 000, 001, 003", "large_uncased": "document 002"}
+    preset = next((name for name in documents if _sizes(get_config(name)) == _sizes(config)), None)
+    if preset is None:
+        return []
+    expected, found = reference.named_parameters(preset), weight_names.named_parameters(config)
+    differences = list(_unequal(preset, "named parameters", len(expected), len(found)))
+    for wanted, value in zip(expected, found, strict=False):
+        differences += _unequal(wanted.parameter, "entry", wanted, value)
+    total = sum(entry.numel for entry in expected)
+    amount = f"{len(expected)} parameters, {total:,}"
+    return [Comparison("closed forms", documents[preset], amount, tuple(differences))]
+
+
+def _published() -> Comparison:
+    totals = reference.published_totals()
+    differences = []
+    for entry in totals:
+        config = BertConfig(
+            vocab_size=entry.vocab_size,
+            num_hidden_layers=entry.layers,
+            hidden_size=entry.hidden,
+            num_attention_heads=entry.heads,
+            intermediate_size=entry.feed_forward,
+        )
+        found = account(config, head="encoder").params
+        differences += _unequal(entry.model, "total", entry.params_encoder_and_pooler, found)
+    return Comparison(
+        "closed forms", "published totals", f"{len(totals)} models", tuple(differences)
+    )
+
+
+def _sizes(config: BertConfig) -> dict[str, int]:
+    """What a table of names, shapes and counts can tell: rates and activations it cannot."""
+    return closed_form.config_letters(config) | {"segments": config.type_vocab_size}
+
+
+def _is_document_graph(model) -> bool:
+    shape = _shape_of(model)
+    return shape == {"head": "pretraining", "seq_len": 512}
+
+
+def _unequal(where: str, what: str, expected, found) -> tuple[Difference, ...]:
+    return () if expected == found else (Difference(where, what, expected, found),)

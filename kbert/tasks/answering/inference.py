@@ -1,0 +1,139 @@
+"""A question's answer, as a span of a context."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbert.checkpoints.bert import Bert
+from kbert.graph import names
+from kbert.graph.config import require_positive
+from kbert.io.progress import progress_bar
+from kbert.tasks.answering.squad import (
+    LONGEST_ANSWER,
+    STRIDE,
+    Question,
+    Span,
+    best_answers,
+    encode_squad,
+)
+from kbert.tasks.checks import (
+    listed_pairs,
+    longest,
+    require_head,
+    require_tokenizer,
+    require_two_segments,
+)
+from kbert.tasks.probabilities import softmax
+from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A span of a context, or that there is none.
+
+    Attributes:
+        text: context[start:end]; "" for no answer.
+        score: P(start) · P(end), each over the context's tokens in the span's window; where no
+            answer is possible, over [CLS] and them. Of no answer: the same at [CLS], in the window
+            where that has the least logits.
+        start, end: where it stands in the context, in characters; both 0 for no answer.
+        odds: of no answer against the best span: the least sum over the windows of the two logits
+            at [CLS], less the span's.
+    """
+
+    text: str
+    score: float
+    start: int
+    end: int
+    odds: float
+
+
+def answer(
+    bert: Bert,
+    question,
+    context,
+    *,
+    no_answer_threshold: float | None = None,
+    stride: int = STRIDE,
+    max_answer_tokens: int = LONGEST_ANSWER,
+    batch_size: int = BATCH_SIZE,
+    progress: bool = True,
+) -> Answer | list[Answer]:
+    """The span of a context that answers a question best (the paper, section 4.2).
+
+    Questions are cut, contexts read and spans chosen as in training and `kbert.evaluate`.
+
+    Args:
+        bert: from `kbert.load`, with the head "qa".
+        question: a str, or a list of them; cut to 64 tokens, with a warning.
+        context: where the answer stands, the same.
+        no_answer_threshold: `Answer.odds` above it are no answer, Google's
+            null_score_diff_threshold; for a model that has learned from questions without one,
+            as SQuAD 2.0's. 0 is where the two are alike; `kbert.evaluate` says which is best as
+            best_f1_thresh. None: every question has its answer in the context.
+        stride: a context that is too long is read in windows; so many tokens of each are shared
+            with the one before (at most half a window). The span with the largest sum of the two
+            logits wins, over all windows, as in Google's run_squad.py.
+        max_answer_tokens: the longest span.
+        batch_size, progress: as for `kbert.embed`.
+
+    Returns:
+        An `Answer` for two str; a list of them for lists.
+
+    Raises:
+        ValueError: a question that leaves no room for the context, a context without a token;
+            a model with another head or without weights in it; what no text is.
+    """
+    require_tokenizer(bert, "answer")
+    questions, contexts, one = listed_pairs(question, context, "question", "context")
+    require_positive("stride", stride)
+    require_positive("max_answer_tokens", max_answer_tokens)
+    _check_threshold(no_answer_threshold)
+    require_head(bert, "answer", "qa", [names.SPAN])
+    require_two_segments(bert, "answer")
+    records = [
+        Question("", *texts, (), "answer" if one else f"answer, question[{place}]")
+        for place, texts in enumerate(zip(questions, contexts, strict=True))
+    ]
+    examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
+    starts, ends = _logits(bert, examples, batch_size, progress)
+    spans = best_answers(records, examples.notes, starts, ends, max_answer_tokens)
+    answers = [_answer(span, examples, starts, ends, no_answer_threshold) for span in spans]
+    return answers[0] if one else answers
+
+
+def _check_threshold(threshold) -> None:
+    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if threshold is not None and (not number or math.isnan(threshold)):
+        raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
+
+
+def _logits(bert: Bert, examples, batch_size: int, progress: bool) -> tuple[list, list]:
+    """Of each window's tokens, the logits of a start and of an end."""
+    outputs = (names.SPAN_START, names.SPAN_END)
+    function = function_of(bert, outputs, outputs_of(*outputs))
+    rows = list(zip(examples.ids, examples.segment_ids, strict=True))
+    starts, ends = [None] * len(rows), [None] * len(rows)
+    with progress_bar(len(rows), " texts", progress) as bar:
+        for place, (start, end) in run_rows(bert, function, rows, batch_size):
+            length = len(rows[place][0])
+            starts[place], ends[place] = start[:length], end[:length]
+            bar.update()
+    return starts, ends
+
+
+def _answer(span: Span, examples, starts, ends, threshold: float | None) -> Answer:
+    none = threshold is not None and span.odds > threshold
+    example = span.null_example if none else span.example
+    window = examples.notes[example]
+    tokens = list(range(window.first, window.first + len(window.offsets)))
+    tokens = tokens if threshold is None else [0, *tokens]
+    score = _share(starts[example], tokens, 0 if none else span.tokens[0])
+    score *= _share(ends[example], tokens, 0 if none else span.tokens[1])
+    if none:
+        return Answer("", score, 0, 0, span.odds)
+    return Answer(span.text, score, span.start, span.end, span.odds)
+
+
+def _share(logits, tokens: Sequence[int], token: int) -> float:
+    return float(softmax(logits[tokens])[tokens.index(token)])

@@ -1,0 +1,49 @@
+"""An answer as a span of a context, SQuAD 1.1 and 2.0."""
+
+import os
+from collections.abc import Sequence
+
+from kbert.data.labelled.length_buckets import Examples
+from kbert.graph.names import SPAN_END, SPAN_START
+from kbert.tasks.answering.squad import (
+    Question,
+    best_answers,
+    encode_squad,
+    given_questions,
+    read_squad,
+)
+
+
+class Answering:
+    """See `kbert.tasks.finetuning.task.Task`."""
+
+    name, head, score = "qa", "qa", "f1"
+
+    def read(self, path: str | os.PathLike) -> list[Question]:
+        return read_squad(path)
+
+    def take(self, data, name: str) -> list[Question]:
+        return given_questions(data, name)
+
+    def labels(self, records: Sequence[Question]) -> None:
+        return None
+
+    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
+        return encode_squad(records, tokenizer, max_length)
+
+    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+        """exact_match and f1, SQuAD's; where a question has no answer, SQuAD 2.0's figures too."""
+        from kbert.tasks.metrics import answer_figures
+
+        found = best_answers(
+            records,
+            examples.notes,
+            outputs[SPAN_START],
+            outputs[SPAN_END],
+        )
+        answers = [[text for text, _ in record.answers] for record in records]
+        odds = None if all(answers) else [span.odds for span in found]
+        return answer_figures(answers, [span.text for span in found], odds)
+
+
+TASK = Answering()

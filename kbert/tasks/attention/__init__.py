@@ -1,0 +1,1 @@
+"""Attention maps of texts: `attention`, and their picture."""

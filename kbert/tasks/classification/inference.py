@@ -1,0 +1,119 @@
+"""What a whole text, or a pair, is: the next sentence or not, one label or another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+from kbert.graph import names
+from kbert.tasks.checks import (
+    listed,
+    listed_pairs,
+    require_head,
+    require_tokenizer,
+    require_two_segments,
+)
+from kbert.tasks.probabilities import sigmoid, softmax
+from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label of a text.
+
+    Attributes:
+        label: the checkpoint's name for it, else LABEL_0, LABEL_1, …
+        probability: the model's for it.
+    """
+
+    label: str
+    probability: float
+
+
+def next_sentence(
+    bert: Bert, a, b, *, batch_size: int = BATCH_SIZE, progress: bool = True
+) -> float | np.ndarray:
+    """The probability that one text follows another (the paper, section 3.1, task 2).
+
+    Args:
+        bert: from `kbert.load`, with the head "pretraining".
+        a: the first text, a str or a list of them.
+        b: the second, the same.
+        batch_size, progress: as for `kbert.embed`.
+
+    Returns:
+        P(b is next after a), output 0 of the head: a float for two str, float32 (N,) for lists.
+
+    Raises:
+        ValueError: not as many of the one as of the other; a model with another head or without
+            weights in it.
+    """
+    require_tokenizer(bert, "next_sentence")
+    first, second, one = listed_pairs(a, b, "a", "b")
+    require_head(bert, "next_sentence", "pretraining", [names.POOLER, names.NSP])
+    require_two_segments(bert, "next_sentence")
+    logits = _logits(bert, "next_sentence", names.NSP, first, second, batch_size, progress)
+    probabilities = softmax(logits)[:, 0]
+    return float(probabilities[0]) if one else probabilities
+
+
+def classify(
+    bert: Bert,
+    texts,
+    pairs=None,
+    *,
+    multi_label: bool = False,
+    batch_size: int = BATCH_SIZE,
+    progress: bool = True,
+) -> list:
+    """The labels of texts, or of pairs of texts, with their probabilities.
+
+    Args:
+        bert: from `kbert.load`, with the head "classifier".
+        texts: a str, or a list of them.
+        pairs: the second texts, of the same kind.
+        multi_label: each label for itself (sigmoid) and not one of all (softmax); a model with one
+            label is always taken so, as transformers does.
+        batch_size, progress: as for `kbert.embed`.
+
+    Returns:
+        For one str, every `Label`, the likeliest first; for a list, a list of those.
+
+    Raises:
+        ValueError: a model with another head or without weights in it; what no text is.
+    """
+    require_tokenizer(bert, "classify")
+    if pairs is None:
+        texts, one = listed(texts, "texts")
+    else:
+        texts, pairs, one = listed_pairs(texts, pairs, "texts", "pairs")
+        require_two_segments(bert, "classify")
+    require_head(bert, "classify", "classifier", [names.POOLER, names.CLASSIFIER])
+    logits = _logits(bert, "classify", names.CLASSIFIER, texts, pairs, batch_size, progress)
+    each = multi_label or logits.shape[1] == 1
+    probabilities = sigmoid(logits) if each else softmax(logits)
+    labels = label_names(bert, logits.shape[1])
+    found = [_ranked(labels, row) for row in probabilities]
+    return found[0] if one else found
+
+
+def label_names(bert: Bert, count: int) -> list[str]:
+    """The checkpoint's names of its labels, else transformers' default ones."""
+    if bert.labels is not None and len(bert.labels) == count:
+        return list(bert.labels)
+    return [f"LABEL_{number}" for number in range(count)]
+
+
+def _ranked(labels: list[str], probabilities: np.ndarray) -> list[Label]:
+    order = np.argsort(-probabilities, kind="stable")
+    return [Label(labels[place], float(probabilities[place])) for place in order]
+
+
+def _logits(bert, task, layer, texts, pairs, batch_size, progress) -> np.ndarray:
+    """float32 (N, labels), in the order of the texts."""
+    function = function_of(bert, (layer,), outputs_of(layer))
+    options = {"batch_size": batch_size, "progress": progress}
+    found: list = [None] * len(texts)
+    for place, _, (logits,) in run_texts(bert, task, function, texts, pairs, **options):
+        found[place] = logits
+    return np.stack(found).astype("float32")

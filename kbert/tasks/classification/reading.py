@@ -1,0 +1,283 @@
+"""Labelled texts, or pairs of them, from files or from memory: text, [second text,] label."""
+
+import csv
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kbert.data.labelled import in_memory
+from kbert.data.labelled.columns import Columns, are_names, columns_of, has_label_name, left_out
+from kbert.data.labelled.length_buckets import Examples
+from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
+from kbert.graph.names import CLASSIFIER
+
+_logger = logging.getLogger("kbert")
+_PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
+_LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
+
+
+class Labelled(NamedTuple):
+    """A text with its label.
+
+    Attributes:
+        text: the text.
+        label: as it stands in the file.
+        pair: the second text, where there is one.
+        place: file and line, for errors.
+    """
+
+    text: str
+    label: str
+    pair: str | None = None
+    place: str = "a record"
+
+
+def read_labelled(path: str | os.PathLike) -> in_memory.LabelledRecords:
+    """The records of a file, UTF-8.
+
+    `.json`, `.jsonl`: an object a line, {"text": …, "pair": …, "label": …}; the label is a text, a
+    whole number or a truth value, "pair" may be missing. `.csv`: two or three columns between
+    commas, with quotes as Python's csv reads them. Else a line each, columns between tabs, no
+    quotes: a text holds neither tabs nor ends of line. Blank lines are left out.
+
+    The label is the last column, unless the first line is a header: one whose every cell is a word
+    for a column (`kbert.data.labelled.columns`), such as sentence, label. Its columns may stand in
+    any order; a warning says that it was taken as a header.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not UTF-8, nothing in it, a line with another number of columns than the first
+            or with an empty one, a first line that may be a header or not; with the line's number.
+    """
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind in (".json", ".jsonl"):
+        rows = ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
+        records, expected = _from_rows(rows), 'objects {"text": …, "label": …}'
+    elif kind == ".csv":
+        records = list(_from_cells(path, _between_commas(path), "commas"))
+        expected = "lines of a text, a comma and a label"
+    else:
+        records = list(_from_cells(path, _between_tabs(path), "tabs"))
+        expected = "lines of a text, a tab and a label"
+    if not records:
+        raise ValueError(f"{path}: {expected} expected, got none")
+    return records
+
+
+def given_labelled(data, name: str) -> in_memory.LabelledRecords:
+    """The records of rows in memory.
+
+    A row is a `Labelled`; (text, label); (text, second text, label); ((text, second text), label);
+    a dict with the columns that `kbert.data.labelled.columns` knows; or (such a dict, label), as
+    tf.data has it. Labels are texts, whole numbers or truth values; a `datasets.ClassLabel`
+    gives its names.
+
+    Args:
+        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        name: of the argument, for errors.
+
+    Raises:
+        ValueError: a row that is none of these, with its place.
+    """
+    features = getattr(data, "features", None) or {}
+    known = {key.lower(): in_memory.class_names(data, key) for key in features}
+    return _from_rows(in_memory.rows_of(data, name), known)
+
+
+def _between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in numbered_lines(path):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def _between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their first line: a quoted text may have several."""
+    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), strict=True)
+    number = 1
+    while True:
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {number}: a row of CSV expected: {error}") from None
+        if cells is None:
+            return
+        if len(cells) > 1 or any(map(str.strip, cells)):
+            yield number, cells
+        number = rows.line_num + 1
+
+
+def _from_cells(
+    path: Path, rows: Iterable[tuple[int, list[str]]], between: str
+) -> Iterator[Labelled]:
+    columns = count = None
+    for number, row in rows:
+        cells, place = [cell.strip() for cell in row], f"{path}, line {number}"
+        if columns is None:
+            count, header = len(cells), are_names(cells)
+            columns = _header(cells, place) if header else _unnamed(cells, place, between)
+            if header:
+                continue
+        if len(cells) != count:
+            raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
+        found = [None if column is None else cells[column] for column in columns]
+        if "" in found:
+            column = columns[found.index("")] + 1
+            raise ValueError(f"{place}: column {column} of {count} is empty")
+        text, pair, label = found
+        yield Labelled(text, label, pair, place)
+
+
+def _header(cells: Sequence[str], place: str) -> Columns:
+    """The columns that a header names; says that it is one."""
+    columns = columns_of(cells, place)
+    _logger.warning("%s: taken as a header: %s", place, ", ".join(cells))
+    _warn_of_left_out(cells, columns, place)
+    return columns
+
+
+def _unnamed(cells: Sequence[str], place: str, between: str) -> Columns:
+    """The columns where the first line is no header: the label is the last."""
+    if has_label_name(cells[:-1]):
+        raise ValueError(
+            f"{place}: a header? the label must be the last column, got columns "
+            f"{', '.join(cells)[:60]}: call them text, pair, label, or put such a line above"
+        )
+    if len(cells) not in (2, 3):
+        raise ValueError(
+            f"{place}: a text, or two, and a label expected, between {between}, got {len(cells)} "
+            f"column{'s' if len(cells) > 1 else ''}"
+        )
+    if has_label_name(cells[-1:]):
+        _logger.warning(
+            "%s: taken as a text with the label %r; if it is a header, call its columns text "
+            "(text and pair) and label",
+            place,
+            cells[-1],
+        )
+    return Columns(0, 1 if len(cells) == 3 else None, len(cells) - 1)
+
+
+def _warn_of_left_out(names: Sequence[str], columns: Columns, place: str) -> None:
+    if others := left_out(names, columns):
+        _logger.warning("%s: columns that are not read: %s", place, ", ".join(others)[:80])
+
+
+def _from_rows(
+    rows: Iterable[tuple[str, object]], known: Mapping | None = None
+) -> in_memory.LabelledRecords:
+    """Records of (place, row); `known` has the names of a column's labels, by its own."""
+    records, layouts = in_memory.LabelledRecords(), {}
+    for place, row in rows:
+        if isinstance(row, Labelled):
+            records.append(row)
+            continue
+        row = _as_dict(row, place)
+        names = tuple(row)
+        if names not in layouts:
+            layouts[names] = columns_of(names, place)
+            _warn_of_left_out(names, layouts[names], place)
+        text, pair, label = (None if at is None else names[at] for at in layouts[names])
+        classes = (known or {}).get(str(label).lower())
+        records.labels = classes
+        second = None if pair is None or row[pair] is None else row[pair]
+        records.append(
+            Labelled(
+                in_memory.text_of(row[text], text, place),
+                in_memory.label_of(row[label], label, place, classes),
+                None if second is None else in_memory.text_of(second, pair, place),
+                place,
+            )
+        )
+    return records
+
+
+def _as_dict(row, place: str) -> dict:
+    """A row by its columns' names."""
+    if isinstance(row, dict):
+        return row
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[0], dict):
+        return row[0] | {"label": row[1]}
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[0], list) and len(row[0]) == 2:
+        row = [*row[0], row[1]]
+    if isinstance(row, list) and len(row) in (2, 3):
+        names = ("text", "pair", "label") if len(row) == 3 else ("text", "label")
+        return dict(zip(names, row, strict=True))
+    got = f"{len(row)} values" if isinstance(row, list) else repr(row)[:60]
+    raise ValueError(
+        f"{place}: (text, label), (text, second text, label) or a dict with the keys text and "
+        f"label expected, got {got}"
+    )
+
+
+def labels_of(records: Sequence[Labelled]) -> tuple[str, ...]:
+    """The labels of the training data.
+
+    In the order that the data say (`datasets.ClassLabel`), else whole numbers by their value, else
+    sorted as text.
+
+    Raises:
+        ValueError: fewer than two labels.
+    """
+    found = {record.label for record in records}
+    told = getattr(records, "labels", None) or ()
+    if len(found) < 2:
+        raise ValueError(
+            f"{records[0].place}: two labels or more expected in the training data, got only "
+            f"{records[0].label!r}"
+        )
+    if found <= set(told):
+        return tuple(told)
+    numbers = all(label.isdecimal() and label.isascii() for label in found)
+    return tuple(sorted(found, key=int) if numbers else sorted(found))
+
+
+def encode_labelled(
+    records: Sequence[Labelled], tokenizer, labels: Sequence[str], max_length: int
+) -> Examples:
+    """The records as a classifier reads them; a warning counts those that were cut.
+
+    Raises:
+        ValueError: a label that is not among `labels`; pairs and single texts mixed.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    for record in records:
+        if record.label not in numbers:
+            raise ValueError(
+                f"{record.place}: label must be one of the model's {_listed(labels)}, got "
+                f"{record.label!r}"
+            )
+    pairs = [record.pair for record in records if record.pair is not None]
+    if pairs and len(pairs) < len(records):
+        raise ValueError("records must all be pairs of texts, or none, got both")
+    ids, segments, cut = [], [], 0
+    for portion in _portions(records):
+        texts = [record.text[:_LONGEST] for record in portion]
+        second = [record.pair[:_LONGEST] for record in portion] if pairs else None
+        for encoding in tokenizer.encode_batch(texts, second, max_length=max_length):
+            ids.append(encoding.ids)
+            segments.append(encoding.segment_ids)
+            cut += encoding.truncated
+    if cut:
+        _logger.warning("%d of %d texts cut to %d tokens", cut, len(records), max_length)
+    return Examples(ids, segments, {CLASSIFIER: [numbers[record.label] for record in records]})
+
+
+def _portions(records: Sequence[Labelled]) -> Iterator[list[Labelled]]:
+    """The records, so many at a time that what Rust keeps of their texts is bounded."""
+    portion, size = [], 0
+    for record in records:
+        portion.append(record)
+        size += len(record.text) + len(record.pair or "")
+        if size >= _PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = f" … ({len(labels)})" if len(labels) > 10 else ""
+    return ", ".join(labels[:10]) + more

@@ -1,0 +1,50 @@
+"""Classification of texts, or of pairs of them."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.data.labelled.length_buckets import Examples
+from kbert.graph.names import CLASSIFIER
+from kbert.tasks.classification.reading import (
+    Labelled,
+    encode_labelled,
+    given_labelled,
+    labels_of,
+    read_labelled,
+)
+
+
+class Classification:
+    """See `kbert.tasks.finetuning.task.Task`."""
+
+    name, head, score = "classify", "classifier", "accuracy"
+
+    def read(self, path: str | os.PathLike) -> list[Labelled]:
+        return read_labelled(path)
+
+    def take(self, data, name: str) -> list[Labelled]:
+        return given_labelled(data, name)
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        return labels_of(records)
+
+    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
+        return encode_labelled(records, tokenizer, labels, max_length)
+
+    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+        """accuracy, matthews, and f1: of label 1 where there are two, else the classes' mean."""
+        from kbert.tasks import metrics
+
+        gold = np.array(examples.labels[CLASSIFIER])
+        predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
+        f1 = metrics.f1 if len(labels) == 2 else metrics.macro_f1
+        return {
+            "accuracy": metrics.accuracy(gold, predicted),
+            "f1": f1(gold, predicted),
+            "matthews": metrics.matthews(gold, predicted),
+        }
+
+
+TASK = Classification()

@@ -1,0 +1,152 @@
+"""Texts to vectors, and how alike they are."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.sentence_settings import POOLINGS
+from kbert.data.labelled.windows import windows
+from kbert.graph import names
+from kbert.graph.config import require_positive
+from kbert.io.progress import progress_bar
+from kbert.model.pooling import build_vectors
+from kbert.tasks.checks import listed, longest, require_tokenizer, require_trained
+from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
+
+LONG = ("truncate", "window")
+
+
+def embed(
+    bert: Bert,
+    texts,
+    *,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    layers: int = 4,
+    batch_size: int = BATCH_SIZE,
+    long: str = "truncate",
+    max_length: int | None = None,
+    progress: bool = True,
+) -> np.ndarray:
+    """One vector for each text.
+
+    Args:
+        bert: from `kbert.load`, with any head.
+        texts: a str, or a list of them.
+        pooling: from token vectors to one: "mean" or "max" over all tokens, [CLS] and [SEP]
+            included, as in sentence-transformers; "cls", the first token's; "pooler", the pooled
+            output; "last", the mean over the tokens of the last `layers` hidden states side by
+            side, the last one last. None: the checkpoint's own, else "mean".
+        normalize: whether vectors are brought to length 1. None: the checkpoint's own, else not.
+        layers: hidden states of "last", 1 … L.
+        batch_size: sequences computed at a time.
+        long: what is done with a text of more than `max_length` tokens: "truncate" cuts it, and a
+            warning counts those; "window" takes the mean over windows of the text's tokens, each
+            between [CLS] and [SEP] and `max_length` long, a quarter of it shared with the window
+            before. The last window ends with the text, as long as the others (so that all count
+            alike), and shares more. The vectors of windows are averaged, then normalized.
+        max_length: tokens of a sequence, [CLS] and [SEP] included. None: the checkpoint's own, as
+            in sentence-transformers, else as many as the model has positions.
+        progress: a bar on stderr, once it has taken two seconds.
+
+    Returns:
+        float32 (N, D) in the order of the texts; (D,) for one str. D is H, for "last" layers · H.
+
+    Raises:
+        ValueError: no text, something else than text, an unknown pooling or way with long texts,
+            no tokenizer, a pooler that the model lacks or that was left at its first weights.
+    """
+    require_tokenizer(bert, "embed")
+    texts, one = listed(texts, "texts")
+    own = bert.sentence
+    pooling = pooling or (own.pooling if own else "mean")
+    normalize = (bool(own) and own.normalize) if normalize is None else normalize
+    _check(bert, pooling, layers, long)
+    if max_length is None and own:
+        max_length = own.max_length
+    limit = longest(bert, max_length)
+    if limit < 3:
+        raise ValueError(f"max_length must be at least 3, [CLS], a token and [SEP], got {limit}")
+    depth = layers if pooling == "last" else 1
+    function = function_of(
+        bert, ("embed", pooling, depth), lambda model: build_vectors(model, pooling, depth)
+    )
+    vectors = _vectors(bert, function, texts, limit, long == "window", batch_size, progress)
+    if normalize:
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return vectors[0] if one else vectors
+
+
+def similarity(bert: Bert, texts, **options) -> np.ndarray:
+    """Cosine similarity of every text with every other.
+
+    Args:
+        bert: from `kbert.load`.
+        texts: a list of str.
+        options: those of `embed`.
+
+    Returns:
+        float32 (N, N), symmetric, within −1 … 1, 1 on the diagonal.
+    """
+    if isinstance(texts, str):
+        raise ValueError("texts must be a list of str, got one str: there is nothing to compare")
+    vectors = embed(bert, texts, **options | {"normalize": True})
+    return np.clip(vectors @ vectors.T, -1, 1)
+
+
+def _check(bert: Bert, pooling, layers, long) -> None:
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+    if long not in LONG:
+        raise ValueError(f"long must be one of {', '.join(LONG)}, got {long!r}")
+    require_positive("layers", layers)
+    if pooling == "last" and layers > bert.config.num_hidden_layers:
+        raise ValueError(
+            f"layers must be at most the model's {bert.config.num_hidden_layers}, got {layers}"
+        )
+    if pooling == "pooler":
+        if bert.head in ("tokens", "qa"):
+            raise ValueError(
+                "pooling='pooler' needs a model with a pooler, got one with the head "
+                f"{bert.head!r}: choose another pooling"
+            )
+        require_trained(bert, "pooling='pooler'", [names.POOLER], "encoder")
+
+
+def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:
+    """float32 (N, D): the mean over each text's windows, of which most texts have one."""
+    vectors, cut = None, 0
+    with progress_bar(len(texts), " texts", progress) as bar:
+        for start in range(0, len(texts), CHUNK):
+            owners, rows, more = _rows(bert.tokenizer, texts[start : start + CHUNK], limit, whole)
+            cut += more
+            parts, left = Counter(owners), Counter(owners)
+            for place, (vector,) in run_rows(bert, function, rows, batch_size):
+                owner = owners[place]
+                if vectors is None:
+                    vectors = np.zeros((len(texts), len(vector)), "float32")
+                vectors[start + owner] += vector / parts[owner]
+                left[owner] -= 1
+                bar.update(left[owner] == 0)
+    warn_of_cut("embed", cut, len(texts), limit)
+    return vectors
+
+
+def _rows(tokenizer, texts: list[str], limit: int, whole: bool):
+    """Sequences of at most `limit` tokens, whose text each is, and how many texts were cut."""
+    if not whole:
+        encodings = tokenizer.encode_batch(texts, max_length=limit).encodings
+        rows = [(encoding.ids, encoding.segment_ids) for encoding in encodings]
+        return list(range(len(rows))), rows, sum(encoding.truncated for encoding in encodings)
+    found = list(_windows(tokenizer, texts, limit - 2))
+    return [owner for owner, _ in found], [row for _, row in found], 0
+
+
+def _windows(tokenizer, texts: list[str], width: int) -> Iterator:
+    encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
+    for owner, encoding in enumerate(encodings):
+        for start, end in windows(len(encoding), width, width // 4):
+            ids = [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id]
+            yield owner, (ids, [0] * len(ids))

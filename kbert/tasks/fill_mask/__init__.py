@@ -1,0 +1,1 @@
+"""Words for [MASK]: `fill_mask`."""

@@ -1,0 +1,1 @@
+"""What the tasks with labels share: `finetune`, `evaluate`."""

@@ -1,0 +1,164 @@
+"""How good a model is on labelled data: its outputs, and the task's figures of them.
+
+kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
+"""
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert, load
+from kbert.data.labelled.length_buckets import (
+    IGNORED,
+    Examples,
+    fitting_lengths,
+    lengths_up_to,
+    padded_length,
+)
+from kbert.data.tokenization.encodings import padded
+from kbert.graph.config import require_positive
+from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
+from kbert.tasks.checks import longest, require_head, require_tokenizer
+from kbert.tasks.finetuning.task import Task, task_of
+
+BATCH_SIZE = 32
+
+
+def evaluate(
+    source: Bert | str | os.PathLike,
+    task: str,
+    data,
+    *,
+    max_length: int | None = None,
+    batch_size: int = BATCH_SIZE,
+) -> dict[str, float]:
+    """A model's figures on labelled data.
+
+    Args:
+        source: a `Bert`, or a checkpoint of any format, with the task's head.
+        task: "classify", "tag" or "qa".
+        data: a file, or rows in memory, as for `finetune`.
+        max_length: tokens of an example at most; None: as many as the model can have.
+        batch_size: examples that are computed at a time.
+
+    Returns:
+        By name, "loss" among them where the data have labels.
+
+    Raises:
+        OSError, ValueError: data or a model that do not fit, see `finetune`.
+    """
+    from kbert.tasks.running import function_of, outputs_of
+
+    found = task_of(task)
+    records = records_of(found, data)
+    bert = source if isinstance(source, Bert) else load(source)
+    tokenizer = require_tokenizer(bert, "evaluate")
+    outputs = list(bert.model.output_names)
+    require_head(bert, "evaluate", found.head, outputs if found.head != "qa" else ["Span"])
+    limit = longest(bert, max_length)
+    labels = known_labels(bert)
+    examples = found.encode(records, tokenizer, labels, max_length=limit)
+    function = function_of(bert, tuple(outputs), outputs_of(*outputs))
+
+    def predict(inputs):
+        return function(inputs[TOKEN_IDS], inputs[SEGMENT_IDS])
+
+    lengths = lengths_up_to(limit)
+    if (fixed := bert.model.inputs[0].shape[1]) is not None:
+        lengths = (fixed,)
+    measured = LabelledEvaluation(
+        found, records, examples, labels, batch_size, tokenizer.pad_id, lengths
+    )
+    return measured(predict, outputs)
+
+
+class LabelledEvaluation:
+    """Labelled data, and how good outputs for it are.
+
+    Args:
+        task: see `kbert.tasks.finetuning.task`.
+        records, examples: what it read, and encoded.
+        labels: the head's.
+        batch_size: examples that are computed at a time.
+        pad_id: the padding token.
+        lengths: that batches may have, ascending.
+    """
+
+    def __init__(
+        self, task: Task, records, examples: Examples, labels, batch_size, pad_id, lengths
+    ):
+        self._task, self._records, self._examples, self._labels = task, records, examples, labels
+        self._batch_size, self._pad_id = require_positive("batch_size", batch_size), pad_id
+        longest = max((len(row) for row in examples.ids), default=1)
+        self._lengths = fitting_lengths(lengths, longest)
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
+        """The figures.
+
+        Args:
+            predict: gives the outputs, a list of logits (B, …), for inputs by name.
+            outputs: their names.
+        """
+        found = self._outputs(predict, outputs)
+        loss = mean_loss(self._examples, found)
+        figures = self._task.metrics(self._records, self._examples, found, self._labels)
+        return ({} if loss is None else {"loss": loss}) | figures
+
+    def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
+        """Logits by output, an array an example; those over tokens without the padding."""
+        ids, segments = self._examples.ids, self._examples.segment_ids
+        found = {name: [None] * len(ids) for name in names}
+        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
+        for start in range(0, len(order), self._batch_size):
+            places = order[start : start + self._batch_size]
+            length = padded_length(self._lengths, len(ids[places[-1]]))
+            whole = places + places[:1] * (self._batch_size - len(places))  # one shape
+            inputs = {
+                TOKEN_IDS: padded([ids[place] for place in whole], length, self._pad_id),
+                SEGMENT_IDS: padded([segments[place] for place in whole], length, 0),
+            }
+            for name, logits in zip(names, predict(inputs), strict=True):
+                for place, row in zip(places, np.asarray(logits, np.float32), strict=False):
+                    found[name][place] = row if name == CLASSIFIER else row[: len(ids[place])]
+        return found
+
+
+def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
+    """The mean over the outputs of the mean cross-entropy of their labels; None without labels."""
+    means = []
+    for name, labels in examples.labels.items():
+        losses = []
+        for given, logits in zip(labels, outputs[name], strict=True):
+            rows = np.atleast_2d(logits).astype(np.float64)
+            marks = np.atleast_1d(given)
+            rows, marks = rows[marks != IGNORED], marks[marks != IGNORED]
+            top = rows.max(-1, initial=0.0, keepdims=True)
+            total = np.log(np.exp(rows - top).sum(-1)) + top[:, 0]
+            losses.extend(total - rows[np.arange(len(marks)), marks])
+        if losses:
+            means.append(np.mean(losses))
+    return float(np.mean(means)) if means else None
+
+
+def records_of(task: Task, data, name: str = "data") -> list:
+    """What a task reads from a file, or from rows in memory; `name` is the argument's."""
+    if isinstance(data, (str, os.PathLike)):
+        return task.read(data)
+    records = task.take(data, name)
+    if not records:
+        raise ValueError(f"{name} for {task.name} must have one record or more, got none")
+    return records
+
+
+def known_labels(bert: Bert) -> tuple[str, ...] | None:
+    """What a head's outputs are called in data; 0, 1, … where the checkpoint does not say."""
+    if bert.head == "qa":
+        return None
+    count = bert.model.outputs[0].shape[-1]
+    numbers = tuple(map(str, range(count)))
+    unnamed = tuple(f"LABEL_{number}" for number in numbers)  # transformers' own
+    return numbers if bert.labels is None or tuple(bert.labels) == unnamed else tuple(bert.labels)

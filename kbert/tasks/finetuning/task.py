@@ -1,0 +1,72 @@
+"""What a checkpoint is fine-tuned to do: a `Task` reads, encodes and measures."""
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from kbert.data.labelled.length_buckets import Examples
+
+TASKS = {
+    "classify": "kbert.tasks.classification.training",
+    "tag": "kbert.tasks.tagging.training",
+    "qa": "kbert.tasks.answering.training",
+}
+
+
+class Task(Protocol):
+    """One kind of labelled data, the head for it, and how good its outputs are.
+
+    Attributes:
+        name: as in `TASKS`.
+        head: the graph's, one of `kbert.graph.closed_form.HEADS`.
+        score: which figure of `metrics` says what is best, higher is better.
+    """
+
+    name: str
+    head: str
+    score: str
+
+    def read(self, path: str | os.PathLike) -> list:
+        """A file's records, in its order; each knows its file and line.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: what is wrong, with file and line.
+        """
+
+    def take(self, data, name: str) -> list:
+        """The records of rows in memory (`kbert.data.labelled.in_memory`); each knows its place.
+
+        Raises:
+            ValueError: what is wrong, with the row's place.
+        """
+
+    def labels(self, records: Sequence) -> tuple[str, ...] | None:
+        """The labels of the training data, sorted; None where the head has none."""
+
+    def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> Examples:
+        """What the model reads, and its labels as numbers.
+
+        Raises:
+            ValueError: a label that `labels` lacks, with file and line.
+        """
+
+    def metrics(
+        self, records: Sequence, examples: Examples, outputs: dict[str, list], labels
+    ) -> dict[str, float]:
+        """How good outputs are.
+
+        Args:
+            records, examples: from `read` and `encode`.
+            outputs: logits by the model's output, float32, an array an example, in their order;
+                those over tokens are as long as the example.
+            labels: the head's, or None.
+        """
+
+
+def task_of(name: str) -> Task:
+    """The task of a name; a ValueError lists those that there are."""
+    if name not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {name!r}")
+    return importlib.import_module(TASKS[name]).TASK

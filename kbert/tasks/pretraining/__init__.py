@@ -1,0 +1,1 @@
+"""Masked language model and next sentence: `pretrain`."""

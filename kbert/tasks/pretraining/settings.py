@@ -1,0 +1,129 @@
+"""What a pretraining run is asked for: everything that its result depends on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+from kbert.training.run_settings import RunSettings
+
+HELD_OUT = 0.05  # of the documents, where there are enough to spare them
+ENOUGH_DOCUMENTS = 100
+MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingSettings(RunSettings):
+    """PretrainingSettings of `pretrain`; they are kept in the run's settings.json.
+
+    Args:
+        steps: updates.
+        batch_size: examples of an update, over all devices and hosts.
+        seq_len: tokens of an example.
+        max_predictions: predictions of an example at most; None: 15 % of seq_len, rounded up.
+        optimizer: "adamw", as BERT was trained, or "lamb".
+        learning_rate: the highest, reached at the end of the warm-up.
+        warmup_steps: updates of linear warm-up; None: a tenth of all, at most 10,000.
+        schedule: "linear" decay to 0 after the warm-up, or "constant".
+        weight_decay: of the optimizer; biases and LayerNorm have none.
+        clip_norm: what the global norm of the gradients is cut to; None: to nothing.
+        accumulation: micro-batches that an update is made of, one after the other.
+        precision: "float32", "mixed_bfloat16" or "mixed_float16".
+        jit: whether XLA compiles the step; None: as is faster on the device.
+        rematerialize: compute each encoder block again for the backward pass instead of keeping
+            its activations: less memory, more time, the same numbers.
+        seed: of the first weights, the data's order and masks, and the dropout.
+        masked_share: how many of the tokens are predicted.
+        short_share: how many of the examples are short.
+        whole_word: predict all pieces of a word or none.
+        mlm_only: full sequences and no next-sentence prediction.
+        held_out: share of the documents kept to evaluate with; 0: none; None: 0.05 where there
+            are 100 documents and no `dev`.
+        evaluate_every: updates between two evaluations; None: a tenth of all.
+        evaluation_batches: of an evaluation, at most.
+        save_every: updates between two states; None: a tenth of all, at most 1,000.
+        log_every: updates between two lines of metrics.jsonl; None: such that there are 10,000 at
+            most.
+
+    Raises:
+        ValueError: a value out of its range.
+    """
+
+    command: ClassVar[str] = "pretrain"
+    kept_fields: ClassVar[dict] = {"config": js.OBJECT}
+
+    steps: int
+    batch_size: int = 32
+    seq_len: int = 128
+    max_predictions: int | None = None
+    optimizer: str = "adamw"
+    learning_rate: float = 1e-4
+    warmup_steps: int | None = None
+    schedule: str = "linear"
+    weight_decay: float = 0.01
+    clip_norm: float | None = 1.0
+    accumulation: int = 1
+    precision: str = "float32"
+    jit: bool | None = None
+    rematerialize: bool = False
+    seed: int = 0
+    masked_share: float = 0.15
+    short_share: float = 0.1
+    whole_word: bool = False
+    mlm_only: bool = False
+    held_out: float | None = None
+    evaluate_every: int | None = None
+    evaluation_batches: int = 50
+    save_every: int | None = None
+    log_every: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        defaults = {
+            "warmup_steps": min(MOST_WARMUP, self.steps // 10),
+            "evaluate_every": max(1, self.steps // 10),
+            "save_every": max(1, min(1000, self.steps // 10)),
+            "log_every": -(-self.steps // 10_000),
+        }
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
+
+def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:
+    """The model's configuration, checked against the data.
+
+    A preset takes the size of the shards' vocabulary; a configuration of one's own must hold it.
+
+    Args:
+        config: a preset's name, the path of a JSON file or a `BertConfig`.
+        vocab_size: tokens of the shards' vocabulary.
+        seq_len: tokens of an example.
+
+    Raises:
+        ValueError: a vocabulary or an example that does not fit.
+    """
+    from kbert.graph.presets import PRESETS, get_config
+
+    name = str(config)
+    is_preset = not isinstance(config, BertConfig) and not Path(name).is_file()
+    found = get_config(config)
+    if is_preset and (name in PRESETS or found in PRESETS.values()):
+        found = found.replace(vocab_size=vocab_size)
+    check_fits(found, "the configuration", vocab_size, seq_len)
+    return found
+
+
+def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) -> None:
+    """Raises a ValueError for a model with too few tokens or positions."""
+    if config.vocab_size < vocab_size:
+        raise ValueError(
+            f"{whose} must have a vocab_size of at least the shards' {vocab_size:,} tokens, got "
+            f"{config.vocab_size:,}: prepare with this model's vocabulary, or change the size"
+        )
+    if config.max_position_embeddings < seq_len:
+        raise ValueError(
+            f"seq_len must be at most the model's {config.max_position_embeddings} positions, got "
+            f"{seq_len}: take shorter examples, or a model with more positions"
+        )

@@ -1,0 +1,1 @@
+"""Labels for words: CoNLL read, trained, `tag`."""

@@ -1,0 +1,244 @@
+"""Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines, rows; as examples."""
+
+import bisect
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kbert.data.labelled import in_memory as given
+from kbert.data.labelled.length_buckets import IGNORED, Examples
+from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
+from kbert.data.labelled.windows import windows
+from kbert.graph.names import TOKEN_CLASSIFIER
+
+_CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
+_WORDS = ("words", "tokens")  # what people call the two columns of rows
+_LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos", "label")
+_COMMENT = re.compile(r"# (\S+ =( |$)|new(doc|par)\b)[^\t]*")  # of Universal Dependencies
+
+
+class Sentence(NamedTuple):
+    """A sentence with its labels.
+
+    Attributes:
+        words: as the file cuts them.
+        labels: one a word.
+        places: file and line of each word, for errors.
+    """
+
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    places: tuple[str, ...]
+
+
+class TaggedWords(NamedTuple):
+    """What an example is of: `words[i]` of a record has its label at token `tokens[i]`."""
+
+    record: int
+    words: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+def read_tagged(path: str | os.PathLike) -> list[Sentence]:
+    """The sentences of a file, UTF-8.
+
+    `.json`, `.jsonl`: an object a line, {"words": […], "labels": […]}, with the names of
+    `given_tagged`. Else CoNLL: a word a line,
+    the word in the first column and its label in the last (tabs, or else spaces, between), a blank
+    line between sentences; -DOCSTART- lines and comments, "# key = …", left out. `.conllu`: FORM
+    and UPOS are taken, every line with # and the numbers n-m and n.m left out.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not UTF-8, nothing in it, a line without a label or with other columns than
+            the first; with the line's number.
+    """
+    path = Path(path)
+    read = _json_sentences if path.suffix in (".json", ".jsonl") else _conll_sentences
+    sentences = list(read(path))
+    if not sentences:
+        raise ValueError(f"{path}: sentences of labelled words expected, got none")
+    return sentences
+
+
+def _conll_sentences(path: Path) -> Iterator[Sentence]:
+    rows: list[tuple[str, str, str]] = []
+    universal, columns = path.suffix == ".conllu", None
+    for number, line in numbered_lines(path):
+        place = f"{path}, line {number}"
+        if line.startswith("-DOCSTART-") or _COMMENT.fullmatch(line):
+            continue
+        if universal and line.startswith("#"):
+            continue
+        if line.strip():
+            cells = line.split("\t") if "\t" in line else line.split()
+            if universal and not cells[0].isdecimal():  # 3-4: two words as one; 8.1: left out
+                continue
+            rows.append((*_word_and_label(cells, universal, place), place))
+            columns = columns or len(cells)
+            if len(cells) != columns:  # its last one may be no label
+                raise ValueError(f"{place}: {columns} columns expected as before, got {len(cells)}")
+        elif rows:
+            yield Sentence(*zip(*rows, strict=True))
+            rows = []
+    if rows:
+        yield Sentence(*zip(*rows, strict=True))
+
+
+def _word_and_label(cells: list[str], universal: bool, place: str) -> tuple[str, str]:
+    if universal and len(cells) != _CONLLU_COLUMNS:
+        raise ValueError(f"{place}: {_CONLLU_COLUMNS} columns expected, got {len(cells)}")
+    pair = (cells[1], cells[3]) if universal else (cells[0], cells[-1])
+    if len(cells) < 2 or not all(cell.strip() for cell in pair):
+        text = " ".join(cells)[:60]
+        raise ValueError(f"{place}: a word and, last, its label expected, got {text!r}")
+    return pair[0].strip(), pair[1].strip()
+
+
+def _json_sentences(path: Path) -> Iterator[Sentence]:
+    for number, row in numbered_objects(path):
+        yield _sentence(row, f"{path}, line {number}")
+
+
+def given_tagged(data, name: str) -> given.LabelledRecords:
+    """The sentences of rows in memory.
+
+    A row is a `Sentence`; (words, labels); or a dict with them as words or tokens, and labels,
+    tags, ner_tags, pos_tags or upos. Labels are texts or whole numbers; a list of
+    `datasets.ClassLabel` gives its names.
+
+    Args:
+        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        name: of the argument, for errors.
+
+    Raises:
+        ValueError: a row that is none of these, with its place.
+    """
+    sentences = given.LabelledRecords()
+    features = getattr(data, "features", None) or {}
+    known = {key: given.class_names(data, key) for key in features}
+    for place, row in given.rows_of(data, name):
+        if isinstance(row, list) and len(row) == 2:
+            row = {"words": row[0], "labels": row[1]}
+        if not isinstance(row, (Sentence, dict)):
+            raise ValueError(
+                f"{place}: (words, labels) or a dict with the keys words and labels expected, got "
+                f"{row!r:.60}"
+            )
+        sentences.append(_sentence(row, place, known) if isinstance(row, dict) else row)
+        if isinstance(row, dict):
+            sentences.labels = known.get(_column(row, _LABELS, place))
+    return sentences
+
+
+def _sentence(row: Mapping, place: str, known: Mapping | None = None) -> Sentence:
+    """A row as a sentence; `known` has the names of a column's labels, by its own."""
+    words, labels = (_column(row, names, place) for names in (_WORDS, _LABELS))
+    for name in (words, labels):
+        if not isinstance(row[name], list) or not row[name]:
+            raise ValueError(f'{place}: "{name}" must be a list of texts, got {row[name]!r:.60}')
+    if len(row[words]) != len(row[labels]):
+        raise ValueError(f"{place}: {len(row[words])} words but {len(row[labels])} labels")
+    classes = (known or {}).get(labels)
+    return Sentence(
+        tuple(given.text_of(word, words, place) for word in row[words]),
+        tuple(given.label_of(label, labels, place, classes) for label in row[labels]),
+        (place,) * len(row[words]),
+    )
+
+
+def _column(row: Mapping, names: Sequence[str], place: str) -> str:
+    """The one of some names that a row has; its first where it has that and others."""
+    found = [name for name in names if name in row]
+    if not found or (len(found) > 1 and names[0] not in row):
+        raise ValueError(
+            f'{place}: "{names[0]}" expected, a list, got {", ".join(map(str, row))[:60]}'
+            + (f": several may be it, {', '.join(found)}" if found else "")
+        )
+    return found[0]
+
+
+def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
+    """The labels of the training data, sorted, or as a `datasets.ClassLabel` has them.
+
+    Raises:
+        ValueError: fewer than two labels.
+    """
+    found = sorted({label for sentence in sentences for label in sentence.labels})
+    if len(found) < 2:
+        place = sentences[0].places[0]
+        raise ValueError(
+            f"{place}: two labels or more expected in the training data, got only {found[0]!r}"
+        )
+    told = getattr(sentences, "labels", None) or ()
+    return tuple(told) if set(found) <= set(told) else tuple(found)
+
+
+def encode_tagged(
+    sentences: Sequence[Sentence], tokenizer, labels: Sequence[str], max_length: int
+) -> Examples:
+    """The sentences as a tagger reads them: the label at each word's first piece, else IGNORED.
+
+    A sentence that is too long becomes several windows, half of each in the one before; a word's
+    label counts in the one where the word stands farthest from the ends. The notes are
+    `TaggedWords`.
+
+    Raises:
+        ValueError: a label that is not among `labels`; a `max_length` below 3.
+    """
+    if max_length < 3:
+        raise ValueError(f"max_length must be at least 3: [CLS], a token, [SEP]; got {max_length}")
+    numbers = {label: number for number, label in enumerate(labels)}
+    for sentence in sentences:
+        for label, place in zip(sentence.labels, sentence.places, strict=True):
+            if label not in numbers:
+                known = ", ".join(labels[:12]) + (" …" if len(labels) > 12 else "")
+                raise ValueError(f"{place}: label must be one of {known}, got {label!r}")
+    texts = [" ".join(sentence.words) for sentence in sentences]
+    encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
+    ids, given, notes, width = [], [], [], max_length - 2
+    for record, (sentence, encoding) in enumerate(zip(sentences, encodings, strict=True)):
+        first = _first_pieces(sentence.words, encoding.offsets)
+        for start, end, mine in _shared_out(first, len(encoding), width):
+            row = [IGNORED] * (end - start + 2)
+            places = tuple(first[word] - start + 1 for word in mine)
+            for word, place in zip(mine, places, strict=True):
+                row[place] = numbers[sentence.labels[word]]
+            ids.append([tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id])
+            given.append(row)
+            notes.append(TaggedWords(record, mine, places))
+    segments = [[0] * len(row) for row in ids]
+    return Examples(ids, segments, {TOKEN_CLASSIFIER: given}, notes)
+
+
+def _first_pieces(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """The first token of each word that has one, of words with a space between."""
+    ends = []  # of each word, in characters
+    for word in words:
+        ends.append((ends[-1] + 1 if ends else 0) + len(word))
+    first: dict[int, int] = {}
+    word = 0
+    for token, (start, _) in enumerate(offsets):
+        while start >= ends[word]:
+            word += 1
+        first.setdefault(word, token)
+    return first
+
+
+def _shared_out(first: dict[int, int], tokens: int, width: int):
+    """(start, end, words) of each window: its tokens, and the words whose labels count in it."""
+    spans = windows(tokens, width, width // 2)
+    mine: list[list[int]] = [[] for _ in spans]
+    ends = [end for _, end in spans]
+    for word, token in first.items():
+        place = at = bisect.bisect_right(ends, token)  # the first window that holds it
+        room = -1
+        while at < len(spans) and spans[at][0] <= token:  # and those behind: two or three
+            start, end = spans[at]
+            if min(token - start, end - 1 - token) > room:
+                room, place = min(token - start, end - 1 - token), at
+            at += 1
+        mine[place].append(word)
+    return [(*span, tuple(words)) for span, words in zip(spans, mine, strict=True)]

@@ -1,0 +1,50 @@
+"""A label for each word: names, parts of speech."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.data.labelled.length_buckets import Examples
+from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.tasks.tagging.reading import Sentence, encode_tagged, given_tagged, read_tagged, tags_of
+
+
+class Tagging:
+    """See `kbert.tasks.finetuning.task.Task`."""
+
+    name, head, score = "tag", "tokens", "f1"
+
+    def read(self, path: str | os.PathLike) -> list[Sentence]:
+        return read_tagged(path)
+
+    def take(self, data, name: str) -> list[Sentence]:
+        return given_tagged(data, name)
+
+    def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
+        return tags_of(records)
+
+    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
+        return encode_tagged(records, tokenizer, labels, max_length)
+
+    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+        """accuracy of words; precision, recall, f1: of entities as seqeval's, else macro F1.
+
+        A word that the tokenizer drops counts as O, or as the first label where there is none.
+        """
+        from kbert.tasks import metrics
+
+        nothing = "O" if "O" in labels else labels[0]
+        found = [[nothing] * len(record.words) for record in records]
+        for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
+            for word, token in zip(note.words, note.tokens, strict=True):
+                found[note.record][word] = labels[int(logits[token].argmax())]
+        gold = [list(record.labels) for record in records]
+        a, b = np.concatenate(gold), np.concatenate(found)
+        figures = {"accuracy": metrics.accuracy(a, b)}
+        if metrics.are_entity_labels(labels):
+            return figures | metrics.entity_scores(gold, found)
+        return figures | {"f1": metrics.macro_f1(a, b)}
+
+
+TASK = Tagging()

@@ -1,0 +1,314 @@
+"""The one training loop: batches to updates, with callbacks, records, states and a clear end.
+
+Keras's `fit` is not used: facts about it are in CONTRIBUTING.md, "Training".
+"""
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import keras
+
+from kbert.data.training_batch import Batches, TrainingBatch
+from kbert.training.loop import diagnosis
+from kbert.training.loop.callbacks import refuse_harmful, watch_batches
+from kbert.training.loop.prefetch import Prefetched
+from kbert.training.loop.progress_line import Live
+from kbert.training.loop.schedule import Plan
+from kbert.training.loop.stopping import Agreement, ProcessLost, Stopped, StopRequest, stop_requests
+from kbert.training.loop.throughput import Speed, tokens_of
+from kbert.training.precision import MOST_SKIPPED
+from kbert.training.run.run_folder import RunFolder
+from kbert.training.setting_rules import checked
+
+_logger = logging.getLogger("kbert")
+
+
+class NotFinite(RuntimeError):
+    """An update that was not finite, and was not applied; the message says where it began."""
+
+
+@dataclass
+class History:
+    """What a run recorded.
+
+    Attributes:
+        updates: a dictionary an update that was recorded: "step" (updates done), "loss", each
+            output's loss and accuracy, "gradient_norm", "learning_rate", "tokens_per_second",
+            "seconds" (of the run so far, over all its starts, without what was lost) and, where it
+            was evaluated, the evaluation's with "val_" before the name.
+        stopped: why it ended before its last update; None where it did not.
+    """
+
+    updates: list[dict] = field(default_factory=list)
+    stopped: str | None = None
+
+    def __repr__(self) -> str:
+        if not self.updates:
+            return "History(no updates)"
+        figures = [f"{len(self.updates)} recorded, to update {self.updates[-1].get('step')}"]
+        losses = [line["loss"] for line in self.updates if "loss" in line]
+        if losses:
+            figures.append(f"loss {losses[0]:.4g} … {losses[-1]:.4g}")
+        if self.evaluations and "val_loss" in self.evaluations[-1]:
+            figures.append(f"val_loss {self.evaluations[-1]['val_loss']:.4g}")
+        return f"History({', '.join(figures)}{', stopped' if self.stopped else ''})"
+
+    @property
+    def evaluations(self) -> list[dict]:
+        """The updates after which there was an evaluation."""
+        return [line for line in self.updates if any(key.startswith("val_") for key in line)]
+
+
+def train(
+    engine,
+    batches: Batches,
+    steps: int,
+    *,
+    run: RunFolder | None = None,
+    start: int = 0,
+    evaluate: Callable[[], dict[str, float]] | None = None,
+    evaluate_every: int | None = None,
+    save_every: int | None = None,
+    score: str = "-loss",
+    log_every: int = 1,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    show: bool = True,
+    flops: float | None = None,
+    peak: float | None = None,
+) -> History:
+    """Does the updates `start` … `steps` − 1 with an engine that is prepared.
+
+    Args:
+        engine: see `kbert.training.engines`; restored, where `start` is not 0.
+        batches: makes the batch of each update.
+        steps: updates of the whole run.
+        run: where to record and to save; None: nothing is kept.
+        start: updates done.
+        evaluate: figures of the weights as they are, by name ("loss", "accuracy"); every host
+            calls it.
+        evaluate_every: updates between two evaluations; None: one, at the end.
+        save_every: updates between two states; None: at evaluations that are the best so far and
+            at the end.
+        score: which figure says what is best; a minus before it: the lower the better.
+        log_every: updates between two recorded ones.
+        callbacks: Keras's; an epoch is the stretch between two evaluations, whose logs are means
+            over it. Their own state is not kept from one start of a run to the next.
+        show: whether the live line is written.
+        flops, peak: see `Speed`.
+
+    Returns:
+        A `History`, from the run's first update on.
+
+    Raises:
+        NotFinite: loss or gradients were NaN or infinite.
+        Stopped: Ctrl-C or SIGTERM.
+        ProcessLost: another process of the run was ended, or cannot be reached.
+        ValueError: a callback that would do harm; a batch size that the replicas do not divide.
+        OSError: a disk that is full, data that vanished: what was done is saved, where it can be.
+    """
+    counts = {"evaluate_every": evaluate_every, "save_every": save_every}
+    checked({"steps": steps, "log_every": log_every} | counts, counts)
+    refuse_harmful(callbacks)
+    plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
+    part = engine.rows(batches.batch_size)
+    with (
+        Live(steps, show and engine.process == 0, first=_first(engine)) as live,
+        stop_requests(alone=engine.processes == 1) as asked,
+        Prefetched(batches, part, start, steps) as turns,
+    ):
+        driver = _Driver(engine, plan, run, start, callbacks, Speed(flops, peak), live)
+        driver.batch_size = batches.batch_size
+        try:
+            driver.go(turns, asked)
+        except Exception as error:
+            if engine.lost_another(error):
+                raise ProcessLost(driver.without_another(error)) from error
+            if not isinstance(error, NotFinite):  # which all hosts have
+                engine.leave()
+            raise
+        finally:
+            if run is not None:
+                run.close()
+    return driver.history
+
+
+def _first(engine) -> str:
+    """What is said until the first update is done; torch compiles nothing."""
+    doing = "computing" if keras.backend.backend() == "torch" else "compiling"
+    return f"{doing} the first update …"
+
+
+class _Driver:
+    """A run under way: `done` updates are dispatched, those in `waiting` are not read yet."""
+
+    def __init__(self, engine, plan: Plan, run, start: int, callbacks, speed, live):
+        self.engine, self.plan, self.run = engine, plan, run
+        self.speed, self.live = speed, live
+        self.done, self.saved = start, None
+        self.waiting: deque[tuple[int, TrainingBatch, dict]] = deque()
+        self.sums: dict[str, list[float]] = {}  # of the epoch
+        self.in_epoch = False
+        self.skipped = 0  # updates in a row that were not finite
+        self.score = None  # of the weights as they are
+        self.history = History()
+        if run is not None:
+            self.history.updates = run.begin(start)
+            self.saved = start if run.has_state(start) else None
+        before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
+        self.begin = time.monotonic() - before
+        self.best = max(map(plan.score_of, self.history.evaluations), default=float("-inf"))
+        self.ahead = 0 if watch_batches(callbacks) else engine.ahead()
+        params = {"epochs": -(-plan.steps // plan.stretch), "steps": plan.stretch, "verbose": 0}
+        engine.model.stop_training = False
+        if not hasattr(engine.model, "optimizer"):  # which Keras's TensorBoard looks at
+            engine.model.optimizer = None
+        self.callbacks = keras.callbacks.CallbackList(list(callbacks), model=engine.model, **params)
+
+    def go(self, turns, asked: StopRequest) -> None:
+        """All updates that are left."""
+        self.agreement = Agreement(self.engine, asked)
+        if self.saved is None:
+            self._save()
+        self.callbacks.on_train_begin()
+        while self.done < self.plan.steps and not self.history.stopped:
+            try:
+                step, batch = next(turns)
+            except Exception:
+                self._save_before_an_error()
+                raise
+            self._update(step, batch)
+            self._between_updates()
+        self.callbacks.on_train_end()
+
+    def _update(self, step: int, batch: TrainingBatch) -> None:
+        if not self.in_epoch:
+            self.callbacks.on_epoch_begin(step // self.plan.stretch)
+            self.in_epoch, self.sums = True, {}
+        self.callbacks.on_train_batch_begin(step % self.plan.stretch)
+        self.waiting.append((step, batch, self.engine.update(batch, step, self.agreement.own())))
+        self.done, self.score = step + 1, None
+        self._read(at_most=self.ahead)
+
+    def _between_updates(self) -> None:
+        """Evaluates, saves and stops, where it is time for it."""
+        plan, last = self.plan, self.done == self.plan.steps
+        ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
+        if ends or save or any(self.agreement.due(self.done)):
+            self._read(at_most=0)
+        wishes = self.agreement.due(self.done)
+        if plan.evaluates(self.done):
+            save = self._evaluate() or save
+        elif ends or wishes.callback:
+            self._end_epoch({})
+        if ends:
+            wishes = self.agreement.at_once()
+        if wishes.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
+            self._record(self.done, self.line)  # the run's last: its result is told by it
+        if save or any(wishes):
+            self._save()
+        if wishes.signal and not last:
+            raise Stopped(self._how_to_go_on())
+        if wishes.callback and not last:
+            self.history.stopped = f"a callback stopped it after update {self.done:,}"
+
+    def _read(self, at_most: int) -> None:
+        """Reads the figures of updates, until so many wait."""
+        while len(self.waiting) > at_most:
+            step, batch, logs = self.waiting.popleft()
+            values = {name: float(value) for name, value in logs.items()}
+            self.agreement.read(step, values)
+            self._check_finite(step, batch, values)
+            values |= self.speed.add(tokens_of(batch, self.batch_size))
+            for name, value in values.items():
+                self.sums.setdefault(name, []).append(value)
+            left = self.speed.seconds_for(self.plan.steps - step - 1)
+            self.live.update(step + 1, values, left)
+            self.callbacks.on_train_batch_end(step % self.plan.stretch, values)
+            self.line = values  # where it is evaluated, the line is written with the evaluation
+            if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
+                self._record(step + 1, values)
+
+    def _check_finite(self, step: int, batch: TrainingBatch, values: dict[str, float]) -> None:
+        if values.pop("finite", 1.0):
+            self.skipped = 0
+            return
+        self.skipped += 1
+        if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
+            values["skipped"] = 1.0  # the scale was too high: it is halved, and on
+            return
+        found = diagnosis.first_bad(self.engine, batch, step)
+        where = found.text(self.engine.rows(self.batch_size).start or 0)
+        again = f", as the {self.skipped - 1} before it," if self.skipped > 1 else ""
+        raise NotFinite(
+            f"update {step + 1}{again} is not finite (loss {values['loss']:g}, gradient norm "
+            f"{values['gradient_norm']:g}): batch {step}, {where}; {self._last_good()}"
+        )
+
+    def _not_saved(self, error: OSError) -> str:
+        good = f"{self._last_good()}; " if self.saved is not None else ""
+        return f"{error.strerror or error}; {good}once there is room: {self.run.way_on}"
+
+    def _last_good(self) -> str:
+        if self.run is None:
+            return "nothing is saved without a run folder"
+        return f"the last good state is that after update {self.saved:,} in {self.run.path}"
+
+    def _record(self, step: int, values: dict[str, float]) -> None:
+        values = values | {"seconds": round(time.monotonic() - self.begin, 3)}
+        self.history.updates.append({"step": step} | values)
+        if self.run is not None:
+            self.run.log(step, values)
+
+    def _evaluate(self) -> bool:
+        """Whether it is the best so far."""
+        figures = {f"val_{name}": float(value) for name, value in self.plan.evaluate().items()}
+        self._record(self.done, self.line | figures)
+        self.live.evaluated(self.done, figures)
+        self._end_epoch(figures)
+        self.speed.pause()
+        self.score = self.plan.score_of(figures)
+        better, self.best = self.score > self.best, max(self.score, self.best)
+        return better
+
+    def _end_epoch(self, figures: dict[str, float]) -> None:
+        means = {name: sum(values) / len(values) for name, values in self.sums.items()}
+        self.callbacks.on_epoch_end((self.done - 1) // self.plan.stretch, means | figures)
+        self.in_epoch = False
+
+    def _save(self, wait: bool = True) -> None:
+        if self.run is None or self.saved == self.done:
+            return
+        try:
+            self.run.save_state(self.engine.state(), self.done, score=self.score)
+        except OSError as error:
+            raise OSError(error.errno, self._not_saved(error), error.filename) from None
+        if wait:
+            self.engine.barrier()  # none goes on from a state that is not there
+        self.saved = self.done
+        self.speed.pause()
+
+    def _save_before_an_error(self) -> None:
+        """What hinders that is not what is to be said."""
+        with contextlib.suppress(OSError, NotFinite):
+            self._read(at_most=0)
+            self._save(wait=False)  # the others do not know of it
+            if self.run is not None and self.run.chief:
+                _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
+
+    def without_another(self, error: Exception) -> str:
+        """What is said where another process is gone."""
+        lines = [*str(error).splitlines(), type(error).__name__]
+        why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
+        go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""
+        why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
+        return f"another process of this run is gone ({why}); {self._last_good()}{go_on}"
+
+    def _how_to_go_on(self) -> str:
+        text = f"stopped after update {self.done:,} of {self.plan.steps:,}"
+        if self.run is None:
+            return f"{text}; nothing is saved without a run folder"
+        return f"{text} and saved; go on with: {self.run.way_on}"

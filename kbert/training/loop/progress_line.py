@@ -1,0 +1,119 @@
+"""Where a run is, on stderr: one line that is rewritten in a terminal, a line now and then else."""
+
+import sys
+import time
+
+from kbert.io.progress import COLUMNS, columns
+from kbert.io.units import duration, short
+
+FILE_WIDTH = 140  # of a line in a file
+SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
+
+
+class Live:
+    """The line; a context, which ends it with the last update.
+
+    Args:
+        steps: updates of the whole run.
+        show: False writes nothing.
+        stream: where to; None: stderr.
+        first: what is said until there are figures of an update; "" says nothing.
+    """
+
+    def __init__(self, steps: int, show: bool = True, stream=None, first: str = ""):
+        self._steps, self._show, self._first = steps, show, first
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self._width = columns(self._stream) if self._terminal else FILE_WIDTH
+        self._next = time.monotonic() + (0.0 if self._terminal else SECONDS[1])
+        self._open = False
+        self._last = None  # the arguments of the last update, where it was not shown
+
+    def update(self, step: int, values: dict[str, float], seconds_left: float | None) -> None:
+        """Shows an update, where the last line is old enough."""
+        now = time.monotonic()
+        self._last = step, values, seconds_left
+        if self._show and now >= self._next:
+            self._next = now + SECONDS[not self._terminal]
+            self._show_last()
+
+    def evaluated(self, step: int, values: dict[str, float]) -> None:
+        """Shows an evaluation, on a line that stays."""
+        self._last = None
+        if self._show:
+            text = line(step, self._steps, values, None, "evaluated", width=self._width)
+            self._write(text, stays=True)
+
+    def __enter__(self) -> "Live":
+        if self._show and self._first:
+            self._write(self._first, stays=not self._terminal)
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._show and self._last is not None:
+            self._show_last()
+        if self._open:  # the last line stays as it is
+            self._stream.write("\n")
+            self._stream.flush()
+            self._open = False
+
+    def _show_last(self) -> None:
+        step, values, left = self._last
+        self._last = None
+        text = line(step, self._steps, values, left, width=self._width)
+        self._write(text, stays=not self._terminal)
+
+    def _write(self, text: str, stays: bool) -> None:
+        start = "\r" if self._open else ""
+        filled = text.ljust(self._width - 1) if self._terminal else text  # over what stood there
+        self._stream.write(f"{start}{filled}" + ("\n" if stays else ""))
+        self._stream.flush()
+        self._open = not stays
+
+
+def line(
+    step: int,
+    steps: int,
+    values: dict[str, float],
+    seconds_left: float | None,
+    note: str = "",
+    width: int = COLUMNS,
+) -> str:
+    """One line of fewer columns than `width`: what fits, the more important first.
+
+    Args:
+        step, steps: updates done, and of the whole run.
+        values: the figures by name, as in metrics.jsonl; an evaluation's begin with "val_".
+        seconds_left: until the end; None: not known.
+        note: behind the updates.
+        width: columns of the terminal.
+    """
+    end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
+    text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
+    room, shown = width - 1 - len(text) - len(end), set()
+    figures = _figures(values)
+    for place in sorted(range(len(figures)), key=lambda place: figures[place][0]):
+        if (size := len(figures[place][1]) + 2) <= room:
+            room, shown = room - size, shown | {place}
+    return "  ".join([text, *(figures[place][1] for place in sorted(shown))]) + end
+
+
+def _figures(values: dict[str, float]) -> list[tuple[int, str]]:
+    """(how soon it may be left out: 0 is the last, text), in the order in which they are shown."""
+    values = {name.removeprefix("val_"): value for name, value in values.items()}
+    outputs = [name.removesuffix("_loss") for name in values if name.endswith("_loss")]
+    found = []
+    for output in outputs:
+        found.append((0, f"{output} loss {values[f'{output}_loss']:.3f}"))
+        if (accuracy := values.get(f"{output}_accuracy")) is not None:
+            found.append((2, f"acc {accuracy:.1%}"))
+    for name in ("accuracy", "f1", "matthews", "exact_match"):
+        if name in values:
+            found.append((0, f"{name.replace('_', ' ')} {values[name]:.3f}"))
+    if "tokens_per_second" in values:
+        found.append((1, f"{short(values['tokens_per_second'])} tok/s"))
+    if "mfu" in values:
+        found.append((4, f"{values['mfu']:.0%} of peak"))
+    if "loss" in values and len(outputs) != 1:  # of one output it is the same number
+        found.append((3 if outputs else 0, f"loss {values['loss']:.3f}"))
+    return found

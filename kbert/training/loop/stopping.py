@@ -1,0 +1,135 @@
+"""Ctrl-C and SIGTERM as a wish to stop, which the loop fulfils between two updates.
+
+A signal reaches one host, and a callback may stop one alone. If that one stopped, the others would
+wait for it in the next update's sums without end; so each host's wishes go into those sums, which
+all hosts read, and all stop after the same update.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MOST_AHEAD = 1  # updates that are begun before the figures of the one before them are read
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM; the message says what is saved and how to go on."""
+
+
+class ProcessLost(RuntimeError):
+    """Another process of the run is gone; the message says how to go on."""
+
+
+class Wishes(NamedTuple):
+    """Why a process wants the run to end after an update."""
+
+    callback: bool
+    signal: bool
+
+
+NO_WISH = Wishes(False, False)
+
+
+class StopRequest:
+    """True once it was asked to stop."""
+
+    signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+class Agreement:
+    """What all hosts know of each other's wishes.
+
+    Args:
+        engine: of the run.
+        asked: this host's.
+    """
+
+    def __init__(self, engine, asked: StopRequest):
+        self._engine, self._asked = engine, asked
+        self._known: tuple[int, Wishes] | None = None  # since the update of that number
+
+    def own(self) -> Wishes:
+        """This host's wishes."""
+        return Wishes(bool(self._engine.model.stop_training), bool(self._asked))
+
+    def read(self, step: int, figures: dict[str, float]) -> None:
+        """Takes an update's sums of the wishes from its figures."""
+        told = Wishes(*(figures.pop(name, 0.0) > 0 for name in Wishes._fields))
+        if any(told) and self._known is None:
+            self._known = step, told
+
+    def due(self, done: int) -> Wishes:
+        """Why the run ends after `done` updates; of several hosts each gets the same answer.
+
+        Some of them may have begun an update more before they could read what they were told.
+        """
+        if self._engine.processes == 1:
+            return self.own()
+        known = self._known is not None and done > self._known[0] + MOST_AHEAD
+        return self._known[1] if known else NO_WISH
+
+    def at_once(self) -> Wishes:
+        """The same where all hosts are at one place, such as the end of an epoch."""
+        return self._engine.of_any(self.own())
+
+
+@contextlib.contextmanager
+def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
+    """What the two signals set for as long as the context lasts; a second one stops at once.
+
+    Args:
+        alone: whether the run has this process only. Where it has others, Python may be waiting for
+            one that does not come, and hears no signal: the second one then ends the process.
+    """
+    asked = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked  # only the main thread may ask for signals
+        return
+
+    def heard(number, frame):
+        if asked:
+            raise KeyboardInterrupt
+        asked.signal = number
+
+    before = {number: signal.signal(number, heard) for number in _SIGNALS}
+    try:
+        with contextlib.nullcontext() if alone else _ended_by_the_second():
+            yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _ended_by_the_second() -> Iterator[None]:
+    """Ends the process with the second signal, whatever its main thread waits for."""
+    hearing, told = socket.socketpair()  # Python writes each signal's number at once
+    told.setblocking(False)
+
+    def listen():
+        heard = 0
+        while heard < 2:
+            number = hearing.recv(1)
+            if not number:  # closed: the context has ended
+                return
+            heard += number[0] in _SIGNALS
+        os._exit(128 + number[0])  # what is on the disk is whole at any moment
+
+    listener = threading.Thread(target=listen, daemon=True)
+    before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    listener.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        told.close()
+        listener.join()
+        hearing.close()

@@ -1,0 +1,233 @@
+"""A run as one page: its result, its curves, what it was made of and with.
+
+HTML with everything in it: one file that opens anywhere, light or dark, wide or narrow.
+"""
+
+import html
+import json
+import statistics
+
+from kbert.io import printable
+from kbert.io.atomic_write import write_atomically
+from kbert.io.json_schema import read_object
+from kbert.io.units import duration, short
+from kbert.training.run.curves import figures
+
+_STYLE = """:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--dim:#59636e;--line:#d1d9e0;
+--card:#f6f8fa;--c0:#0969da;--c1:#bc4c00;--c2:#1a7f37;--c3:#8250df;--c4:#cf222e}
+@media (prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--dim:#9198a1;--line:#3d444d;
+--card:#151b23;--c0:#58a6ff;--c1:#f0883e;--c2:#56d364;--c3:#bc8cff;--c4:#ff7b72}}
+*{box-sizing:border-box}body{margin:0 auto;padding:1.5rem 1rem 3rem;max-width:66rem;
+background:var(--bg);color:var(--fg);
+font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+h1{font-size:1.7rem;line-height:1.2;margin:.2rem 0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
+h1,dd,p,details td{overflow-wrap:anywhere}.dim,.small{color:var(--dim)}.small{font-size:.85rem}
+p{margin:.4rem 0}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;
+margin:1.2rem 0}
+.card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.7rem .9rem}
+.card b{display:block;font-size:1.75rem;line-height:1.2;font-weight:650;
+font-variant-numeric:tabular-nums}
+.card:first-child{border-color:var(--c0)}.card:first-child b{color:var(--c0)}
+dl{display:grid;grid-template-columns:minmax(6.5rem,max-content) 1fr;gap:.35rem 1.2rem;margin:0}
+dt{color:var(--dim)}dd{margin:0}
+.curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));
+gap:1rem 1.5rem}
+figure{margin:0}figcaption{display:flex;flex-wrap:wrap;gap:0 1rem;align-items:baseline}
+svg{display:block;width:100%;height:auto}svg text{font-size:13px;fill:var(--dim)}
+.end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:var(--line);stroke-width:.7}
+.axis{stroke:var(--dim);fill:none}polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}
+.key{color:var(--dim);font-size:.85rem}.key::before{content:"";display:inline-block;width:1.1em;height:3px;
+margin-right:.4em;vertical-align:middle;background:var(--k)}circle{fill:var(--k)}
+.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
+.k0{--k:var(--c0)}.k1{--k:var(--c1)}.k2{--k:var(--c2)}.k3{--k:var(--c3)}.k4{--k:var(--c4)}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .8rem .25rem 0;text-align:left;font-weight:400;
+border-bottom:1px solid var(--line)}
+th{color:var(--dim)}.n{text-align:right;white-space:nowrap}.best td{font-weight:650}
+summary{cursor:pointer;font-size:1.15rem;font-weight:650}details{margin:1rem 0}"""
+
+
+def write_report(run, result: dict, bert, data: dict) -> None:
+    """Writes RUN/report.html from what the run's folder holds, its result and its model.
+
+    Args:
+        run: the `RunFolder`.
+        result: what the run came to, as in result.json.
+        bert: the `Bert`.
+        data: how much it was trained on, in words by name.
+    """
+    records, file = run.read_records(), run.path / "environment.json"
+    environment = read_object(file) if file.exists() else {}
+    parts = [
+        f"<h1>{_title(run)}</h1><p class=dim>{html.escape(run.path.name)} · {_ending(result)}</p>",
+        _cards(records, result, run.settings),
+        _list(_facts(records, run.settings, environment, bert) | data),
+        f"<h2>Curves</h2><div class=curves>{figures(records)}</div>",
+        _evaluations(records, result.get("weights_of_update")),
+        _folded("Settings", run.settings),
+        _folded("Environment", environment),
+    ]
+    name = html.escape(run.path.name)
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{name}: a kbert run</title><style>{_STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+    write_atomically(run.path / "report.html", printable.lines(page).encode())
+
+
+def _title(run) -> str:
+    what = {"classify": "a classifier", "tag": "a tagger", "qa": "question answering"}
+    if run.task == "pretrain":
+        return "Pretraining a BERT"
+    return f"Fine-tuning {what.get(run.settings.get('task'), 'a BERT')}"
+
+
+def _ending(result: dict) -> str:
+    done, asked = result["steps"], result["asked"]
+    text = f"all {done:,} updates done"
+    if result["stopped"]:
+        text = f"{html.escape(result['stopped'])}, of {asked:,}"
+    kept = result.get("weights_of_update", done)
+    return text if kept == done else f"{text}; the weights are those after update {kept:,}"
+
+
+def _cards(records: list[dict], result: dict, settings: dict) -> str:
+    """The figures that say how good the model is: on dev data where there are any."""
+    found = result.get("metrics") or _last_evaluation(records)
+    if not found:
+        losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
+        over = "the last update" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
+        return _listed_cards([(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")])
+    names = sorted(found, key=lambda name: name != _score(settings))
+    return _listed_cards(
+        [(f"dev {_words(name)}", _score_text(name, found[name])) for name in names]
+    )
+
+
+def _listed_cards(cards: list[tuple[str, str]]) -> str:
+    inner = "".join(
+        f"<div class=card><b>{html.escape(value)}</b>{html.escape(label)}</div>"
+        for label, value in cards[:8]
+    )
+    return f"<div class=cards>{inner}</div>"
+
+
+def _score(settings: dict) -> str:
+    """Which figure comes first: what says which weights are best."""
+    from kbert.tasks.finetuning.task import TASKS, task_of
+
+    return task_of(settings["task"]).score if settings.get("task") in TASKS else "loss"
+
+
+def _last_evaluation(records: list[dict]) -> dict[str, float]:
+    lines = _evaluated(records)[-1:]
+    return {name[4:]: line[name] for line in lines for name in line if name.startswith("val_")}
+
+
+def _score_text(name: str, value: float) -> str:
+    share = name.rpartition("_")[2] in ("accuracy", "f1", "precision", "recall", "match", "exact")
+    return f"{value:.1%}" if share else f"{value:.3f}"
+
+
+def _facts(records: list[dict], settings: dict, environment: dict, bert) -> dict[str, str]:
+    config, last = bert.config, records[-1] if records else {}
+    found = {
+        "Model": f"{config.num_hidden_layers} layers × {config.hidden_size}, "
+        f"{config.num_attention_heads} heads; {bert.model.count_params():,} parameters",
+    }
+    if "seconds" in last:
+        found["Duration"] = f"{duration(last['seconds'])}, evaluations and compiling included"
+    if speed := _median(records, "tokens_per_second"):
+        found["Speed"] = f"{short(speed)} tokens a second, padding included"
+    if environment:
+        found["Device"] = _device(environment, settings)
+    if share := _median(records, "mfu"):
+        peak = f"{environment['peak_flops'] / 1e9:,.3g} GFLOP/s"
+        found["Utilization"] = (
+            f"{share:.0%} of the peak: the model's matrix products, done in the time that an "
+            f"update takes, against {peak} ({environment['peak_flops_source']})"
+        )
+    return found
+
+
+def _device(environment: dict, settings: dict) -> str:
+    devices = environment["devices"]
+    text = f"CPU, {environment['cpu_cores']} cores" if devices == ["CPU"] else ", ".join(devices)
+    if environment["replicas"] > 1:
+        text += f"; {environment['replicas']} replicas"
+    if environment["processes"] > 1:
+        text += f" on {environment['processes']} hosts"
+    return f"{text}; {environment['backend']}, {settings['precision']}"
+
+
+def _median(records: list[dict], name: str) -> float | None:
+    values = [line[name] for line in records if name in line]
+    return statistics.median(values) if values else None
+
+
+def _list(facts: dict[str, str]) -> str:
+    rows = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items()
+    )
+    return f"<dl>{rows}</dl>"
+
+
+def _evaluated(records: list[dict]) -> list[dict]:
+    return [line for line in records if any(name.startswith("val_") for name in line)]
+
+
+def _evaluations(records: list[dict], kept: int | None) -> str:
+    lines = _evaluated(records)
+    if not lines:
+        return ""
+    names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
+    head = "".join(f"<th class=n>{html.escape(_words(name[4:]))}</th>" for name in names)
+    rows = "".join(
+        f"<tr{' class=best' if line['step'] == kept else ''}><td class=n>{line['step']:,}</td>"
+        + "".join(f"<td class=n>{_value(line.get(name))}</td>" for name in names)
+        + "</tr>"
+        for line in lines
+    )
+    note = "<p class=small>Bold: the weights that were kept.</p>" if kept is not None else ""
+    table = f"<table><thead><tr><th class=n>update</th>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f"<h2>Evaluations</h2><div class=wide>{table}</table></div>{note}"
+
+
+def _folded(title: str, values: dict) -> str:
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in _flat(values)
+    )
+    return (
+        f"<details><summary>{title}</summary><div class=wide><table>{rows}</table></div></details>"
+    )
+
+
+def _flat(values: dict, before: str = "") -> list[tuple[str, str]]:
+    """(name, text) of everything within; what is not set is left to kbert: automatic."""
+    found = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found += _flat(value, f"{before}{name}.")
+        else:
+            found.append((f"{before}{name}", _value(value)))
+    return found
+
+
+def _value(value) -> str:
+    if value is None:
+        return "automatic"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,301 @@
+"""A run on the disk: what it was told, where it is, what came out; of any task.
+
+RUN/settings.json        what the run was asked for and a fingerprint of its data
+    environment.json     versions, devices
+    metrics.jsonl        a line an update          tensorboard/   the same for TensorBoard
+    checkpoints/step-00000120.safetensors          the last two, and the best where there is one;
+                         gone once the run is finished, unless all is kept
+    model.keras, model/  the result, in kbert's and in transformers' format
+    report.html          its curves                result.json    written last: it is finished
+"""
+
+import json
+import logging
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from kbert.io import json_schema as js
+from kbert.io.atomic_write import write_atomically
+from kbert.training.run import environment
+from kbert.training.run.event_file import EventFile
+from kbert.training.run.json_differences import differences, listed
+from kbert.training.run.records import RecordFile, read_records
+from kbert.training.run.state_files import write_state
+from kbert.training.run.states import State, States
+from kbert.training.setting_rules import KEEPS
+
+_logger = logging.getLogger("kbert")
+
+_CONTENT = js.fields(
+    {
+        "task": js.one_of("pretrain", "finetune"),
+        "run": js.TEXT,
+        "settings": js.OBJECT,
+        "fingerprint": js.OBJECT,
+    },
+    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name"), "keep": js.one_of(*KEEPS)},
+)
+_RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
+
+
+class RunFolder:
+    """A run's folder; from `create` or `open`.
+
+    Args:
+        path: the folder.
+        content: of its settings.json.
+        chief: whether this process writes: one of them does, all read.
+
+    Attributes:
+        path: the folder.
+        task: "pretrain", "finetune".
+        settings: what the run was asked for.
+        fingerprint: what its batches depend on.
+        places: where its data lay when it began.
+        keep: what stays once it is finished, "model" or "all".
+    """
+
+    def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
+        self.path = Path(path)
+        self.task, self.settings = content["task"], content["settings"]
+        self.fingerprint, self._id = content["fingerprint"], content["run"]
+        self.places = content.get("places", {})
+        self.keep = content.get("keep", "all")
+        self.chief = chief
+        self._states = States(self.path / "checkpoints", self._id, self.check)
+        self._records = self._events = None
+        self._whole = None  # the step of the last state that is known to be whole
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike,
+        settings: dict,
+        fingerprint: dict,
+        *,
+        task: str = "pretrain",
+        places: dict | None = None,
+        keep: str = "model",
+        chief: bool = True,
+    ) -> "RunFolder":
+        """Makes the folder of a new run.
+
+        Args:
+            path: a folder that is not there, or is empty.
+            settings: what the run was asked for, as JSON: all that its result depends on.
+            fingerprint: what its batches depend on, as JSON (`Batches.fingerprint`).
+            task: what the command that goes on with it is called.
+            places: paths of its data, by name; they may change, the data may not.
+            keep: what stays once it is finished, "model" or "all"; it may change.
+            chief: whether this process writes it; the others call `open`, once it is there.
+
+        Raises:
+            FileExistsError: the folder holds a run, or something else.
+            OSError: it cannot be made.
+        """
+        path = Path(path)
+        refuse_used(path, task)
+        path.mkdir(parents=True, exist_ok=True)
+        # the first file: killed before it is there, the folder still counts as empty
+        content = {
+            "task": task,
+            "run": uuid.uuid4().hex,
+            "places": places or {},
+            "keep": keep,
+            "settings": _as_json(settings),
+            "fingerprint": _as_json(fingerprint),
+        }
+        if chief:
+            _write_json(path / "settings.json", content)
+        return cls(path, content, chief)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
+        """The run in a folder.
+
+        Raises:
+            FileNotFoundError: no run there.
+            ValueError: its settings.json is damaged.
+        """
+        path = Path(path)
+        file = path / "settings.json"
+        if not file.is_file():
+            raise FileNotFoundError(2, "no run: a folder with a settings.json expected", str(path))
+        return cls(path, js.read(file, _CONTENT), chief)
+
+    @property
+    def finished(self) -> dict | None:
+        """What the run came to, where it is finished."""
+        file = self.path / "result.json"
+        return js.read(file, _RESULT) if file.is_file() else None
+
+    @property
+    def way_on(self) -> str:
+        """The command that goes on with it."""
+        return f"kbert {self.task} --resume {self.path}"
+
+    def check(self, fingerprint: dict, settings: dict | None = None) -> None:
+        """Raises a ValueError that names what differs between the run and what is there now."""
+        different = differences(self.settings, _as_json(settings or self.settings), "")
+        different += differences(self.fingerprint, _as_json(fingerprint), "data")
+        if different:
+            raise ValueError(
+                f"{self.path} was made with other data or settings: {listed(different)}: put "
+                "them back, or begin a new run"
+            )
+
+    def last_state(self) -> State | None:
+        """The last state that is whole and of this run; None where there is none.
+
+        What is damaged or of another run is passed over, and the log says so.
+
+        Raises:
+            ValueError: a state of this run made with other settings: settings.json was changed.
+        """
+        if state := self._states.last():
+            self._whole = state.step
+        return state
+
+    def best_state(self) -> State | None:
+        """The whole state with the highest score; None where no state has one."""
+        return self._states.best()
+
+    def has_state(self, step: int) -> bool:
+        """Whether the last state, which was read or written, is of that step."""
+        return self._whole == step
+
+    def begin(self, step: int) -> list[dict]:
+        """Opens metrics.jsonl and TensorBoard's file, without what was recorded after `step`.
+
+        `close` goes with it.
+
+        States of later updates, which cannot be used, or they would have been, are set aside as
+        `….refused`.
+
+        Returns:
+            The lines of metrics.jsonl up to `step`.
+        """
+        if not self.chief:
+            return [line for line in self.read_records() if line["step"] <= step]
+        self.close()
+        for part in (*self.path.glob(".*.part"), *self.path.glob("checkpoints/.*.part")):
+            shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink()
+        self._states.set_aside_after(step)
+        self._records = RecordFile(self.path / "metrics.jsonl", step)
+        self._events = EventFile(self.path / "tensorboard", step)
+        return self.read_records()
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """Records one update: a line of metrics.jsonl and TensorBoard's scalars."""
+        if self.chief:
+            self._records.add(step, values)
+            self._events.add(step, values)
+
+    def save_state(self, arrays: dict, step: int, *, score: float | None = None) -> None:
+        """Writes a state and removes those that are neither of the last two nor the best.
+
+        Args:
+            arrays: `engine.state()`.
+            step: updates done.
+            score: of an evaluation at that step; higher is better.
+
+        Raises:
+            OSError: it cannot be written; those before it are whole.
+        """
+        if not self.chief:
+            return
+        if self._records is not None:
+            self._records.flush()  # a state never outlives the lines up to it
+        facts = {"step": step, "score": score, "run": self._id}
+        facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
+        self._states.folder.mkdir(exist_ok=True)
+        write_state(self._states.path(step), arrays, facts)
+        self._whole = step
+        self._states.remove_superseded(step)
+
+    def finish(self, bert, result: dict, data: dict[str, str]) -> None:
+        """Writes the final model in both formats and the report, and last that it is finished.
+
+        Args:
+            bert: a `kbert.Bert`.
+            result: what the run came to, as JSON.
+            data: how much it was trained on, in words by name.
+
+        Raises:
+            OSError, ValueError: as `kbert.save`.
+        """
+        from kbert.checkpoints.bert import save
+        from kbert.training.run.report_page import write_report
+
+        if not self.chief:
+            return
+        self.close()
+        save(bert, self.path / "model", format="transformers")
+        save(bert, self.path / "model.keras")
+        write_report(self, result, bert, data)
+        _write_json(self.path / "result.json", _as_json(result))
+
+    def tidy(self) -> None:
+        """Removes the states of a run that is finished, unless it keeps all.
+
+        Where there are several processes, once none reads them any more.
+        """
+        if self.chief and self.keep == "model" and self.finished is not None:
+            self._states.remove_all()
+
+    def write_environment(self, engine, **more) -> None:
+        """Writes environment.json: versions and devices, no names of folders or hosts."""
+        if self.chief:
+            _write_json(self.path / "environment.json", environment.described(engine) | more)
+
+    def warn_of_another_environment(self, engine) -> None:
+        """Says where the result will be equal to rounding only, since the run began otherwise."""
+        file = self.path / "environment.json"
+        before, now = js.read_object(file) if file.is_file() else {}, environment.described(engine)
+        for name in ("backend", "replicas", "devices"):
+            if name in before and before[name] != now[name]:
+                _logger.warning(
+                    "%s had %s %s, now %s: equal to rounding only",
+                    self.path,
+                    name,
+                    before[name],
+                    now[name],
+                )
+
+    def read_records(self) -> list[dict]:
+        """The lines of metrics.jsonl."""
+        return read_records(self.path / "metrics.jsonl")
+
+    def close(self) -> None:
+        """Closes the files that it has open."""
+        for file in (self._records, self._events):
+            if file is not None:
+                file.close()
+        self._records = self._events = None
+
+
+def refuse_used(path: str | os.PathLike, task: str) -> None:
+    """Raises a FileExistsError for a folder that holds a run, or anything else."""
+    path = Path(path)
+    if (path / "settings.json").exists():
+        raise FileExistsError(
+            17,
+            f"holds a run: go on with kbert {task} --resume {path}, or choose another",
+            str(path),
+        )
+    if path.exists() and (
+        not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
+    ):
+        raise FileExistsError(17, "must be a new or an empty folder for the run", str(path))
+
+
+def _as_json(value):
+    """As it is read back: tuples are lists, keys are text, what JSON has no number for is null."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
+
+
+def _write_json(path: Path, content: dict) -> None:
+    text = json.dumps(_as_json(content), indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode())

@@ -1,0 +1,134 @@
+"""The state of a run as a file: whole or not there, and refused where it is not what was written.
+
+One safetensors file a state, which any safetensors reader opens. Its metadata hold the number of
+updates, what run it is of and a SHA-256 of all of it, since a truncated or overwritten file can
+still have a header that reads well.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+
+from kbert.io import json_schema as js
+from kbert.io.atomic_write import atomic_file
+
+_FORMAT = "kbert-state-1"
+
+
+class DamagedState(ValueError):
+    """A file that is not, or is no longer, what `write_state` wrote."""
+
+
+def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
+    """Writes a state: beside its place, flushed to the disk, then renamed.
+
+    Args:
+        path: the file; its folder is there.
+        arrays: by name, of any shape and of a dtype that safetensors has.
+        facts: what else is known of it, as JSON: the number of updates, the run.
+
+    Raises:
+        OSError: it cannot be written; an old file stays, and nothing half-written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    arrays = {name: _in_order(array) for name, array in arrays.items()}
+    text = json.dumps(facts, sort_keys=True)
+    metadata = {"format": _FORMAT, "facts": text, "sha256": _checksum(arrays, text)}
+    with atomic_file(path) as part:
+        try:
+            save_file(arrays, part, metadata=metadata)
+        except SafetensorError as error:  # it says a full disk as text
+            raise OSError(*_reason(error), str(path)) from None
+        os.chmod(part, 0o666 & ~_umask())  # safetensors' files are the owner's alone
+        _flush(part)
+    _flush(path.parent)
+
+
+def read_facts(path: str | os.PathLike) -> dict:
+    """What `write_state` was told of a state; reads the header alone.
+
+    Raises:
+        OSError: it cannot be read.
+        DamagedState: not a state, or a damaged one.
+    """
+    with _opened(path) as file:
+        return _facts(path, file.metadata())
+
+
+def read_state(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
+    """The arrays of a state and its facts, after the checksum was found right.
+
+    Raises:
+        OSError: it cannot be read.
+        DamagedState: not a state, or one whose content is not what was written.
+    """
+    with _opened(path) as file:
+        metadata = file.metadata()
+        facts = _facts(path, metadata)
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if _checksum(arrays, metadata["facts"]) != metadata["sha256"]:
+        raise DamagedState(f"{path} is damaged: its content does not have the checksum it names")
+    return arrays, facts
+
+
+def _opened(path):
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        return safe_open(path, framework="numpy")
+    except SafetensorError as error:
+        raise DamagedState(f"{path} is damaged or no checkpoint: {error}") from None
+
+
+def _facts(path, metadata: dict | None) -> dict:
+    metadata = metadata or {}
+    if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
+        raise DamagedState(f"{path} is not a checkpoint of a kbert run")
+    try:
+        return js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)
+    except ValueError:
+        raise DamagedState(f"{path} is damaged: its metadata are not JSON") from None
+
+
+def _in_order(array) -> np.ndarray:
+    """As C-contiguous, which safetensors takes for granted; a scalar stays one."""
+    return np.array(array, order="C", copy=None)
+
+
+def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view("uint8"))
+    return digest.hexdigest()
+
+
+def _reason(error) -> tuple[int, str]:
+    """Error number and text of what the Rust code says as `… (os error 28)`."""
+    found = re.search(r"os error (\d+)", str(error))
+    number = int(found.group(1)) if found else errno.EIO
+    return number, os.strerror(number) if found else str(error)
+
+
+def _flush(path: Path) -> None:
+    """To the disk; a folder too, since the new name is in it."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
