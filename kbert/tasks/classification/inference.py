@@ -13,6 +13,7 @@ from kbert.tasks.checks import (
     require_tokenizer,
     require_two_segments,
 )
+from kbert.tasks.labels import label_names
 from kbert.tasks.probabilities import sigmoid, softmax
 from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts
 
@@ -95,13 +96,6 @@ def classify(
     labels = label_names(bert, logits.shape[1])
     found = [_ranked(labels, row) for row in probabilities]
     return found[0] if one else found
-
-
-def label_names(bert: Bert, count: int) -> list[str]:
-    """The checkpoint's names of its labels, else transformers' default ones."""
-    if bert.labels is not None and len(bert.labels) == count:
-        return list(bert.labels)
-    return [f"LABEL_{number}" for number in range(count)]
 
 
 def _ranked(labels: list[str], probabilities: np.ndarray) -> list[Label]:

@@ -7,7 +7,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
 from kbert.tasks.checks import listed, require_head, require_tokenizer
-from kbert.tasks.classification.inference import label_names
+from kbert.tasks.labels import label_names
 from kbert.tasks.probabilities import softmax
 from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts
 
