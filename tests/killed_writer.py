@@ -1,8 +1,8 @@
 """Writes a folder's files into another, and is killed before its nth step on the disk.
 
-    python tests/killed_writer.py SOURCE TARGET N [FILE]
+    python tests/killed_writer.py SOURCE TARGET N [--alone]
 
-With FILE, that file alone is written, from the bytes of SOURCE. Exit status 9: it was killed.
+A SOURCE may be a file. With --alone what else the folder TARGET holds goes. Status 9: killed.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from kbert.io.leftovers import part_folder_of
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")  # os.replace is a rename
 
 
-def main(source: Path, target: Path, last: int) -> None:
+def main(source: Path, target: Path, last: int, alone: bool) -> None:
     count = 0
 
     def step(event: str, args: tuple) -> None:
@@ -28,13 +28,13 @@ def main(source: Path, target: Path, last: int) -> None:
             if count == last:
                 os._exit(9)
 
-    with writing(source, target) as write:
+    with writing(source, target, alone) as write:
         sys.addaudithook(step)
         write()
 
 
 @contextlib.contextmanager
-def writing(source: Path, target: Path):
+def writing(source: Path, target: Path, alone: bool):
     if source.is_file():
         content = source.read_bytes()
 
@@ -46,7 +46,7 @@ def writing(source: Path, target: Path):
         files = {file.relative_to(source): file.read_bytes() for file in source.rglob("*.*")}
 
         def write():
-            with atomic_folder(target) as folder:
+            with atomic_folder(target, alone=alone) as folder:
                 for file, content in files.items():
                     (folder / file).parent.mkdir(exist_ok=True)
                     (folder / file).write_bytes(content)
@@ -55,4 +55,4 @@ def writing(source: Path, target: Path):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), "--alone" in sys.argv)

@@ -9,14 +9,8 @@ import pytest
 from peer_tasks import VOCABULARY
 
 from kbert import Tokenizer
-from kbert.data.labelled.length_buckets import (
-    IGNORED,
-    LENGTHS,
-    BucketedBatches,
-    Examples,
-    lengths_up_to,
-    padded_length,
-)
+from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
+from kbert.data.padding import LENGTHS, lengths_up_to, padded_length
 from kbert.graph.names import (
     CLASSIFIER,
     SEGMENT_IDS,

@@ -36,8 +36,9 @@ def old_and_new(small, tmp_path_factory):
     return paths
 
 
-def killed_at(step: int, source: Path, target: Path) -> bool:
-    done = subprocess.run([sys.executable, str(WRITER), str(source), str(target), str(step)])
+def killed_at(step: int, source: Path, target: Path, *options: str) -> bool:
+    arguments = [str(source), str(target), str(step), *options]
+    done = subprocess.run([sys.executable, str(WRITER), *arguments])
     assert done.returncode in (0, KILLED)
     return done.returncode == KILLED
 
@@ -242,19 +243,33 @@ def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, m
         assert os.stat(path.with_suffix(ending)).st_mode == mode
 
 
-def test_a_saved_model_that_was_taken_away_comes_back(small, tmp_path):
-    """Killed between its two renames: the old one is in the part."""
-    pytest.importorskip("tensorflow")
-    from kbert.checkpoints.exports import saved_model
-
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    part = tmp_path / f".served.{leftovers.owner()[1:9]}-{gone.pid}.x.part"
-    (part / "old").mkdir(parents=True)
-    (part / "old" / "saved_model.pb").write_bytes(b"old")
-    with pytest.raises(ZeroDivisionError), saved_model._replaced(tmp_path / "served"):
-        1 / 0  # noqa: B018
-    assert contents(tmp_path) == {"served/saved_model.pb": b"old"}
+def test_killed_while_a_folder_is_replaced_it_is_old_or_new_with_nothing_of_the_other(tmp_path):
+    """As a SavedModel is; a link to it stays one."""
+    for name in ("old", "new"):
+        for file in ("saved_model.pb", f"of_{name}.txt", "variables/variables.index"):
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+    old, new = contents(tmp_path / "old"), contents(tmp_path / "new")
+    found = []
+    for step in range(1, 40):
+        shutil.copytree(tmp_path / "old", tmp_path / f"{step}" / "real")
+        target = tmp_path / f"{step}" / "served"
+        target.symlink_to("real")
+        killed = killed_at(step, tmp_path / "new", target, "--alone")
+        there = contents(target)
+        if there.get("saved_model.pb") == b"new":  # another program opens this file
+            assert new.items() <= there.items() and "of_old.txt" not in there
+        finish(target)
+        found.append("old" if "of_old.txt" in contents(target) else "new")
+        visible = {n: c for n, c in contents(target).items() if not folders.is_own(n)}
+        assert visible == {"old": old, "new": new}[found[-1]]
+        with atomic_folder(target, alone=True) as part:
+            (part / "empty").mkdir()
+        assert [entry.name for entry in target.iterdir()] == ["empty"] and target.is_symlink()
+        if not killed:
+            break
+    assert found == sorted(found, reverse=True) and set(found) == {"old", "new"} and step < 39
 
 
 def test_weights_of_a_folder_are_not_written_through_a_link(old_and_new, tmp_path):

@@ -60,7 +60,8 @@ def test_a_formula_has_the_value_that_python_gives_it():
 
 
 @pytest.mark.parametrize(
-    "formula", ["H - H", "H^2", "H·H)", "H/A", "H·", "H + ", "(H·H", "·H", "2H"]
+    "formula",
+    ["H - H", "H^2", "H·H)", "H/A", "H·", "H + ", "(H·H", "·H", "2H", "H*H", "2(3)", "+H", "()"],
 )
 def test_what_is_no_formula_is_refused(formula):
     with pytest.raises(ValueError):

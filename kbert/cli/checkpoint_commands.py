@@ -5,12 +5,10 @@ from pathlib import Path
 
 import click
 
+from kbert.checkpoints.formats import WRITERS
 from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
-
-SOURCE = click.argument("source", metavar="SRC")
-FORMATS = ["transformers", "google", "keras_hub", "keras", "saved_model", "onnx", "litert"]
-HEADS = ["pretraining", "encoder", "classifier", "tokens", "qa"]
+from kbert.cli.options import HEAD_NAMES, SOURCE
 
 
 def _check_config(context, parameter, value):
@@ -64,10 +62,10 @@ def inspect(source, config, form, every_tensor, output):
 @click.argument("destination", metavar="DST", type=Output())
 @click.option(
     "--to",
-    type=click.Choice(FORMATS),
+    type=click.Choice(list(WRITERS)),
     help="The format; default: by DST's ending, else transformers.",
 )
-@click.option("--head", type=click.Choice(HEADS), help="Another head than the checkpoint's own.")
+@click.option("--head", type=HEAD_NAMES, help="Another head than the checkpoint's own.")
 @click.option("--architecture", metavar="CLASS", help="transformers' class to write.")
 @CONFIG
 @READ_AS

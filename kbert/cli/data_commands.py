@@ -4,12 +4,13 @@ import click
 
 from kbert.cli.console import progress
 from kbert.cli.early_checks import Output
+from kbert.data.corpus.text_files import FORMATS
 
 CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
 FORMAT = click.option(
     "--format",
     "form",
-    type=click.Choice(["sentences", "wikitext", "jsonl"]),
+    type=click.Choice(list(FORMATS)),
     help="Of the text; default: by each file's first lines.",
 )
 TEXT_FIELD = click.option(

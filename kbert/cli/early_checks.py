@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-POSITIVE = click.IntRange(min=1)
-
 
 class Output(click.Path):
     """A path to write to, as a `Path`; an empty one would be the working folder."""

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from kbert.cli.console import starting_keras
-from kbert.cli.early_checks import POSITIVE, Output, check_file, check_source
+from kbert.cli.early_checks import Output, check_file, check_source
+from kbert.cli.options import POSITIVE, output_format
 from kbert.cli.pretraining_commands import (
     check_new_run,
     import_engine,
@@ -17,8 +18,9 @@ from kbert.cli.pretraining_commands import (
 )
 from kbert.cli.setting_options import KEEP, given, with_settings
 from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.task import TASKS, task_of
 
-_TASKS = click.Choice(["classify", "tag", "qa"])  # kbert.tasks.finetuning.task.TASKS
+_TASKS = click.Choice(list(TASKS))
 _PATH = click.Path(path_type=Path)
 _HELP = {
     "epochs": "Passes over the data.",
@@ -107,11 +109,9 @@ def _say(tuned) -> None:
 @click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
 @click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")
 @click.option("--batch-size", type=POSITIVE, default=32, show_default=True)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@output_format("json")
 def evaluate(source, task, data, max_length, batch_size, form):
     """Print the figures of the model SRC on labelled data."""
-    from kbert.tasks.finetuning.task import task_of
-
     check_source(source, f"--task {task}", task_of(task).head)
     check_file(data)
     with starting_keras():

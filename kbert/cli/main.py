@@ -16,10 +16,10 @@ from kbert.cli import (
 )
 from kbert.cli.console import progress, run, starting_keras
 from kbert.cli.early_checks import Output
+from kbert.cli.options import HEAD_NAMES, output_format
 
 CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
-HEADS = click.Choice(["pretraining", "encoder", "classifier", "tokens", "qa"])
-HEAD = click.option("--head", type=HEADS, default="pretraining", help="Which model.")
+HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
 LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
 PREDICTIONS = click.option(
     "--max-predictions",
@@ -47,9 +47,7 @@ def cli():
 @click.option("--seq-len", metavar="S", help="Tokens a sequence, or 'any'; default: all positions.")
 @click.option("--layers", metavar="I-J", help="Only the encoder blocks I to J.")
 @click.option("--rich", is_flag=True, help="Keras's own table, where the terminal has the room.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "tsv", "json", "markdown"]), default="text"
-)
+@output_format("tsv", "json", "markdown")
 def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, form):
     """Print the built graph, row by row, as keras_bert printed it."""
     _refuse_together(rich=rich, layers=layers)
@@ -85,9 +83,7 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, fo
 @click.option("--batch-size", type=int, default=1, metavar="B", help="Sequences a batch.")
 @click.option("--dtype", default="float32", help="float32, mixed_bfloat16, bfloat16, …")
 @click.option("--rows", "every_row", is_flag=True, help="Every layer's row, as text too.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json", "csv", "markdown"]), default="text"
-)
+@output_format("json", "csv", "markdown")
 def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtype, every_row, form):
     """Count parameters, FLOPs and bytes in closed form; no Keras is imported."""
     from kbert.graph.accounting import CONVENTIONS
@@ -136,9 +132,7 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
 
 @cli.command(short_help="List transformers' named parameters.")
 @CONFIG
-@click.option(
-    "--format", "form", type=click.Choice(["text", "tsv", "json", "markdown"]), default="text"
-)
+@output_format("tsv", "json", "markdown")
 def params(config, form):
     """List transformers' named parameters, with shapes and sums."""
     from kbert.checkpoints.weight_names import named_parameters

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from kbert.cli.console import say, starting_keras
-from kbert.cli.early_checks import POSITIVE, Output, check_source, check_writable
+from kbert.cli.early_checks import Output, check_source, check_writable
+from kbert.cli.options import POSITIVE
 from kbert.cli.setting_options import KEEP, given, with_settings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.folder_size import described

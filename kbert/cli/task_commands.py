@@ -7,15 +7,18 @@ from pathlib import Path
 
 import click
 
+from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli.console import progress, say, starting_keras
-from kbert.cli.early_checks import POSITIVE, Output, check_new_file, check_source
+from kbert.cli.early_checks import Output, check_new_file, check_source
+from kbert.cli.options import POSITIVE, SOURCE, output_format
 from kbert.io import printable
+from kbert.tasks.attention import SPECIAL
+from kbert.tasks.embedding import LONG_TEXTS
 
 _WIDTH = 80
 _MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
 
-SOURCE = click.argument("source", metavar="SRC")
-FORM = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+FORM = output_format("json")
 LINES = click.option("--lines", metavar="FILE", help="A text a line, from a file; - for stdin.")
 BATCH = click.option(
     "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
@@ -26,13 +29,13 @@ LAYER = click.option(
 HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: their mean.")
 POOLING = click.option(
     "--pooling",
-    type=click.Choice(["mean", "cls", "max", "pooler", "last"]),
+    type=click.Choice(POOLINGS),
     help="From token vectors to one; default: the checkpoint's own, else mean.",
 )
 LAYERS = click.option("--layers", type=POSITIVE, default=4, help="Hidden states that 'last' joins.")
 LONG = click.option(
     "--long",
-    type=click.Choice(["truncate", "window"]),
+    type=click.Choice(LONG_TEXTS),
     default="truncate",
     help="Cut long texts, or take the mean over windows.",
 )
@@ -153,7 +156,7 @@ def similarity(source, texts, pooling, layers, long, form):
 @HEAD
 @click.option(
     "--special",
-    type=click.Choice(["clipped", "hidden", "whole"]),  # kbert.tasks.attention.inference.SPECIAL
+    type=click.Choice(SPECIAL),
     default="clipped",
     help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them.",
 )

@@ -1,8 +1,7 @@
 """The rows of the graph in closed form, and the arguments that a graph can have."""
 
-from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
-from kbert.graph.formulas import compute
+from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.layer_table import layers
 from kbert.graph.summary_rows import Row
 
@@ -61,24 +60,13 @@ def rows(
     check(config, head, seq_len, max_predictions)
     letters = config_letters(config)
     sizes = letters | {"N": None, "S": seq_len, "M": max_predictions}
-    outputs = names.TOKEN_EMBEDDING
-
-    def shape_text(shape) -> str:
-        if isinstance(shape[0], tuple):
-            return "[" + ", ".join(shape_text(part) for part in shape) + "]"
-        dims = [str(sizes.get(axis, axis)) for axis in shape]
-        return f"({', '.join(dims)})"
-
     return tuple(
         Row(
             layer.name,
             layer.type,
-            shape_text(layer.shape),
+            put_in_numbers(layer.output_shape, sizes),
             compute(layer.params, letters),
-            ", ".join(
-                f"{source}[0][{int(source == outputs and layer.name == names.MLM_SIMILARITY)}]"
-                for source in layer.inputs
-            ),
+            layer.connected_to,
         )
         for layer in layers(config, head, max_predictions is not None, num_labels)
     )

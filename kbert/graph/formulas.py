@@ -6,12 +6,14 @@ a sequence), B (sequences in a batch), M (predicted positions of a sequence), w 
 number).
 """
 
+import ast
 import re
 
 _TOKEN = re.compile(r"\(H/A\)|(?<![0-9])[A-Za-z]+")  # a letter right after a number is none
+_ARITHMETIC = re.compile(r"[0-9+·() ]*")
 
 
-def put_in_numbers(formula: str, letters: dict[str, int]) -> str:
+def put_in_numbers(formula: str, letters: dict[str, int | None]) -> str:
     """`H·H + H` with H = 768 is `768·768 + 768`; (H/A) is shown as the size of a head."""
 
     def number(match: re.Match) -> str:
@@ -31,39 +33,23 @@ def compute(formula: str, letters: dict[str, int]) -> int:
     """
     if not formula:
         return 0
-    total, rest = _sum(put_in_numbers(formula, letters).replace(" ", ""), formula)
-    if rest:
-        raise _refused(formula)
-    return total
+    try:
+        source = put_in_numbers(formula, letters)
+        if not _ARITHMETIC.fullmatch(source):
+            raise SyntaxError
+        return _value(ast.parse(source.replace("·", "*"), mode="eval").body)
+    except SyntaxError:
+        raise ValueError(
+            f"a formula must be numbers, letters, +, · and brackets, got {formula!r}"
+        ) from None
 
 
-def _sum(text: str, formula: str) -> tuple[int, str]:
-    total, rest = _product(text, formula)
-    while rest.startswith("+"):
-        term, rest = _product(rest[1:], formula)
-        total += term
-    return total, rest
-
-
-def _product(text: str, formula: str) -> tuple[int, str]:
-    total, rest = _factor(text, formula)
-    while rest.startswith("·"):
-        factor, rest = _factor(rest[1:], formula)
-        total *= factor
-    return total, rest
-
-
-def _factor(text: str, formula: str) -> tuple[int, str]:
-    if text.startswith("("):
-        value, rest = _sum(text[1:], formula)
-        if not rest.startswith(")"):
-            raise _refused(formula)
-        return value, rest[1:]
-    digits = re.match(r"[0-9]*", text)[0]
-    if not digits:
-        raise _refused(formula)
-    return int(digits), text[len(digits) :]
-
-
-def _refused(formula: str) -> ValueError:
-    return ValueError(f"a formula must be numbers, letters, +, · and brackets, got {formula!r}")
+def _value(node: ast.expr) -> int:
+    match node:
+        case ast.BinOp(left, ast.Add(), right):
+            return _value(left) + _value(right)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _value(left) * _value(right)
+        case ast.Constant(int(number)):
+            return number
+    raise SyntaxError

@@ -2,12 +2,13 @@
 
     FOLDER/.kbert.HOST-PID.….part/    new files, being written: they count for nothing
     FOLDER/.kbert.HOST-PID.new/       all of them, whole: they count, and take their places
+    FOLDER/.kbert.HOST-PID.alone.new/ the same, and what else the folder holds goes first
 
 The one step between the two is a rename. Files that have not taken their places when the writer is
 killed do so as soon as kbert reads or writes the folder again: it is whole for every reader, and
 needs nothing of the system but renames within the folder, which may be a mount, a link, or `.`.
-Other programs find a folder without its .json files then: those go first and come last, so that
-none takes new weights for those of an old configuration.
+Other programs find a folder without its .json and .pb files then: those go first and come last, so
+that none takes new weights for those of an old configuration or graph.
 """
 
 import contextlib
@@ -22,15 +23,19 @@ from pathlib import Path
 from kbert.io.leftovers import is_left, owner, part_folder_of
 
 _NAME = ".kbert"
+_NEW, _ALONE = "new", "alone.new"
+_DESCRIBING = (".json", ".pb")  # endings of what another program opens first
 _PATIENCE_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 _one_at_a_time = threading.Lock()
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[Path]:
     """A folder to write to; at the end, if all went well, its files take their places in `path`.
 
-    What else `path` holds stays.
+    Args:
+        path: the folder, made where it is not there.
+        alone: what else it holds goes; else it stays.
 
     Raises:
         OSError: it cannot be written; names the path that was asked for.
@@ -48,7 +53,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         with made as part:
             yield part
             _as_others_are(part)
-            _put(part, place)
+            _put(part, place, _ALONE if alone else _NEW)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 
@@ -67,7 +72,7 @@ def finish(path: str | os.PathLike) -> None:
             continue
         try:
             with _one_at_a_time, contextlib.suppress(FileNotFoundError):  # another was faster
-                own = path / f"{_NAME}{owner()}new"
+                own = path / f"{_NAME}{owner()}{_ALONE if _is_alone(unfinished) else _NEW}"
                 os.rename(unfinished, own)
                 _move(own, path)
         except OSError as error:
@@ -85,15 +90,16 @@ def _unfinished(path: Path) -> Path | None:
     return next(iter(sorted(path.glob(f"{_NAME}.*.new"))), None)
 
 
-def _put(part: Path, place: Path) -> None:
+def _put(part: Path, place: Path, kind: str) -> None:
     """Makes the files of a part those of the folder."""
     if not place.exists():
         os.rename(part, place)
         return
-    _check_places(part, place)
+    if kind == _NEW:
+        _check_places(part, place)
     finish(place)  # of another, since we began
     with _one_at_a_time:
-        new = place / f"{_NAME}{owner()}new"
+        new = place / f"{_NAME}{owner()}{kind}"
         os.rename(part, new)
         _move(new, place)
 
@@ -109,14 +115,33 @@ def _check_places(part: Path, place: Path) -> None:
 
 
 def _move(new: Path, path: Path) -> None:
+    if _is_alone(new):
+        _clear(path)
+        new = new.rename(path / f"{_NAME}{owner()}{_NEW}")  # what is there from now on is its own
+    for folder in filter(Path.is_dir, new.rglob("*")):
+        (path / folder.relative_to(new)).mkdir(parents=True, exist_ok=True)
     files = sorted((f.relative_to(new) for f in new.rglob("*") if not f.is_dir()), reverse=True)
-    described = [file for file in files if file.suffix == ".json"]
+    described = [file for file in files if file.suffix in _DESCRIBING]
     for file in described:
         (path / file).unlink(missing_ok=True)
     for file in [f for f in files if f not in described] + described:
-        (path / file).parent.mkdir(parents=True, exist_ok=True)
         os.replace(new / file, path / file)
     shutil.rmtree(new)
+
+
+def _clear(path: Path) -> None:
+    for entry in sorted(path.iterdir(), key=lambda entry: entry.suffix not in _DESCRIBING):
+        if not is_own(entry.name):
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def is_own(name: str) -> bool:
+    """Whether an entry of a folder is what a writer has there until its files have their places."""
+    return name.startswith(f"{_NAME}.")
+
+
+def _is_alone(new: Path) -> bool:
+    return new.name.endswith(f".{_ALONE}")
 
 
 def _as_others_are(part: Path) -> None:

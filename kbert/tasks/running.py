@@ -8,7 +8,8 @@ import keras
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
-from kbert.data.tokenization.encodings import Encoding, padded
+from kbert.data.padding import LENGTHS, batches_by_length
+from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
@@ -17,7 +18,8 @@ from kbert.tasks.checks import longest, require_tokenizer
 
 BATCH_SIZE = 32
 CHUNK = 4096  # texts that are tokenized, sorted by length and computed at a time
-LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # that JAX compiles for
+
+_LENGTHS = sorted({8, 24, *LENGTHS})  # that JAX compiles for: many texts are short
 
 _logger = logging.getLogger("kbert")
 # A function holds layers and tensors of its model, never the model itself: it goes with it.
@@ -102,15 +104,15 @@ def run_rows(
     """
     batch_size = require_positive("batch_size", batch_size)
     _check_ids(bert, rows)
-    order = sorted(range(len(rows)), key=lambda place: -len(rows[place][0]))
-    for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
-        length = _padded_length(bert, len(rows[places[0]][0]))
-        count = _padded_count(len(places), batch_size)
-        batch = [rows[place] for place in places]
-        batch += batch[-1:] * (count - len(batch))
-        token_ids = padded([ids for ids, _ in batch], length, bert.config.pad_token_id)
-        segment_ids = padded([segments for _, segments in batch], length, 0)
+    batches = batches_by_length(
+        rows,
+        batch_size,
+        pad_id=bert.config.pad_token_id,
+        length_for=lambda tokens: _padded_length(bert, tokens),
+        count_for=lambda count: _padded_count(count, batch_size),
+        longest_first=True,
+    )
+    for places, token_ids, segment_ids in batches:
         outputs = function(token_ids, segment_ids)
         for row, place in enumerate(places):
             yield place, [output[row] for output in outputs]
@@ -148,7 +150,7 @@ def _padded_length(bert: Bert, tokens: int) -> int:
         return fixed
     if keras.backend.backend() != "jax":
         return tokens
-    bucket = next((length for length in LENGTHS if length >= tokens), tokens + -tokens % 256)
+    bucket = next((length for length in _LENGTHS if length >= tokens), tokens + -tokens % 256)
     return min(bucket, bert.config.max_position_embeddings)
 
 

@@ -1,14 +1,11 @@
 """A SavedModel: what TensorFlow Serving, tf.saved_model.load and keras.layers.TFSMLayer open."""
 
-import contextlib
 import errno
-import glob
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints.exports import serving
-from kbert.io.leftovers import is_left, part_folder_of
+from kbert.io import folders
 
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
 
@@ -32,7 +29,8 @@ def write(bert, path: str | os.PathLike) -> None:
     """
     # Keras would write one on JAX too: TensorFlow 2.21 cannot read the StableHLO of JAX 0.10.
     model = serving.serving_model(bert, "a SavedModel")
-    with _replaced(Path(path)) as folder:
+    check(Path(path))
+    with folders.atomic_folder(path, alone=True) as folder:
         save(model, folder)
         if bert.tokenizer is not None:
             positions = bert.config.max_position_embeddings
@@ -42,6 +40,7 @@ def write(bert, path: str | os.PathLike) -> None:
 def check(path: Path) -> None:
     """Raises where a SavedModel cannot be written to a path, or on this backend."""
     serving.check_backend("a SavedModel")
+    folders.finish(path)
     if path.exists() and not _may_be_replaced(path):
         raise ValueError(f"{path} must be new, or a SavedModel to replace, got something else")
 
@@ -78,36 +77,6 @@ def save(model, folder: Path) -> None:
         raise OSError(errno.EIO, error.message, str(folder)) from None
 
 
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `path` at the end, if all went well."""
-    place = Path(os.path.realpath(path))  # a link stays one
-    _put_back(place)
-    check(place)
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with part_folder_of(place) as beside:
-            (beside / "new").mkdir()  # within mkdtemp's, which is its owner's alone
-            yield beside / "new"
-            if place.exists():
-                os.rename(place, beside / "old")
-            try:
-                os.rename(beside / "new", place)
-            except OSError:
-                if (beside / "old").exists():
-                    os.rename(beside / "old", place)
-                raise
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
-
-
-def _put_back(place: Path) -> None:
-    """Gives the old folder its name again, where a writer was killed before the new one had it."""
-    for part in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
-        if is_left(part) and (part / "old").is_dir() and not place.exists():
-            with contextlib.suppress(OSError):
-                os.rename(part / "old", place)
-
-
 def _may_be_replaced(path: Path) -> bool:
-    return path.is_dir() and ((path / "saved_model.pb").is_file() or not any(path.iterdir()))
+    inside = {entry.name for entry in path.iterdir()} if path.is_dir() else {"a file"}
+    return "saved_model.pb" in inside or all(folders.is_own(name) for name in inside)

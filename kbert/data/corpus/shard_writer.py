@@ -12,6 +12,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file, write_atomically
 from kbert.io.folders import atomic_folder
+from kbert.io.json_differences import differing
 
 _BEGUN = "begun.json"
 
@@ -167,24 +168,16 @@ class ShardWriter:
             state = "holds" if self.done else "holds the beginning of"
             raise ValueError(
                 f"{self.folder} {state} shards of something else: "
-                f"{difference(there, self.identity)}; delete it, or take another folder"
+                f"{_difference(there, self.identity)}; delete it, or take another folder"
             )
 
 
-def difference(there, now, name: str = "") -> str:
-    """The first place where two values of JSON differ, in words."""
-    if isinstance(there, dict) and isinstance(now, dict):
-        for key in {**there, **now}:
-            if there.get(key) != now.get(key):
-                return difference(there.get(key), now.get(key), f"{name}.{key}".lstrip("."))
-    if isinstance(there, list) and isinstance(now, list):
-        if len(there) != len(now):
-            return f"{name} has {len(there)} entries there, {len(now)} now"
-        for number, (one, other) in enumerate(zip(there, now, strict=True)):
-            if one != other:
-                label = other.get("name", number) if isinstance(other, dict) else number
-                return difference(one, other, f"{name}[{label}]")
-    return f"{name} is {there!r} there, {now!r} now"
+def _difference(there: dict, now: dict) -> str:
+    """The first place where the two differ, in words."""
+    name, old, new = next(differing(there, now, label=lambda number, file: file["name"]))
+    if isinstance(old, list) and isinstance(new, list) and len(old) != len(new):
+        return f"{name} has {len(old)} entries there, {len(new)} now"
+    return f"{name} is {old!r} there, {new!r} now"
 
 
 def _starts(lengths):

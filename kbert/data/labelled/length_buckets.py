@@ -5,7 +5,6 @@ from a pool of many batches that is sorted by length, so little of it is padding
 drawn anew in every epoch, and the batches shuffled.
 """
 
-import bisect
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbert.data.counter_draws import fork, key_of
+from kbert.data.padding import LENGTHS, fitting_lengths, padded, padded_length
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 
 IGNORED = -100  # a label that counts for nothing, as in transformers
-LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # where each is compiled for, once
-FINE = 4  # tokens between two lengths, where none is
 POOL = 50  # batches that are sorted by length together
 
 _POOLS, _ORDER = 0, 1  # purposes of the draws
@@ -151,14 +149,14 @@ class BucketedBatches:
         labels, weights = {}, {}
         for name, given in self.examples.labels.items():
             total = sum(int(np.sum(np.not_equal(given[p], IGNORED))) for p in places[:count])
-            rows = _array([given[p] for p in places[part]], length, IGNORED)
+            rows = _labels([given[p] for p in places[part]], length)
             counts = (rows != IGNORED) & real.reshape(-1, *[1] * (rows.ndim - 1))
             labels[name] = np.where(rows == IGNORED, 0, rows).astype(np.int32)
             weights[name] = (counts * (share / max(total, 1))).astype(np.float32)
         ids = [self.examples.ids[p] for p in places[part]]
         segments = [self.examples.segment_ids[p] for p in places[part]]
-        inputs = {TOKEN_IDS: _array(ids, length, self.pad_id)}
-        return TrainingBatch(inputs | {SEGMENT_IDS: _array(segments, length, 0)}, labels, weights)
+        inputs = {TOKEN_IDS: padded(ids, length, self.pad_id)}
+        return TrainingBatch(inputs | {SEGMENT_IDS: padded(segments, length, 0)}, labels, weights)
 
     def _places(self, step: int) -> np.ndarray:
         """Which examples an update has: batch_size of them, or fewer in the odd one."""
@@ -181,33 +179,12 @@ class BucketedBatches:
         return [batches[n] for n in _shuffled(key_of(self.seed, epoch, _ORDER), len(batches))]
 
 
-def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """The lengths that are needed: up to the first that holds the longest example."""
-    if longest > lengths[-1]:
-        raise ValueError(f"an example must have at most {lengths[-1]} tokens, got {longest}")
-    return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
-
-
-def padded_length(lengths: Sequence[int], tokens: int) -> int:
-    """The first of ascending lengths that holds so many tokens."""
-    return lengths[bisect.bisect_left(lengths, tokens)]
-
-
-def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
-    """What batches may have: few lengths where each is compiled for, else many."""
-    lengths = LENGTHS if compiled else range(FINE, limit, FINE)
-    return (*(length for length in lengths if length < limit), limit)
-
-
 def _shuffled(key: np.ndarray, count: int) -> np.ndarray:
     return np.argsort(fork(key, np.arange(count)), kind="stable")
 
 
-def _array(rows: Sequence, length: int, fill: int) -> np.ndarray:
-    """int32 (B,) of numbers, (B, length) of sequences, filled up behind."""
+def _labels(rows: Sequence, length: int) -> np.ndarray:
+    """int32 (B,) of numbers, (B, length) of sequences, filled up with IGNORED."""
     if rows and np.ndim(rows[0]) == 0:
         return np.array(rows, np.int32)
-    array = np.full((len(rows), length), fill, np.int32)
-    for place, row in enumerate(rows):
-        array[place, : len(row)] = row
-    return array
+    return padded(rows, length, IGNORED)

@@ -89,11 +89,3 @@ def shortened(tokens: Sequence[str]) -> str:
     if len(text) <= 200:
         return text
     return f"{text[:160]} … {len(tokens)} tokens"
-
-
-def padded(rows: list[list[int]], length: int, fill: int) -> np.ndarray:
-    """Rows of whole numbers as one int32 array (rows, length), filled up behind."""
-    padded = np.full((len(rows), length), fill, "int32")
-    for place, row in enumerate(rows):
-        padded[place, : len(row)] = row
-    return padded

@@ -15,7 +15,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kbert.data.tokenization.encodings import EncodedBatch, Encoding, padded
+from kbert.data.padding import padded
+from kbert.data.tokenization.encodings import EncodedBatch, Encoding
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Vocabulary, read_tokens
 from kbert.data.tokenization.wordpiece import WordPiece

@@ -10,10 +10,10 @@ from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import shortened
 from kbert.io import printable
 from kbert.model.probes import build_attention_maps
+from kbert.tasks.attention import SPECIAL
 from kbert.tasks.checks import listed, listed_pairs, require_tokenizer, require_two_segments
 from kbert.tasks.running import function_of, run_texts
 
-SPECIAL = ("clipped", "hidden", "whole")
 _BATCH = 4  # maps are large: L · A · S² numbers each
 
 

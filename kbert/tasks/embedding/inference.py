@@ -13,9 +13,8 @@ from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.pooling import build_vectors
 from kbert.tasks.checks import listed, longest, require_tokenizer, require_trained
+from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
-
-LONG = ("truncate", "window")
 
 
 def embed(
@@ -99,8 +98,8 @@ def similarity(bert: Bert, texts, **options) -> np.ndarray:
 def _check(bert: Bert, pooling, layers, long) -> None:
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
-    if long not in LONG:
-        raise ValueError(f"long must be one of {', '.join(LONG)}, got {long!r}")
+    if long not in LONG_TEXTS:
+        raise ValueError(f"long must be one of {', '.join(LONG_TEXTS)}, got {long!r}")
     require_positive("layers", layers)
     if pooling == "last" and layers > bert.config.num_hidden_layers:
         raise ValueError(

@@ -3,20 +3,15 @@
 kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, load
-from kbert.data.labelled.length_buckets import (
-    IGNORED,
-    Examples,
-    fitting_lengths,
-    lengths_up_to,
-    padded_length,
-)
-from kbert.data.tokenization.encodings import padded
+from kbert.data.labelled.length_buckets import IGNORED, Examples
+from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, padded_length
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
 from kbert.tasks.checks import longest, require_head, require_tokenizer
@@ -110,18 +105,18 @@ class LabelledEvaluation:
 
     def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
         """Logits by output, an array an example; those over tokens without the padding."""
-        ids, segments = self._examples.ids, self._examples.segment_ids
+        ids = self._examples.ids
         found = {name: [None] * len(ids) for name in names}
-        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
-        for start in range(0, len(order), self._batch_size):
-            places = order[start : start + self._batch_size]
-            length = padded_length(self._lengths, len(ids[places[-1]]))
-            whole = places + places[:1] * (self._batch_size - len(places))  # one shape
-            inputs = {
-                TOKEN_IDS: padded([ids[place] for place in whole], length, self._pad_id),
-                SEGMENT_IDS: padded([segments[place] for place in whole], length, 0),
-            }
-            for name, logits in zip(names, predict(inputs), strict=True):
+        batches = batches_by_length(
+            list(zip(ids, self._examples.segment_ids, strict=True)),
+            self._batch_size,
+            pad_id=self._pad_id,
+            length_for=functools.partial(padded_length, self._lengths),
+            count_for=lambda count: self._batch_size,  # one shape
+        )
+        for places, token_ids, segment_ids in batches:
+            outputs = predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids})
+            for name, logits in zip(names, outputs, strict=True):
                 for place, row in zip(places, np.asarray(logits, np.float32), strict=False):
                     found[name][place] = row if name == CLASSIFIER else row[: len(ids[place])]
         return found

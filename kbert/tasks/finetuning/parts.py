@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kbert.checkpoints.bert import Bert
-from kbert.data.labelled.length_buckets import BucketedBatches, lengths_up_to
+from kbert.data.labelled.length_buckets import BucketedBatches
+from kbert.data.padding import lengths_up_to
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels
 from kbert.tasks.finetuning.task import Task

@@ -3,9 +3,10 @@
 import importlib
 import os
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kbert.data.labelled.length_buckets import Examples
+if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
+    from kbert.data.labelled.length_buckets import Examples
 
 TASKS = {
     "classify": "kbert.tasks.classification.training",
@@ -45,7 +46,7 @@ class Task(Protocol):
     def labels(self, records: Sequence) -> tuple[str, ...] | None:
         """The labels of the training data, sorted; None where the head has none."""
 
-    def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> Examples:
+    def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> "Examples":
         """What the model reads, and its labels as numbers.
 
         Raises:
@@ -53,7 +54,7 @@ class Task(Protocol):
         """
 
     def metrics(
-        self, records: Sequence, examples: Examples, outputs: dict[str, list], labels
+        self, records: Sequence, examples: "Examples", outputs: dict[str, list], labels
     ) -> dict[str, float]:
         """How good outputs are.
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
+from kbert.io.json_differences import differences, listed
 from kbert.training.run import environment
 from kbert.training.run.event_file import EventFile
-from kbert.training.run.json_differences import differences, listed
 from kbert.training.run.records import RecordFile, read_records
 from kbert.training.run.state_files import write_state
 from kbert.training.run.states import State, States

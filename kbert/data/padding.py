@@ -1,0 +1,66 @@
+"""Sequences of any lengths as arrays: batches of like lengths, in few static shapes."""
+
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # where each is compiled for, once
+FINE = 4  # tokens between two lengths, where none is
+
+
+def batches_by_length(
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]],
+    batch_size: int,
+    *,
+    pad_id: int,
+    length_for: Callable[[int], int],
+    count_for: Callable[[int], int],
+    longest_first: bool = False,
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+    """Rows sorted by length, in padded batches.
+
+    Args:
+        rows: token ids and segment ids, as long as each other.
+        batch_size: rows of a batch at most.
+        pad_id: the padding token.
+        length_for: how long a batch is to be whose longest row has so many tokens.
+        count_for: how many rows one is to have that has so many: its last is repeated.
+        longest_first: or the shortest first.
+
+    Yields:
+        The places of a batch's rows, and int32 (B, S) token ids and segment ids.
+    """
+    order = sorted(range(len(rows)), key=lambda row: len(rows[row][0]), reverse=longest_first)
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
+        length = length_for(max(len(rows[place][0]) for place in places))
+        whole = places + places[-1:] * (count_for(len(places)) - len(places))
+        ids, segment_ids = zip(*(rows[place] for place in whole), strict=True)
+        yield places, padded(ids, length, pad_id), padded(segment_ids, length, 0)
+
+
+def padded(rows: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
+    """Rows of whole numbers as one int32 array (rows, length), filled up behind."""
+    array = np.full((len(rows), length), fill, np.int32)
+    for place, row in enumerate(rows):
+        array[place, : len(row)] = row
+    return array
+
+
+def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
+    """The lengths that are needed: up to the first that holds the longest example."""
+    if longest > lengths[-1]:
+        raise ValueError(f"an example must have at most {lengths[-1]} tokens, got {longest}")
+    return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
+
+
+def padded_length(lengths: Sequence[int], tokens: int) -> int:
+    """The first of ascending lengths that holds so many tokens."""
+    return lengths[bisect.bisect_left(lengths, tokens)]
+
+
+def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
+    """What batches may have: few lengths where each is compiled for, else many."""
+    lengths = LENGTHS if compiled else range(FINE, limit, FINE)
+    return (*(length for length in lengths if length < limit), limit)
