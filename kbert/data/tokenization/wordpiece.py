@@ -46,7 +46,9 @@ class WordPiece:
             try:
                 if len(inputs) == 1:  # no threads for one text
                     pair = None if pairs is None else pairs[0]
-                    return [self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)]
+                    return [
+                        self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)
+                    ]
                 return self._rust.encode_batch(inputs, add_special_tokens=add_special_tokens)
             except Exception:  # the Rust package's errors have no class of their own
                 if max_length is None or truncation == "longest_first":
