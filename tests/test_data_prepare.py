@@ -70,8 +70,8 @@ def test_again_is_done_at_once(damaged):
 _KILLED = """
 import os, signal, sys
 import kbert.io.atomic_write
-from kbert.data import corpus
-corpus.BLOCK = 1 << 16
+from kbert.data.corpus import text_files
+text_files.BLOCK = 1 << 16
 after, number = sys.argv[1] == "after", int(sys.argv[2])
 replace, rename, calls = os.replace, os.rename, [0]
 def kill(call):

@@ -6,12 +6,18 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig, require_positive
 from kbert.model import deferred
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.data.tokenization.tokenizer import Tokenizer
 
 _logger = logging.getLogger("kbert")
 
@@ -33,8 +39,8 @@ class Bert:
 
     config: BertConfig
     head: str
-    model: object
-    tokenizer: object = None
+    model: "keras.Model"
+    tokenizer: "Tokenizer | None" = None
     report: transfer.TransferReport | None = None
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
@@ -261,7 +267,7 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words) -> Non
         )
 
 
-def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None):
+def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | None":
     if checkpoint.vocabulary is None:
         return None
     from kbert.data.tokenization.tokenizer import Tokenizer

@@ -97,8 +97,8 @@ def recognized(path: Path) -> str:
     for name, what in _OTHERS.items():
         if (path / name).is_file():
             raise ValueError(f"{path} must hold weights that kbert reads, got {name} alone: {what}")
-    if what := _OTHER_FILES.get(path.suffix):
-        raise ValueError(f"{path} must be a checkpoint, got {what}, which is for inference")
+    if other := _OTHER_FILES.get(path.suffix):
+        raise ValueError(f"{path} must be a checkpoint, got {other}, which is for inference")
     if path.is_file():
         raise ValueError(
             f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, got another file"

@@ -241,10 +241,10 @@ def _lowercase(folder: Path) -> bool | None:
         tokens = read_tokens(folder / "vocab.txt")
     except (OSError, ValueError):  # said when the tokenizer is made, if it is
         return None
-    tokens = [token for token in tokens if not re.fullmatch(r"\[.*\]", token)]
-    if any(token != token.lower() for token in tokens):
+    words = [token for token in tokens if not re.fullmatch(r"\[.*\]", token)]
+    if any(word != word.lower() for word in words):
         return False
-    return True if sum(token != token.upper() for token in tokens) >= _ENOUGH_WORDS else None
+    return True if sum(word != word.upper() for word in words) >= _ENOUGH_WORDS else None
 
 
 def _warn_of_losses(bert, path: Path) -> None:

@@ -177,7 +177,7 @@ def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
 
 
 def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
-    order = {}
+    order: dict[str, str] = {}
     classifiers = ("classifier", "tokens")
     for part in weight_names.PARTS:
         if part in classifiers and checkpoint.head in classifiers and part != checkpoint.head:

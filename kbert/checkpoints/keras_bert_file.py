@@ -64,15 +64,17 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         tensors = _tensors(path, weights)
         layers = _layers(path, file)
         _check_is_keras_bert(path, file, weights, tensors, layers)
-        if config is None and layers is None:
-            raise ValueError(_what_config_is_for(path, tensors))
+        if config is None:
+            if layers is None:
+                raise ValueError(_what_config_is_for(path, tensors))
+            config = _config(path, layers)
         with damage_in_one_line(path, "HDF5"):
             of_training = list(file.get("optimizer_weights", ()))
         yield Checkpoint(
             str(path),
             "keras_bert",
             "keras_bert",
-            config or _config(path, layers),
+            config,
             _head_of(tensors),
             tensors,
             left_out=tuple(f"optimizer_weights/{name}" for name in of_training),

@@ -174,12 +174,12 @@ def _resized(array: np.ndarray, rows: int, filling: str, config: BertConfig) -> 
 
 
 def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
-    tokens = list(tokens)
-    if any(isinstance(token, str) for token in tokens):
+    listed: list = list(tokens)
+    if any(isinstance(token, str) for token in listed):
         if bert.tokenizer is None:
             raise ValueError("tokens must be ids, as the model has no tokenizer, got names")
-        tokens = [bert.tokenizer.id_of(token) for token in tokens]
-    ids = [int(token) for token in tokens]
+        listed = [bert.tokenizer.id_of(token) for token in listed]
+    ids = [int(token) for token in listed]
     rows = bert.config.vocab_size
     for place, number in enumerate(ids):
         if not 0 <= number < rows:

@@ -1,9 +1,10 @@
 """Weights between a checkpoint's tensors and a built model: all is checked, then filled in."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
+from functools import partial
 
 import numpy as np
 
@@ -133,12 +134,10 @@ def fill(model, reading: Reading) -> TransferReport:
     layers = {layer.name: layer for layer in model.layers}
     present = [entry for entry in reading.entries if entry.name in reading.names]
     missing = [entry for entry in reading.entries if entry.name not in reading.names]
-    values = {}
+    values: dict[str, Callable[[], np.ndarray]] = {}
     for entry in present:
         variable = variable_of(layers, entry)
-        values[variable.path] = lambda entry=entry, shape=variable.shape: reading.take(
-            entry
-        ).reshape(shape)
+        values[variable.path] = partial(_reshaped, reading, entry, variable.shape)
     deferred.fill(model, values)
     expected = {entry.name for entry in reading.entries}
     return TransferReport(
@@ -148,6 +147,10 @@ def fill(model, reading: Reading) -> TransferReport:
         tuple(entry.name for entry in present if entry.name in reading.not_finite),
         tuple(dict.fromkeys(entry.layer for entry in missing)),
     )
+
+
+def _reshaped(reading: Reading, entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
+    return reading.take(entry).reshape(shape)
 
 
 def check_whole(model, config: BertConfig, head: str) -> None:

@@ -10,6 +10,7 @@ column here. Formats differ in their kernels' shapes too:
     keras_hub, kbert  (inputs, outputs), the heads of attention kept apart: (H, A, H/A), (A, H/A, H)
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from importlib import resources
@@ -53,9 +54,9 @@ class Template:
     def of_block(self, index: int) -> "Template":
         """The row with the numbers of one encoder block put in."""
         numbers = {"i": index, "n": names.from_checkpoint_index(index)}
-        texts = [self.transformers, self.google, self.keras_hub, self.keras_bert]
-        filled = [text and text.format(**numbers) for text in texts]  # None stays None
-        return Template(*filled, self.shape, self.layer.format(**numbers), self.variable)
+        named = (*COLUMNS[:-1], "layer")
+        texts = {name: text.format(**numbers) for name in named if (text := getattr(self, name))}
+        return dataclasses.replace(self, **texts)
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ def _read_table() -> dict[str, tuple[Template, ...]]:
     text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
     table: dict[str, list[Template]] = {}
     for line in text.splitlines()[1:]:
-        part, *columns, shape, layer, variable = line.split("\t")
-        columns = [None if name == "-" else name for name in columns]
-        row = Template(*columns, tuple(shape.split()), layer, variable)
+        part, first, *others, shape, layer, variable = line.split("\t")
+        google, keras_hub, keras_bert = (None if name == "-" else name for name in others)
+        row = Template(first, google, keras_hub, keras_bert, tuple(shape.split()), layer, variable)
         table.setdefault(part, []).append(row)
     return {part: tuple(rows) for part, rows in table.items()}
 

@@ -130,8 +130,9 @@ def _interruptible():
 
 def _interrupt() -> None:
     """Ctrl-C for the main thread; what it waits for is broken off, where the system can do that."""
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    main = threading.main_thread().ident
+    if main is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGINT)
     else:
         _thread.interrupt_main()
 

@@ -45,7 +45,7 @@ def check_file(path: str | os.PathLike | None) -> None:
 
 
 def check_source(
-    source: str | os.PathLike, task: str | None = None, head: str | None = None, form=None
+    source: str | os.PathLike, task: str = "", head: str | None = None, form: str | None = None
 ) -> None:
     """Raises where no checkpoint is at a path, or one that says that it has another head.
 

@@ -285,7 +285,7 @@ def read_lines(path: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _loaded(source: str, command: str | None = None, head: str | None = None):
+def _loaded(source: str, command: str = "", head: str | None = None):
     """The checkpoint, opened; the block is for what computes with it, and may need a head."""
     check_source(source, command, head)
     with starting_keras():
@@ -320,7 +320,7 @@ def _texts(texts: tuple[str, ...], lines: str | None) -> list[str]:
     if bool(texts) == bool(lines):
         got = "both" if texts else "neither"
         raise click.UsageError(f"give texts or --lines FILE, got {got}")
-    return list(texts) or read_lines(lines)
+    return read_lines(lines) if lines else list(texts)
 
 
 def _records(texts: list[str], name: str, found: list) -> list[dict]:

@@ -234,7 +234,7 @@ def require_positive(name: str, value) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         got = js.shown(value)
         raise ValueError(f"{name} must be a whole number of at least 1, got {got}")
-    if value > js.MOST:
+    if int(value) > js.MOST:
         raise ValueError(f"{name} must be at most {js.MOST:,}, got {value}")
     return int(value)
 

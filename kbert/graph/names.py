@@ -37,8 +37,8 @@ SPAN_START = "Span-Start"
 SPAN_END = "Span-End"
 
 
-def encoder(block: int, part: str, step: str = "") -> str:
-    """The name of one layer of encoder block `block` (1 … L).
+def encoder(block: int | str, part: str, step: str = "") -> str:
+    """The name of one layer of encoder block `block`: 1 … L, or the letter that stands for one.
 
     `part` is `ATTENTION` or `FEED_FORWARD`; `step` is "" for the sublayer itself, else
     "Dropout", "Add" or "Norm".

@@ -14,6 +14,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 LARGEST = 2**26  # bytes of a file; the largest tokenizer.json of a BERT has 9 million
 DEEPEST = 64  # levels; a model within a model of Keras has about 20
@@ -38,8 +39,8 @@ class Kind:
     """
 
     what: str
-    fits: Callable[[object], bool]
-    parts: Callable[[object], Iterable[tuple[str, object, "Kind"]]] = lambda value: ()
+    fits: Callable[[Any], bool]
+    parts: Callable[[Any], Iterable[tuple[str, Any, "Kind"]]] = lambda value: ()
 
 
 ANYTHING = Kind("a value", lambda value: value is not _NOTHING)
@@ -229,7 +230,7 @@ def _check_levels(value, source: str, look_for_surrogates: bool) -> None:
             raise ValueError(f"{source} must be JSON of at most {DEEPEST} levels, got more")
         if look_for_surrogates:
             _refuse_surrogates(level, source)
-        inner = []
+        inner: list = []
         for entry in level:
             entries = entry.values() if isinstance(entry, dict) else entry
             if isinstance(entry, (dict, list)):
@@ -256,8 +257,10 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {shown(twice)} stands twice")
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {shown(key)} stands twice")
+            seen.add(key)
     return values
 
 

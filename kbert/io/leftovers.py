@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def _remove(path: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
-    if os.name == "nt":  # where os.kill ends the process
+    if sys.platform == "win32":  # where os.kill ends the process
         import ctypes
 
         handle = ctypes.windll.kernel32.OpenProcess(0x100000, False, process)  # SYNCHRONIZE

@@ -52,7 +52,7 @@ def _cell(value) -> str:
 
 
 def _plain(value):
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Fraction):
         return float(value)

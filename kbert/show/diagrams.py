@@ -129,10 +129,10 @@ def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     read = {source for source in _sources(outside) if _block(source)}
     if _PREVIOUS not in _sources(block) or read - {last}:
         return tuple(rows), 0
-    block = [_renamed(row, {_PREVIOUS: names.EMBEDDING_NORM}) for row in block]
+    inside = [_renamed(row, {_PREVIOUS: names.EMBEDDING_NORM}) for row in block]
     outside = [_renamed(row, {last: _OUTPUT_N}) for row in outside]
     place = next(place for place, row in enumerate(rows) if _block(row.layer))
-    return (*outside[:place], *block, *outside[place:]), count
+    return (*outside[:place], *inside, *outside[place:]), count
 
 
 def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:

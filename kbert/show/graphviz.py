@@ -99,8 +99,10 @@ def _centred(node: re.Match) -> bytes:
 
     Graphviz anchors the lines of an HTML label at their start, where its own font wants them.
     """
-    outline = re.search(rb' d="M([^"]*)"', node[0])[1]
-    across = [float(point.split(b",")[0]) for point in re.split(rb"[C ]", outline)]
+    outline = re.search(rb' d="M([^"]*)"', node[0])
+    if outline is None:
+        return node[0]
+    across = [float(point.split(b",")[0]) for point in re.split(rb"[C ]", outline[1])]
     middle = (min(across) + max(across)) / 2
     return re.sub(
         rb'text-anchor="start" x="[^"]*"', b'text-anchor="middle" x="%.2f"' % middle, node[0]
@@ -125,4 +127,5 @@ def _fonts(folder: Path) -> dict[str, str]:
 def _dpi(svg: bytes) -> float:
     """Dots an inch at which neither side of a PNG passes cairo's limit."""
     sides = re.search(rb'<svg width="([\d.]+)pt" height="([\d.]+)pt"', svg)
-    return min(_DPI, _MOST_PIXELS * POINTS / max(map(float, sides.groups())))
+    longest = max(map(float, sides.groups())) if sides else 0
+    return min(_DPI, _MOST_PIXELS * POINTS / longest) if longest else _DPI

@@ -84,7 +84,7 @@ def _steps(full: Account) -> str:
 
 
 def _rows(full: Account) -> str:
-    lines = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
+    lines: list[Sequence[str]] = [("EVERY ROW", "parameters", "FLOPs", "act. bytes")]
     for row in full.rows:
         numbers = (row.params, row.flops, row.activation_bytes)
         lines.append((row.layer, *(f"{number:,}" for number in numbers)))
@@ -92,7 +92,8 @@ def _rows(full: Account) -> str:
 
 
 def _groups(full: Account) -> str:
-    lines = [("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")]
+    header = ("GROUPS", "parameters", "", "forward FLOPs", "", "activation bytes", "")
+    lines: list[Sequence[str]] = [header]
     for name, totals in full.groups.items():
         cells = [name]
         for number, share in (

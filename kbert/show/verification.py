@@ -275,7 +275,7 @@ def _tables_of(config: BertConfig) -> list[Comparison]:
 
 def _published() -> Comparison:
     totals = reference.published_totals()
-    differences = []
+    differences: list[Difference] = []
     for entry in totals:
         config = BertConfig(
             vocab_size=entry.vocab_size,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from kbert.checkpoints import first_values
 from kbert.checkpoints.bert import Bert
+from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.graph.config import require_positive
 
@@ -38,7 +39,7 @@ def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
 
 
 def listed_pairs(
-    first, second, first_name: str, second_name: str
+    first: str | Iterable[str], second: str | Iterable[str], first_name: str, second_name: str
 ) -> tuple[list[str], list[str], bool]:
     """Two texts, or two lists that are as long, as lists, and whether there was only one pair."""
     firsts, one = listed(first, first_name)
@@ -56,7 +57,7 @@ def listed_pairs(
     return firsts, seconds, one
 
 
-def require_tokenizer(bert: Bert, task: str):
+def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
     """The model's tokenizer; a ValueError for what is no `Bert`, or has none."""
     if not isinstance(bert, Bert):
         raise ValueError(f"bert must be what kbert.load gives, got {type(bert).__name__}")
@@ -93,10 +94,11 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
 
     It says the way to `head`, by default the model's.
     """
-    report = bert.report
-    lacking = [layer for layer in layers if report and layer in report.initialized_layers]
+    if bert.report is None:
+        return
+    lacking = [layer for layer in layers if layer in bert.report.initialized_layers]
     if lacking:
-        trained = first_values.changed(bert.model, report.first_values)
+        trained = first_values.changed(bert.model, bert.report.first_values)
         lacking = [layer for layer in lacking if layer not in trained]
     if lacking:
         way = _WAY_TO[head or bert.head]

@@ -126,8 +126,8 @@ def answer_figures(
     raw = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
     if odds is None:
         return dict(zip(("exact_match", "f1"), map(float, raw.mean(0)), strict=True))
-    odds, there = np.asarray(odds), np.array([bool(known) for known in answers])
-    scores = np.where(odds[:, None] > 0, ~there[:, None], raw)
+    null, there = np.asarray(odds), np.array([bool(known) for known in answers])
+    scores = np.where(null[:, None] > 0, ~there[:, None], raw)
     figures = dict(zip(("exact_match", "f1"), scores.mean(0), strict=True))
     for name, which in (("HasAns", there), ("NoAns", ~there)):
         if which.any():
@@ -136,7 +136,7 @@ def answer_figures(
     for name, column in (("best_exact", raw[:, 0]), ("best_f1", raw[:, 1])):
         # what a question brings once its answer is given, to what none brings
         gain = np.where(there, column, -np.array([bool(text) for text in predicted], float))
-        figures[name], figures[f"{name}_thresh"] = _best_threshold(gain, odds, int((~there).sum()))
+        figures[name], figures[f"{name}_thresh"] = _best_threshold(gain, null, int((~there).sum()))
     return {name: float(value) for name, value in figures.items()}
 
 

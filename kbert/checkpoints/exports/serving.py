@@ -113,9 +113,9 @@ def _missing(form: str, package: str | None) -> ImportError:
 
 
 @contextlib.contextmanager
-def only_errors_of(logger: str) -> Iterator[None]:
+def only_errors_of(name: str) -> Iterator[None]:
     """Keeps one library's remarks, which say nothing about the file, out of the user's log."""
-    logger = logging.getLogger(logger)
+    logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

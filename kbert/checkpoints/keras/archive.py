@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -133,6 +134,7 @@ class KerasArchive:
         import h5py
 
         info = self._zip.getinfo(_WEIGHTS)
+        content: IO[bytes] | _Part
         if info.compress_type == zipfile.ZIP_STORED:
             raw = self._stack.enter_context(self.path.open("rb"))
             content = _Part(raw, self._start(raw, info), info.file_size)

@@ -71,7 +71,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     source = str(path)
     sizes = _read(path / "config.json", ("BertBackbone",))
     vocabulary, lowercase = _vocabulary(path)
-    task, settings = None, {}
+    task: str | None = None
+    settings: dict = {}
     if (path / "task.json").is_file():
         task, settings = _task_of(js.read(path / "task.json", _OBJECT), str(path / "task.json"))
     config = config or _config(sizes, source, task, settings, vocabulary)
@@ -152,7 +153,8 @@ def _config(
     if missing := [name for name in objects.SIZES if name not in sizes]:
         raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
     dropout = sizes.get("dropout", 0.1)
-    classifier_dropout = settings.get("dropout") if _HEADS.get(task) == "classifier" else None
+    is_classifier = _HEADS.get(task or "") == "classifier"
+    classifier_dropout = settings.get("dropout") if is_classifier else None
     try:
         return BertConfig(
             **values,
@@ -168,8 +170,8 @@ def _config(
 
 def _head(task: str | None, settings: dict, source: str) -> dict:
     """Head, labels' count and sentence settings, as `Checkpoint` has them."""
-    head = _HEADS.get(task, "encoder")
-    found = {"head": head}
+    head = _HEADS.get(task or "", "encoder")
+    found: dict = {"head": head}
     if head == "pretraining":
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "

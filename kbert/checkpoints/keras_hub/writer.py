@@ -143,7 +143,8 @@ def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
 def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The weights of the backbone, and of the task around it, by their paths."""
     labels = bert.model.outputs[0].shape[-1] if bert.head == "classifier" else 2
-    body, of_task = {}, {}
+    body: dict[str, np.ndarray] = {}
+    of_task: dict[str, np.ndarray] = {}
     for part in weight_names.PARTS_OF_HEAD[bert.head]:
         entries = weight_names.entries(part, bert.config, "keras_hub", labels)
         target = of_task if part in TASK_PARTS else body
@@ -167,9 +168,8 @@ def _warn_of_losses(bert, path: Path) -> None:
     if lost := _lost(bert):
         _logger.warning("%s: format keras_hub has no place for: %s", path, ", ".join(lost))
     if bert.report is not None:
-        layers = [name for name in bert.report.initialized_layers if name != "NSP"]
+        layers = ", ".join(name for name in bert.report.initialized_layers if name != "NSP")
         if layers:
-            layers = ", ".join(layers)
             _logger.warning(
                 "%s: holds also what was not in the checkpoint loaded: %s", path, layers
             )

@@ -232,14 +232,16 @@ def _named_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
         else:
             tensors[name] = tf_weights.as_torch(tensor)
     for copy, original in _TIED.items():
-        tensor = tensors.pop(copy, None)
-        if tensor and original in tensors:
+        if copy not in tensors:
+            continue
+        tensor = tensors.pop(copy)
+        if original in tensors:
             left_out.append(tensor.name)
             if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
                 raise ValueError(
                     f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
                 )
-        elif tensor:
+        else:
             tensors[original] = tensor
     return tensors, left_out
 

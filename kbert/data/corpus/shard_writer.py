@@ -153,13 +153,16 @@ class ShardWriter:
         return self.folder / (f"part-{number:05d}-{name}" if name else f"part-{number:05d}.json")
 
     def _read_parts(self) -> list[dict]:
-        parts = []
+        parts: list[dict] = []
         while (path := self._part(len(parts))).exists():
             parts.append(js.read(path, _PART))
         return parts
 
     def _empty(self) -> None:
-        self.tokens, self._ids, self._lengths, self._begins = 0, [], [], []
+        self.tokens = 0
+        self._ids: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = []
+        self._begins: list[np.ndarray] = []
 
     def _check(self, path: Path) -> None:
         values = js.read_object(path)

@@ -62,7 +62,8 @@ class Shards:
     """
 
     def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
-        self.folder, self.index, self.share = folder, index, None
+        self.folder, self.index = folder, index
+        self.share: str | None = None
         self.offsets, documents = arrays[SENTENCES], arrays[DOCUMENTS]
         self.starts, self.ends = documents[:-1], documents[1:]
         names = [entry["name"] for entry in index["files"] if "tokens" in entry]

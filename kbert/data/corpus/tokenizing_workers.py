@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ class Tokens:
 
 def tokenize(
     blocks: Iterable[Block], settings: TokenizingSettings, processes: int
-) -> Iterator[tuple]:
+) -> Iterator[tuple[Block, Tokens]]:
     """(block, its `Tokens`), in order; a few blocks a process are in memory at a time.
 
     Raises:
@@ -70,12 +70,12 @@ def tokenize(
         RuntimeError: a process has died.
     """
     with contextlib.ExitStack() as stack:
-        free = queue.SimpleQueue()
+        free: queue.SimpleQueue[subprocess.Popen] = queue.SimpleQueue()
         for _ in range(processes):
             free.put(stack.enter_context(_started(settings, processes)))
         threads = stack.enter_context(ThreadPoolExecutor(processes))
         stack.callback(threads.shutdown, cancel_futures=True)
-        waiting = deque()
+        waiting: deque[tuple[Block, Future]] = deque()
         for block in blocks:
             waiting.append((block, threads.submit(_ask, free, block)))
             if len(waiting) > 2 * processes:
@@ -98,7 +98,7 @@ def serve() -> None:
         while True:
             block = pickle.load(source)
             try:
-                answer = tokens_of(block, rust, settings)
+                answer: Tokens | str = tokens_of(block, rust, settings)
             except ValueError as error:
                 answer = str(error)
             pickle.dump(answer, sink, protocol=5)
@@ -108,20 +108,22 @@ def serve() -> None:
 def tokens_of(block: Block, rust, settings: TokenizingSettings) -> Tokens:
     """A block's tokens, by the Rust tokenizer."""
     parsed = parse(block, text_field=settings.text_field, language=settings.language)
-    ids, lengths = [np.zeros(0, np.uint32)], np.zeros(len(parsed.sentences), np.uint32)
+    found, lengths = [np.zeros(0, np.uint32)], np.zeros(len(parsed.sentences), np.uint32)
     for places, texts in _pieces(parsed.sentences):
         encodings = rust.encode_batch_fast(texts, add_special_tokens=False)
         for place, encoding in zip(places, encodings, strict=True):
-            ids.append(np.array(encoding.ids, np.uint32))
-            lengths[place] += len(ids[-1])
-    ids = np.concatenate(ids)
+            found.append(np.array(encoding.ids, np.uint32))
+            lengths[place] += len(found[-1])
+    ids = np.concatenate(found)
     # "[SEP]" in a text is a special token to the tokenizer, and would end a segment.
     ids[np.isin(ids, settings.reserved)] = settings.unknown
     begins = np.array(parsed.begins, np.int64)
     return Tokens(ids, *_without_empty(lengths, begins, parsed.broken))
 
 
-def _without_empty(lengths: np.ndarray, begins: np.ndarray, broken: bool) -> tuple:
+def _without_empty(
+    lengths: np.ndarray, begins: np.ndarray, broken: bool
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Sentences of no token (of control characters, say) go; a document may go with them."""
     kept = lengths > 0
     before = np.concatenate([[0], np.cumsum(kept)])
@@ -147,7 +149,7 @@ def _pieces(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:
 
 
 @contextlib.contextmanager
-def _started(settings: TokenizingSettings, processes: int):
+def _started(settings: TokenizingSettings, processes: int) -> Iterator[subprocess.Popen]:
     """A process that serves, until the end of the block."""
     threads = max(1, (os.cpu_count() or 1) // processes)
     process = subprocess.Popen(
@@ -160,6 +162,7 @@ def _started(settings: TokenizingSettings, processes: int):
         | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
     try:
+        assert process.stdin  # a pipe, as asked
         pickle.dump(settings, process.stdin, protocol=5)
         yield process
     finally:
@@ -184,7 +187,7 @@ def _ask(free: queue.SimpleQueue, block: Block):
         free.put(process)
 
 
-def _answer(block: Block, future) -> tuple[Block, Tokens]:
+def _answer(block: Block, future: Future) -> tuple[Block, Tokens]:
     answer = future.result()
     if isinstance(answer, str):
         raise ValueError(answer)

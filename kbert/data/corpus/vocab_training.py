@@ -1,5 +1,6 @@
 """A WordPiece vocabulary from raw text, by the trainer of the Rust `tokenizers`."""
 
+import functools
 import logging
 import os
 import re
@@ -67,8 +68,10 @@ def train_vocab(
         require_positive(name, value)
     _check_unused(unused, size)
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
-    rules = {"lowercase": lowercase, "strip_accents": strip_accents}
-    rust = _untrained(Tokenizer.from_vocab(special, **rules))
+    rules = functools.partial(
+        Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents
+    )
+    rust = _untrained(rules(special))
 
     def texts() -> Iterator[list[str]]:
         parsed = parse_corpus(corpus, format=format, text_field=text_field, language=language)
@@ -97,7 +100,7 @@ def train_vocab(
             size,
             min_frequency,
         )
-    tokenizer = Tokenizer.from_vocab(tokens, **rules)
+    tokenizer = rules(tokens)
     with atomic_folder(output) as part:
         tokenizer.save(part)
     return tokenizer
@@ -138,7 +141,7 @@ def _untrained(tokenizer: Tokenizer):
 
 def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]:
     """The commonest characters, by code point; of two that are as common, the lower one."""
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for portion in texts:
         for text in portion:
             counts.update(rust.normalizer.normalize_str(text))
@@ -168,4 +171,4 @@ def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
     fresh.normalizer, fresh.pre_tokenizer = rust.normalizer, rust.pre_tokenizer
     fresh.train_from_iterator(texts, trainer)
     ids = fresh.get_vocab()
-    return sorted(ids, key=ids.get)
+    return sorted(ids, key=ids.__getitem__)

@@ -45,7 +45,7 @@ def columns_of(names: Sequence[str], place: str) -> Columns:
         ValueError: none or several columns of texts or of labels, so that one would have to guess.
     """
     words = [str(name).strip().lower() for name in names]
-    texts = [pair for pair in PAIRS if set(pair) <= set(words)]
+    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(words)]
     texts = texts or [(word,) for word in TEXTS if word in words]
     labels = [word for word in LABELS if word in words]
     texts = [found for found in texts if "text" in found] or texts

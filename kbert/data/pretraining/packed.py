@@ -17,24 +17,20 @@ _SHIFT, _ORDER = range(2)
 _EPOCH = 2  # of the keys that a seed starts
 
 
-@dataclass(frozen=True)
 class Packed:
     """The plan of every epoch.
 
-    Attributes:
+    Args:
         shards: the documents.
         seq_len: tokens of an example, [CLS] and the last [SEP] included.
         seed: the run's.
     """
 
-    shards: Shards
-    seq_len: int
-    seed: int
-
-    def __post_init__(self):
-        lengths = self.shards.document_tokens
-        object.__setattr__(self, "_begins", np.cumsum(lengths + 1) - lengths - 1)
-        object.__setattr__(self, "_total", int(lengths.sum()) + len(lengths) - 1)
+    def __init__(self, shards: Shards, seq_len: int, seed: int):
+        self.shards, self.seq_len, self.seed = shards, seq_len, seed
+        lengths = shards.document_tokens
+        self._begins = np.cumsum(lengths + 1) - lengths - 1
+        self._total = int(lengths.sum()) + len(lengths) - 1
 
     def plan(self, epoch: int) -> np.ndarray:
         """The numbers of an epoch's examples, in its order, int64."""
@@ -86,8 +82,11 @@ class PackedRows:
 
     def joined(self, several: list["PackedRows"]) -> "PackedRows":
         """The examples of several, one after the other."""
-        arrays = zip(*((rows.keys, rows.start, rows.end) for rows in several), strict=True)
-        return PackedRows(*map(np.concatenate, arrays), self.begins, self.shards)
+        keys, start, end = (
+            np.concatenate([getattr(rows, name) for rows in several])
+            for name in ("keys", "start", "end")
+        )
+        return PackedRows(keys, start, end, self.begins, self.shards)
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """[CLS] tokens [SEP], padded; all in one segment."""

@@ -30,11 +30,10 @@ _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _SENTENCE, _FRONT_A, _FRONT_B, _ORDER
 _EPOCH = 1  # of the keys that a seed starts
 
 
-@dataclass(frozen=True)
 class Pairs:
     """The plan of every epoch.
 
-    Attributes:
+    Args:
         shards: the documents.
         seq_len: tokens of an example, [CLS] and both [SEP] included.
         short_share: how many of the examples have a random target length, uniform in
@@ -42,20 +41,14 @@ class Pairs:
         seed: the run's.
     """
 
-    shards: Shards
-    seq_len: int
-    short_share: float
-    seed: int
-
-    def __post_init__(self):
-        starts, ends = np.asarray(self.shards.starts), np.asarray(self.shards.ends)
+    def __init__(self, shards: Shards, seq_len: int, short_share: float, seed: int):
+        self.shards, self.seq_len, self.short_share, self.seed = shards, seq_len, short_share, seed
+        starts, ends = np.asarray(shards.starts), np.asarray(shards.ends)
         parts = -(-(ends - starts) // PART)
-        document = np.repeat(np.arange(len(starts)), parts)
-        number = np.arange(len(document)) - np.repeat(np.cumsum(parts) - parts, parts)
-        begins = starts[document] + number * PART
-        object.__setattr__(self, "_begins", begins)
-        object.__setattr__(self, "_ends", np.minimum(begins + PART, ends[document]))
-        object.__setattr__(self, "_document", document)
+        self._document = np.repeat(np.arange(len(starts)), parts)
+        number = np.arange(len(self._document)) - np.repeat(np.cumsum(parts) - parts, parts)
+        self._begins = starts[self._document] + number * PART
+        self._ends = np.minimum(self._begins + PART, ends[self._document])
 
     def plan(self, epoch: int) -> np.ndarray:
         """The first sentences of the examples of an epoch, in its order, int64."""
@@ -90,7 +83,7 @@ class Pairs:
             is_random=is_random,
         )
 
-    def _walk(self, keys, here, end) -> tuple:
+    def _walk(self, keys: np.ndarray, here: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
         """One example each: target length, where A ends, where it ends, whether B is random, next.
 
         All but the first and fourth are numbers of sentences.

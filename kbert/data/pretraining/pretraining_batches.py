@@ -75,10 +75,11 @@ class PretrainingBatches:
         self.max_predictions = require_positive("max_predictions", max_predictions)
         self.seed, self.masked_share = int(seed), float(masked_share)
         self.whole_word, self.mlm_only = bool(whole_word), bool(mlm_only)
-        if mlm_only:
-            self._examples = Packed(shards, seq_len, self.seed)
-        else:
-            self._examples = Pairs(shards, seq_len, float(short_share), self.seed)
+        self._examples: Packed | Pairs = (
+            Packed(shards, seq_len, self.seed)
+            if mlm_only
+            else Pairs(shards, seq_len, float(short_share), self.seed)
+        )
         tokens = shards.tokenizer.tokens
         self._continues = np.array([token.startswith("##") for token in tokens])
         self._ordinary = ordinary_ids(shards.tokenizer)
@@ -147,7 +148,8 @@ class PretrainingBatches:
 
     def _rows(self, step: int):
         """All examples of an update, as slices; of one epoch or more."""
-        example, end, found = step * self.batch_size, (step + 1) * self.batch_size, []
+        example, end = step * self.batch_size, (step + 1) * self.batch_size
+        found: list = []  # of `PairRows`, or of `PackedRows`
         epoch = self.epoch_of(step)
         while example < end:
             count = self.examples_per_epoch(epoch)

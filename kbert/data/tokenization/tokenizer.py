@@ -169,7 +169,9 @@ class Tokenizer:
                 )
         found = self._word_piece.encode(texts, pairs, add_special_tokens, max_length, truncation)
         encodings = [Encoding(encoding) for encoding in found]
-        length = max_length if padding == "max_length" else max(map(len, encodings), default=0)
+        length = max(map(len, encodings), default=0)
+        if padding == "max_length" and max_length is not None:
+            length = max_length
         length += -length % (pad_to_multiple_of or 1)
         token_ids = padded([encoding.ids for encoding in encodings], length, self.pad_id)
         segment_ids = padded([encoding.segment_ids for encoding in encodings], length, 0)

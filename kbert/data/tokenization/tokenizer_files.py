@@ -80,16 +80,17 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
     if path.is_dir():
         folders.finish(path)
         files = [path / "tokenizer.json", path / "vocab.txt"]
-        path = next((file for file in files if file.is_file()), None)
-        if path is None:
-            raise FileNotFoundError(f"{files[0].parent} has no tokenizer.json and no vocab.txt")
+        there = [file for file in files if file.is_file()]
+        if not there:
+            raise FileNotFoundError(f"{path} has no tokenizer.json and no vocab.txt")
+        path = there[0]
     elif not path.exists():
         raise FileNotFoundError(
             f"{path}: no such folder or file; a vocabulary is a folder with tokenizer.json or "
             "vocab.txt, or one of the two (kbert vocab trains one)"
         )
     is_json = path.suffix == ".json"
-    found = _read_tokenizer_json(path) if is_json else {"tokens": read_tokens(path)}
+    found: dict = _read_tokenizer_json(path) if is_json else {"tokens": read_tokens(path)}
     says = _settings_next_to(path)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
     sources = (found, says, rules)
@@ -113,7 +114,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
 
 def _settings_next_to(path: Path) -> dict:
     """What the two files of transformers beside the vocabulary say, under `Vocabulary`'s names."""
-    values = {}
+    values: dict = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if path.with_name(name).is_file():
             values |= js.read(path.with_name(name), _SETTINGS)
@@ -175,11 +176,10 @@ def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
 
     Refuses what does not make [CLS] A [SEP] of one text, [CLS] A [SEP] B [SEP] of two.
     """
-    if (template or {}).get("type") != "TemplateProcessing":
-        if template and template.get("type") != "BertProcessing":
-            kind = template.get("type")
-            raise ValueError(f"{path}: the post_processor must be a template, got {kind}")
+    if not template or template.get("type") == "BertProcessing":
         return None
+    if (kind := template.get("type")) != "TemplateProcessing":
+        raise ValueError(f"{path}: the post_processor must be a template, got {kind}")
     js.check(template, _TEMPLATE, str(path), "post_processor")
     for name, expected in (("single", "S0 A0 S0"), ("pair", "S0 A0 S0 B1 S1")):
         parts = [next(iter(part.items())) for part in template[name]]

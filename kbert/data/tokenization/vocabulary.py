@@ -133,7 +133,8 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
 def _check_tokens(tokens: Iterable[str], source: str) -> None:
     if not tokens:
         raise ValueError(f"{source} must hold tokens, got none")
-    seen, twice = {}, []
+    seen: dict[str, int] = {}
+    twice: list[str] = []
     for place, token in enumerate(tokens):
         if not isinstance(token, str) or "\n" in token or "\r" in token:
             raise ValueError(f"{source}: token {place} must be one line of text, got {token!r}")
@@ -141,8 +142,8 @@ def _check_tokens(tokens: Iterable[str], source: str) -> None:
             twice.append(f"{token!r} (ids {seen[token]} and {place})")
     if twice:
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
-        twice = ", ".join(twice[:5]) + more
-        raise ValueError(f"{source} must hold each token once, got twice: {twice}")
+        listed = ", ".join(twice[:5]) + more
+        raise ValueError(f"{source} must hold each token once, got twice: {listed}")
 
 
 def _special(token: str, place: int) -> dict:

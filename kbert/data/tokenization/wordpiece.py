@@ -33,11 +33,9 @@ class WordPiece:
     ) -> list[tokenizers.Encoding]:
         """The encodings of texts, or of pairs, on every core; errors as `Tokenizer.encode`."""
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
-        inputs = [(text,) for text in texts] if pairs is None else zip(texts, pairs, strict=True)
-        inputs = list(inputs)
         if pairs is None and max_length is not None:
             texts = [self._beginning(text, max_length) for text in texts]
-            inputs = [(text,) for text in texts]
+        inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
         with self._lock:
             if max_length is None:
                 self._rust.no_truncation()
@@ -47,8 +45,10 @@ class WordPiece:
                 self._rust.enable_truncation(max_length, strategy=truncation)
             try:
                 if len(inputs) == 1:  # no threads for one text
-                    return [self._rust.encode(*inputs[0], add_special_tokens=add_special_tokens)]
-                inputs = texts if pairs is None else inputs
+                    pair = None if pairs is None else pairs[0]
+                    return [
+                        self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)
+                    ]
                 return self._rust.encode_batch(inputs, add_special_tokens=add_special_tokens)
             except Exception:  # the Rust package's errors have no class of their own
                 if max_length is None or truncation == "longest_first":

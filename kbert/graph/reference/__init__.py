@@ -58,6 +58,9 @@ def published_totals() -> tuple[PublishedTotal, ...]:
     """Totals of encoder and pooler that KerasHub and the documents publish."""
     totals = []
     for line in text("published_totals.tsv").splitlines()[1:]:
-        model, *numbers, source = line.split("\t")
-        totals.append(PublishedTotal(model, *map(int, numbers), source))
+        model, *cells, source = line.split("\t")
+        vocab_size, layers, hidden, heads, feed_forward, total = map(int, cells)
+        totals.append(
+            PublishedTotal(model, vocab_size, layers, hidden, heads, feed_forward, total, source)
+        )
     return tuple(totals)

@@ -1,8 +1,10 @@
 """How much each token attends to each."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -47,7 +49,14 @@ class AttentionMap:
             weights = weights[[_place(self.layers, layer, "layer")]]
         return weights.mean(axis=(0, 1))
 
-    def between(self, token, other, *, layer: int | None = None, head: int | None = None) -> float:
+    def between(
+        self,
+        token: int | str,
+        other: int | str,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> float:
         """How much `token` attends to `other`; each by its place, or as text where it is unique."""
         weights = self.mean(layer, head)
         return float(weights[self._token(token), self._token(other)])
@@ -94,7 +103,7 @@ class AttentionMap:
         ]
         return ", ".join(parts)
 
-    def _token(self, token) -> int:
+    def _token(self, token: int | str) -> int:
         if isinstance(token, str):
             places = [place for place, text in enumerate(self.tokens) if text == token]
             if len(places) != 1:
@@ -110,8 +119,31 @@ class AttentionMap:
         return f"AttentionMap({tokens}; weights {self.weights.shape})"
 
 
+@overload
+def attention(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert,
+    text: str,
+    pair: str | None = None,
+    *,
+    layer: int | None = ...,
+    head: int | None = ...,
+) -> AttentionMap: ...
+@overload
 def attention(
-    bert: Bert, text, pair=None, *, layer: int | None = None, head: int | None = None
+    bert: Bert,
+    text: Iterable[str],
+    pair: Iterable[str] | None = None,
+    *,
+    layer: int | None = ...,
+    head: int | None = ...,
+) -> list[AttentionMap]: ...
+def attention(
+    bert: Bert,
+    text: str | Iterable[str],
+    pair: str | Iterable[str] | None = None,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
 ) -> AttentionMap | list[AttentionMap]:
     """The attention weights of a text or a pair, token by token.
 

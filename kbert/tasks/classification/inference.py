@@ -1,6 +1,8 @@
 """What a whole text, or a pair, is: the next sentence or not, one label or another."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -31,8 +33,21 @@ class Label:
     probability: float
 
 
+@overload
+def next_sentence(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert, a: str, b: str, *, batch_size: int = ..., progress: bool = ...
+) -> float: ...
+@overload
 def next_sentence(
-    bert: Bert, a, b, *, batch_size: int = BATCH_SIZE, progress: bool = True
+    bert: Bert, a: Iterable[str], b: Iterable[str], *, batch_size: int = ..., progress: bool = ...
+) -> np.ndarray: ...
+def next_sentence(
+    bert: Bert,
+    a: str | Iterable[str],
+    b: str | Iterable[str],
+    *,
+    batch_size: int = BATCH_SIZE,
+    progress: bool = True,
 ) -> float | np.ndarray:
     """The probability that one text follows another (the paper, section 3.1, task 2).
 
@@ -58,15 +73,35 @@ def next_sentence(
     return float(probabilities[0]) if one else probabilities
 
 
+@overload
+def classify(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert,
+    texts: str,
+    pairs: str | None = None,
+    *,
+    multi_label: bool = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
+) -> list[Label]: ...
+@overload
 def classify(
     bert: Bert,
-    texts,
-    pairs=None,
+    texts: Iterable[str],
+    pairs: Iterable[str] | None = None,
+    *,
+    multi_label: bool = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
+) -> list[list[Label]]: ...
+def classify(
+    bert: Bert,
+    texts: str | Iterable[str],
+    pairs: str | Iterable[str] | None = None,
     *,
     multi_label: bool = False,
     batch_size: int = BATCH_SIZE,
     progress: bool = True,
-) -> list:
+) -> list[Label] | list[list[Label]]:
     """The labels of texts, or of pairs of texts, with their probabilities.
 
     Args:
@@ -103,11 +138,20 @@ def _ranked(labels: list[str], probabilities: np.ndarray) -> list[Label]:
     return [Label(labels[place], float(probabilities[place])) for place in order]
 
 
-def _logits(bert, task, layer, texts, pairs, batch_size, progress) -> np.ndarray:
+def _logits(
+    bert: Bert,
+    task: str,
+    layer: str,
+    texts: list[str],
+    pairs: list[str] | None,
+    batch_size: int,
+    progress: bool,
+) -> np.ndarray:
     """float32 (N, labels), in the order of the texts."""
     function = function_of(bert, (layer,), outputs_of(layer))
-    options = {"batch_size": batch_size, "progress": progress}
     found: list = [None] * len(texts)
-    for place, _, (logits,) in run_texts(bert, task, function, texts, pairs, **options):
+    for place, _, (logits,) in run_texts(
+        bert, task, function, texts, pairs, batch_size=batch_size, progress=progress
+    ):
         found[place] = logits
     return np.stack(found).astype("float32")

@@ -34,7 +34,7 @@ class Labelled(NamedTuple):
     place: str = "a record"
 
 
-def read_labelled(path: str | os.PathLike) -> in_memory.LabelledRecords:
+def read_labelled(path: str | os.PathLike) -> list[Labelled]:
     """The records of a file, UTF-8.
 
     `.json`, `.jsonl`: an object a line, {"text": …, "pair": …, "label": …}; the label is a text, a
@@ -55,7 +55,8 @@ def read_labelled(path: str | os.PathLike) -> in_memory.LabelledRecords:
     kind = path.suffix.lower()
     if kind in (".json", ".jsonl"):
         rows = ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
-        records, expected = _from_rows(rows), 'objects {"text": …, "label": …}'
+        records: list[Labelled] = _from_rows(rows)
+        expected = 'objects {"text": …, "label": …}'
     elif kind == ".csv":
         records = list(_from_cells(path, _between_commas(path), "commas"))
         expected = "lines of a text, a comma and a label"
@@ -112,7 +113,7 @@ def _between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _from_cells(
     path: Path, rows: Iterable[tuple[int, list[str]]], between: str
 ) -> Iterator[Labelled]:
-    columns = count = None
+    columns, count = None, 0
     for number, row in rows:
         cells, place = [cell.strip() for cell in row], f"{path}, line {number}"
         if columns is None:
@@ -122,12 +123,10 @@ def _from_cells(
                 continue
         if len(cells) != count:
             raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
-        found = [None if column is None else cells[column] for column in columns]
-        if "" in found:
-            column = columns[found.index("")] + 1
-            raise ValueError(f"{place}: column {column} of {count} is empty")
-        text, pair, label = found
-        yield Labelled(text, label, pair, place)
+        if empty := [column for column in columns if column is not None and not cells[column]]:
+            raise ValueError(f"{place}: column {empty[0] + 1} of {count} is empty")
+        pair = None if columns.pair is None else cells[columns.pair]
+        yield Labelled(cells[columns.text], cells[columns.label], pair, place)
 
 
 def _header(cells: Sequence[str], place: str) -> Columns:
@@ -169,7 +168,8 @@ def _from_rows(
     rows: Iterable[tuple[str, object]], known: Mapping | None = None
 ) -> in_memory.LabelledRecords:
     """Records of (place, row); `known` has the names of a column's labels, by its own."""
-    records, layouts = in_memory.LabelledRecords(), {}
+    records = in_memory.LabelledRecords()
+    layouts: dict[tuple, Columns] = {}
     for place, row in rows:
         if isinstance(row, Labelled):
             records.append(row)
@@ -179,15 +179,18 @@ def _from_rows(
         if names not in layouts:
             layouts[names] = columns_of(names, place)
             _warn_of_left_out(names, layouts[names], place)
-        text, pair, label = (None if at is None else names[at] for at in layouts[names])
+        columns = layouts[names]
+        text, label = names[columns.text], names[columns.label]
+        pair = None if columns.pair is None else names[columns.pair]
         classes = (known or {}).get(str(label).lower())
         records.labels = classes
-        second = None if pair is None or row[pair] is None else row[pair]
         records.append(
             Labelled(
                 in_memory.text_of(row[text], text, place),
                 in_memory.label_of(row[label], label, place, classes),
-                None if second is None else in_memory.text_of(second, pair, place),
+                None
+                if pair is None or row[pair] is None
+                else in_memory.text_of(row[pair], pair, place),
                 place,
             )
         )
@@ -255,8 +258,8 @@ def encode_labelled(
     ids, segments, cut = [], [], 0
     for portion in _portions(records):
         texts = [record.text[:_LONGEST] for record in portion]
-        second = [record.pair[:_LONGEST] for record in portion] if pairs else None
-        for encoding in tokenizer.encode_batch(texts, second, max_length=max_length):
+        second = [record.pair[:_LONGEST] for record in portion if record.pair is not None]
+        for encoding in tokenizer.encode_batch(texts, second or None, max_length=max_length):
             ids.append(encoding.ids)
             segments.append(encoding.segment_ids)
             cut += encoding.truncated

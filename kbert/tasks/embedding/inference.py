@@ -1,7 +1,8 @@
 """Texts to vectors, and how alike they are."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -17,9 +18,21 @@ from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
 
 
+class EmbedOptions(TypedDict, total=False):
+    """The keyword arguments of `embed`."""
+
+    pooling: str | None
+    normalize: bool | None
+    layers: int
+    batch_size: int
+    long: str
+    max_length: int | None
+    progress: bool
+
+
 def embed(
     bert: Bert,
-    texts,
+    texts: str | Iterable[str],
     *,
     pooling: str | None = None,
     normalize: bool | None = None,
@@ -61,7 +74,8 @@ def embed(
     texts, one = listed(texts, "texts")
     own = bert.sentence
     pooling = pooling or (own.pooling if own else "mean")
-    normalize = (bool(own) and own.normalize) if normalize is None else normalize
+    if normalize is None:
+        normalize = own is not None and own.normalize
     _check(bert, pooling, layers, long)
     if max_length is None and own:
         max_length = own.max_length
@@ -78,7 +92,7 @@ def embed(
     return vectors[0] if one else vectors
 
 
-def similarity(bert: Bert, texts, **options) -> np.ndarray:
+def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
     """Cosine similarity of every text with every other.
 
     Args:
@@ -91,7 +105,8 @@ def similarity(bert: Bert, texts, **options) -> np.ndarray:
     """
     if isinstance(texts, str):
         raise ValueError("texts must be a list of str, got one str: there is nothing to compare")
-    vectors = embed(bert, texts, **options | {"normalize": True})
+    options["normalize"] = True
+    vectors = embed(bert, texts, **options)
     return np.clip(vectors @ vectors.T, -1, 1)
 
 
@@ -116,7 +131,7 @@ def _check(bert: Bert, pooling, layers, long) -> None:
 
 def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:
     """float32 (N, D): the mean over each text's windows, of which most texts have one."""
-    vectors, cut = None, 0
+    vectors, cut = np.zeros((len(texts), 0), "float32"), 0
     with progress_bar(len(texts), " texts", progress) as bar:
         for start in range(0, len(texts), CHUNK):
             owners, rows, more = _rows(bert.tokenizer, texts[start : start + CHUNK], limit, whole)
@@ -124,7 +139,7 @@ def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.nd
             parts, left = Counter(owners), Counter(owners)
             for place, (vector,) in run_rows(bert, function, rows, batch_size):
                 owner = owners[place]
-                if vectors is None:
+                if not vectors.size:
                     vectors = np.zeros((len(texts), len(vector)), "float32")
                 vectors[start + owner] += vector / parts[owner]
                 left[owner] -= 1

@@ -1,11 +1,15 @@
 """What stands behind [MASK]: the masked language model's answer."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import overload
 
 import keras
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
+from kbert.data.tokenization.encodings import Encoding
+from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.model.probes import build_hidden_states
@@ -29,9 +33,27 @@ class Candidate:
     probability: float
 
 
+@overload
+def fill_mask(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert, texts: str, *, top_k: int = ..., batch_size: int = ..., progress: bool = ...
+) -> list[list[Candidate]]: ...
+@overload
 def fill_mask(
-    bert: Bert, texts, *, top_k: int = 5, batch_size: int = BATCH_SIZE, progress: bool = True
-) -> list:
+    bert: Bert,
+    texts: Iterable[str],
+    *,
+    top_k: int = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
+) -> list[list[list[Candidate]]]: ...
+def fill_mask(
+    bert: Bert,
+    texts: str | Iterable[str],
+    *,
+    top_k: int = 5,
+    batch_size: int = BATCH_SIZE,
+    progress: bool = True,
+) -> list[list[Candidate]] | list[list[list[Candidate]]]:
     """The likeliest tokens for every [MASK] of a text.
 
     Args:
@@ -50,29 +72,36 @@ def fill_mask(
             head or without weights in it; what no text is.
     """
     tokenizer = require_tokenizer(bert, "fill_mask")
-    texts, one = listed(texts, "texts")
+    listed_texts, one = listed(texts, "texts")
     require_positive("top_k", top_k)
     require_head(bert, "fill_mask", "pretraining", MLM_LAYERS)
 
-    def check(place: int, encoding) -> None:
+    def check(place: int, encoding: Encoding) -> None:
         name = "texts" if one else f"texts[{place}]"
-        _check_masks(tokenizer, name, texts[place], encoding)
+        _check_masks(tokenizer, name, listed_texts[place], encoding)
 
     function = function_of(
         bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1])
     )
-    found: list = [None] * len(texts)
-    options = {"batch_size": batch_size, "progress": progress, "check": check}
-    for place, encoding, (states,) in run_texts(bert, "fill_mask", function, texts, **options):
+    found: list = [None] * len(listed_texts)
+    for place, encoding, (states,) in run_texts(
+        bert,
+        "fill_mask",
+        function,
+        listed_texts,
+        batch_size=batch_size,
+        progress=progress,
+        check=check,
+    ):
         masks = [at for at, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
         found[place] = states[masks]
     counts = [len(vectors) for vectors in found]
-    candidates = iter(_candidates(bert, np.concatenate(found), top_k))
+    candidates = iter(_candidates(bert, tokenizer, np.concatenate(found), top_k))
     filled = [[next(candidates) for _ in range(count)] for count in counts]
     return filled[0] if one else filled
 
 
-def _check_masks(tokenizer, name: str, text: str, encoding) -> None:
+def _check_masks(tokenizer: Tokenizer, name: str, text: str, encoding: Encoding) -> None:
     """A ValueError unless a text has a [MASK], and none of them is cut off."""
     mask = tokenizer.token_of(tokenizer.mask_id)
     found = encoding.ids.count(tokenizer.mask_id)
@@ -86,9 +115,11 @@ def _check_masks(tokenizer, name: str, text: str, encoding) -> None:
         )
 
 
-def _candidates(bert: Bert, vectors: np.ndarray, top_k: int) -> list[list[Candidate]]:
+def _candidates(
+    bert: Bert, tokenizer: Tokenizer, vectors: np.ndarray, top_k: int
+) -> list[list[Candidate]]:
     """For each vector (M, H) at a mask, the likeliest tokens."""
-    tokenizer, found = bert.tokenizer, []
+    found = []
     for start in range(0, len(vectors), _ROWS):
         probabilities = softmax(_logits(bert, vectors[start : start + _ROWS]))
         named = probabilities[:, : tokenizer.vocab_size]  # rows beyond have no token

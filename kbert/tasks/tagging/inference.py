@@ -1,10 +1,13 @@
 """A label for every word: names, parts of speech."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
+from kbert.data.tokenization.encodings import Encoding
 from kbert.graph import names
 from kbert.tasks.checks import listed, require_head, require_tokenizer
 from kbert.tasks.labels import label_names
@@ -30,7 +33,17 @@ class Word:
     end: int
 
 
-def tag(bert: Bert, texts, *, batch_size: int = BATCH_SIZE, progress: bool = True) -> list:
+@overload
+def tag(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert, texts: str, *, batch_size: int = ..., progress: bool = ...
+) -> list[Word]: ...
+@overload
+def tag(
+    bert: Bert, texts: Iterable[str], *, batch_size: int = ..., progress: bool = ...
+) -> list[list[Word]]: ...
+def tag(
+    bert: Bert, texts: str | Iterable[str], *, batch_size: int = BATCH_SIZE, progress: bool = True
+) -> list[Word] | list[list[Word]]:
     """The label of every word, which is that of its first piece (the paper, section 5.3).
 
     Args:
@@ -49,14 +62,15 @@ def tag(bert: Bert, texts, *, batch_size: int = BATCH_SIZE, progress: bool = Tru
     texts, one = listed(texts, "texts")
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
     function = function_of(bert, (names.TOKEN_CLASSIFIER,), outputs_of(names.TOKEN_CLASSIFIER))
-    options = {"batch_size": batch_size, "progress": progress}
     found: list = [None] * len(texts)
-    for place, encoding, (logits,) in run_texts(bert, "tag", function, texts, **options):
+    for place, encoding, (logits,) in run_texts(
+        bert, "tag", function, texts, batch_size=batch_size, progress=progress
+    ):
         found[place] = _words(bert, texts[place], encoding, softmax(logits))
     return found[0] if one else found
 
 
-def _words(bert: Bert, text: str, encoding, probabilities: np.ndarray) -> list[Word]:
+def _words(bert: Bert, text: str, encoding: Encoding, probabilities: np.ndarray) -> list[Word]:
     labels = label_names(bert, probabilities.shape[1])
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):

@@ -215,15 +215,15 @@ def encode_tagged(
 
 def _first_pieces(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> dict[int, int]:
     """The first token of each word that has one, of words with a space between."""
-    ends = []  # of each word, in characters
+    ends: list[int] = []  # of each word, in characters
     for word in words:
         ends.append((ends[-1] + 1 if ends else 0) + len(word))
     first: dict[int, int] = {}
-    word = 0
+    place = 0
     for token, (start, _) in enumerate(offsets):
-        while start >= ends[word]:
-            word += 1
-        first.setdefault(word, token)
+        while start >= ends[place]:
+            place += 1
+        first.setdefault(place, token)
     return first
 
 
