@@ -146,16 +146,15 @@ def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tm
 
 
 def test_sentences_that_are_too_long_are_said_once(data, caplog):
-    from kbert.tasks.pretraining.pretrain import _data
+    from kbert.tasks.pretraining.held_out import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
-    settings = dataclasses.asdict(
-        PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
-    )
-    assert all(_data({"shards": data / "shards", "dev": None}, settings))
+    settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
+    places = {"shards": data / "shards", "dev": None}
+    assert all(open_batches(places, settings))
     assert caplog.text.count("are longer than seq_len=8") == 1
     caplog.clear()
-    _data({"shards": data / "shards", "dev": None}, settings | {"mlm_only": True})
+    open_batches(places, dataclasses.replace(settings, mlm_only=True))
     assert not caplog.text  # packed documents are not cut
 
 
