@@ -16,10 +16,11 @@ from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.graph.names import CLASSIFIER, POOLER
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
-from kbert.tasks.finetuning.finetune import finetune, resume
+from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.resume import resume
 from kbert.training.run.state_files import read_state
 
 QUIET = {"show": False, "peak_flops": 1e9}

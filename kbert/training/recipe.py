@@ -13,14 +13,16 @@ from kbert.training.run_settings import RunSettings
 class Recipe(Protocol):
     """One run: its settings and data, how its model begins, what measures it, what it comes to.
 
-    The runner calls the methods in the order in which they stand here.
+    The runner calls the methods in the order in which they stand here; they raise an OSError for
+    what cannot be read, a ValueError for what does not fit.
 
     Attributes:
-        command: of the command line, which goes on with such a run; the task in its settings.json.
+        command: of the command line, which goes on with such a run.
         settings_type: the class of `settings`.
+        may_move: the arguments for data that may lie elsewhere when it goes on.
         title: of the run's page.
         score: which figure of an evaluation says what is best; a minus before it: the lower.
-        settings: see there; from `open` on complete.
+        settings: complete from `open` on.
         batches: what is trained on; from `open` on, as all below.
         fingerprint: what the batches and the evaluation depend on, as JSON.
         steps, warmup_steps: updates of the whole run, and of its warm-up.
@@ -30,6 +32,7 @@ class Recipe(Protocol):
 
     command: ClassVar[str]
     settings_type: ClassVar[type[RunSettings]]
+    may_move: ClassVar[tuple[str, ...]]
     title: str
     score: str
     settings: Any
@@ -42,33 +45,22 @@ class Recipe(Protocol):
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
-        """That of a run which is gone on with.
+        """That of a run which is gone on with, whose settings these are.
 
-        Args:
-            run: the run.
-            settings: its own.
-            moved: by the argument's name, where data lie now; None: where they lay.
-
-        Raises:
-            OSError, ValueError: data that the run says nothing of, or that are not there.
+        `moved` says by the argument's name where data lie now; None: where they lay.
         """
 
     def read(self) -> None:
-        """Reads the data. No backend yet: hosts must find each other before one is used.
-
-        Raises:
-            OSError, ValueError: data that cannot be read, or do not fit the settings.
-        """
+        """Reads the data. No backend yet: hosts must find each other before one is used."""
 
     def open(self, compiled: bool) -> None:
-        """Makes the batches; opens a checkpoint, where those depend on it.
+        """Makes the batches, for a step that XLA compiles or not; opens what they depend on."""
 
-        Args:
-            compiled: whether XLA compiles the step.
+    def build(self):
+        """The model that is trained; called within the engine's scope and in its precision."""
 
-        Raises:
-            OSError, ValueError: a checkpoint or data that do not fit each other.
-        """
+    def begin(self, model) -> None:
+        """Gives a model its first weights, where a checkpoint has them and no state is restored."""
 
     def content(self) -> dict:
         """The settings as settings.json has them, with what else the result depends on."""
@@ -76,20 +68,8 @@ class Recipe(Protocol):
     def places(self) -> dict[str, str | None]:
         """Where its data lie, by the argument's name, for the start that goes on."""
 
-    def build(self):
-        """The model that is trained; called within the engine's scope and in its precision."""
-
-    def begin(self, model) -> None:
-        """Gives a model its first weights, where they are a checkpoint's.
-
-        Not called where a state is restored.
-
-        Raises:
-            OSError, ValueError: a checkpoint that cannot be read, or does not fit.
-        """
-
     def evaluation(self, engine, run: RunFolder | None) -> Callable[[], dict[str, float]] | None:
-        """What gives the figures of the engine's weights; None where there is nothing to."""
+        """What gives the figures of the engine's weights; None where there are no data for it."""
 
     def trained(self, engine, history) -> Bert:
         """The weights that are the result, as a float32 model of any length."""

@@ -34,7 +34,7 @@ class RunSettings:
     command: ClassVar[str]
     # the fields that stand before those of every run, in settings.json and in --help
     first: ClassVar[tuple[str, ...]]
-    kept_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
+    other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
 
     batch_size: int = 32
     optimizer: str = "adamw"
@@ -63,7 +63,7 @@ class RunSettings:
         """A run's own; a ValueError where its settings.json has not what `setting_rules` says."""
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
-        kinds = dict.fromkeys(names, js.ANYTHING) | cls.kept_fields
+        kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
         js.check(run.settings, js.fields(kinds), source, "settings")
         try:
             return cls(**{name: run.settings[name] for name in names})

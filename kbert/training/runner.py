@@ -45,32 +45,24 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
 
 
 def resume(
-    kind: type[Recipe],
-    folder: str | os.PathLike,
-    moved: dict,
-    options: dict,
-    surroundings: Surroundings,
+    kind: type[Recipe], run: RunFolder, moved: dict, options: dict, surroundings: Surroundings
 ):
-    """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
+    """Goes on with a run, or opens the result of one that is finished.
 
     Args:
         kind: the recipe's class.
-        folder: the run's.
+        run: the run.
         moved: by the argument's name, where data lie now; None: where they lay.
         options: settings that must be the run's own, where they are said again.
         surroundings: of this start.
 
     Returns:
-        The recipe's outcome; a finished run is opened, and the log says that it is finished.
+        The recipe's outcome.
 
     Raises:
-        FileNotFoundError: no run there.
         ValueError: data or settings are others than the run's; names the difference.
         and what `start` raises.
     """
-    run = RunFolder.open(folder)
-    if run.task != kind.command:
-        raise ValueError(f"{run.path} is no run of {kind.command}: go on with {run.way_on}")
     settings = kind.settings_type.of_run(run)
     kind.settings_type.of(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
@@ -105,7 +97,9 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     from kbert.training import engines
 
     recipe.read()
-    make_deterministic()  # or a run that was stopped would end with other last bits
+    # Sums in one order, before anything is computed: threads add up in another at each start, and a
+    # run that was stopped would end with other last bits than one that was not.
+    make_deterministic()
     engine = engines.start(devices=surroundings.devices)
     jit = recipe.settings.jit
     recipe.open(engine.default_jit() if jit is None else jit)

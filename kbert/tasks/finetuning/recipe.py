@@ -53,6 +53,7 @@ class Finetuning(Recipe):
     """
 
     command, settings_type = "finetune", FinetuningSettings
+    may_move = ("source", "train", "dev")
 
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources

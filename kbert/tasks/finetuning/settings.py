@@ -33,7 +33,7 @@ class FinetuningSettings(RunSettings):
         *("epochs", "batch_size", "max_length", "lengths"),
         *("learning_rate", "warmup_share", "optimizer"),
     )
-    kept_fields: ClassVar[dict] = {"task": js.TEXT}
+    other_fields: ClassVar[dict] = {"task": js.TEXT}
 
     epochs: int = 3
     max_length: int = 128

@@ -1,4 +1,4 @@
-"""Pretraining from shards to a model, and going on with a run that was stopped.
+"""Pretraining from shards to a model.
 
 import kbert
 trained = kbert.pretrain("shards", "tiny", output="run", steps=10_000)
@@ -59,39 +59,3 @@ def pretrain(
     data = {"shards": shards, "dev": dev, "init": init}
     places = {name: path and str(Path(path).absolute()) for name, path in data.items()}
     return runner.start(Pretraining(settings, places, config, init), output, surroundings)
-
-
-def resume(
-    folder: str | os.PathLike,
-    *,
-    shards: str | os.PathLike | None = None,
-    dev: str | os.PathLike | None = None,
-    devices: int | None = None,
-    callbacks: Sequence = (),
-    show: bool = True,
-    peak_flops: float | None = None,
-    keep: str | None = None,
-    **settings,
-) -> Trained:
-    """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
-
-    On another number of devices, or another backend, it is equal to rounding, and the log says
-    so; dropout then draws other masks.
-
-    Args:
-        folder: the run's.
-        shards, dev: where the data lie now; None: where they lay.
-        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
-        settings: what must be the run's own, where it is said again.
-
-    Returns:
-        A `Trained`; a finished run is opened, and the log says that it is finished.
-
-    Raises:
-        FileNotFoundError: no run there.
-        ValueError: data, vocabulary or settings are others than the run's; names the difference.
-        and what `pretrain` raises.
-    """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
-    moved = {"shards": shards, "dev": dev}
-    return runner.resume(Pretraining, folder, moved, settings, surroundings)

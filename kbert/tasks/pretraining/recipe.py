@@ -39,7 +39,7 @@ class Pretraining(Recipe):
         config, init: as `pretrain` takes them.
     """
 
-    command, settings_type = "pretrain", PretrainingSettings
+    command, settings_type, may_move = "pretrain", PretrainingSettings, ("shards", "dev")
     score, title = "-loss", "Pretraining a BERT"
 
     def __init__(self, settings: PretrainingSettings, places: dict, config=None, init=None):

@@ -42,7 +42,7 @@ class PretrainingSettings(RunSettings):
         *("steps", "batch_size", "seq_len", "max_predictions"),
         *("optimizer", "learning_rate", "warmup_steps"),
     )
-    kept_fields: ClassVar[dict] = {"config": js.OBJECT}
+    other_fields: ClassVar[dict] = {"config": js.OBJECT}
 
     steps: int
     seq_len: int = 128
