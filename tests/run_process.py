@@ -22,7 +22,7 @@ def kill_at(point: str, place: float) -> None:
     """Arranges that this process is killed: after so many updates, or seconds, or at a state."""
     from safetensors import numpy as st
 
-    from kbert.training.loop.loop import _Driver
+    from kbert.training.loop.loop import _Trainer
     from kbert.training.run import records, report_page, run_folder
 
     def before(owner, name, matters=lambda *arguments: True, then=die):
@@ -52,7 +52,7 @@ def kill_at(point: str, place: float) -> None:
         real(self, step, values)
 
     if point == "update":  # dispatched, not read yet
-        before(_Driver, "_read", lambda self, at_most=0: self.done == place)
+        before(_Trainer, "_read", lambda self, at_most=0: self.done == place)
     elif point == "seconds":
         threading.Timer(place, die).start()
     elif point == "before the settings":
@@ -82,7 +82,8 @@ def start(folder: Path, name: str, kill) -> None:
     from run_shards import CONFIG, SETTINGS
 
     from kbert import BertConfig
-    from kbert.tasks.pretraining.pretrain import pretrain, resume
+    from kbert.tasks.pretraining.pretrain import pretrain
+    from kbert.tasks.resume import resume
 
     if kill:
         kill_at(*kill)

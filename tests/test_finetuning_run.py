@@ -16,9 +16,11 @@ from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.graph.names import CLASSIFIER, POOLER
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
-from kbert.tasks.finetuning.finetune import finetune, resume
-from kbert.tasks.finetuning.parts import Data, flops_of_an_update
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.resume import resume
 from kbert.training.run.state_files import read_state
 
 QUIET = {"show": False, "peak_flops": 1e9}
@@ -147,7 +149,8 @@ def test_flops_are_those_of_the_lengths_that_batches_have(berts):
     examples = Examples(ids, ids, {CLASSIFIER: [0, 1, 0, 1, 0]})
     batches = BucketedBatches(examples, batch_size=2, lengths=(4, 8), pool=3)
     assert sorted(batches.lengths_in(0)) == [4, 8, 8]  # two, of 3 and 4 or 7, and 8 alone
-    data = Data(task_of("classify"), ("a", "b", "c"), batches, None, {})
+    recipe = Finetuning(task_of("classify"), FinetuningSettings(), {})
+    recipe.bert, recipe.labels, recipe.batches = berts["encoder"], ("a", "b", "c"), batches
     config = berts["encoder"].config
     hidden, wide = config.hidden_size, config.intermediate_size
 
@@ -156,7 +159,7 @@ def test_flops_are_those_of_the_lengths_that_batches_have(berts):
         return 2 * (projections + 2 * length**2 * hidden + hidden**2 + hidden * 3)
 
     expected = 3 * 2 * (forward(4) + 2 * forward(8)) / 3
-    assert flops_of_an_update(berts["encoder"], data) == expected
+    assert recipe.flops == expected
 
 
 def test_the_mfu_is_recorded(whole, folder):
@@ -322,8 +325,6 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, monkeypatch, capsys
 
 
 def test_every_setting_is_an_option():
-    from kbert.tasks.finetuning.settings import FinetuningSettings
-
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
     others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "keep", "quiet"}

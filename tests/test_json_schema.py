@@ -150,7 +150,7 @@ def test_mutated_files_of_a_run(tmp_path):
 
     def look():
         found = RunFolder.open(run.path)
-        PretrainingSettings.check_kept(found)
+        PretrainingSettings.of_run(found)
         assert type(found.settings["batch_size"]) is int and found.finished["steps"] >= 0
         assert found.task in ("pretrain", "finetune") and type(found.settings["config"]) is dict
 

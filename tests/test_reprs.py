@@ -19,7 +19,7 @@ from kbert.tasks.answering.inference import Answer
 from kbert.tasks.fill_mask.inference import Candidate
 from kbert.tasks.finetuning.finetune import Finetuned
 from kbert.tasks.pretraining.pretrain import Trained
-from kbert.training.loop.loop import History
+from kbert.training.loop.history import History
 
 MOST = 300  # characters
 METRICS = {f"val_{name}": 0.125 for name in ("accuracy", "f1", "matthews", "precision", "recall")}

@@ -16,8 +16,8 @@ import kbert
 from kbert import BertConfig
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
 from kbert.tasks.finetuning.finetune import finetune
-from kbert.tasks.finetuning.finetune import resume as resume_finetuning
-from kbert.tasks.pretraining.pretrain import pretrain, resume
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.resume import resume
 from kbert.training.run.run_folder import RunFolder
 
 QUIET = {"show": False, "peak_flops": 1e9}
@@ -121,7 +121,7 @@ def test_where_the_best_state_is_damaged_the_second_best_has_its_own_figures(
     folder, tmp_path, falling, monkeypatch, caplog
 ):
     tuned(folder, tmp_path / "run", keep="all", save_every=3)
-    again = resume_finetuning(damaged(tmp_path / "run", 3), **QUIET)
+    again = resume(damaged(tmp_path / "run", 3), **QUIET)
     monkeypatch.undo()
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")
     assert again.metrics["loss"] == pytest.approx(figures["loss"], rel=1e-5)
@@ -137,7 +137,7 @@ def test_where_no_scored_state_is_whole_the_last_weights_are_evaluated(folder, t
     options = {"evaluate_every": 4, "save_every": 1, "keep": "all"}
     tuned(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
     run = damaged(tmp_path / "run", 4)
-    again = resume_finetuning(run, callbacks=[Stops(1)], **QUIET)
+    again = resume(run, callbacks=[Stops(1)], **QUIET)
     assert again.history.updates[-1]["step"] == 6
     assert "no whole state has them: the result has those after update 6" in caplog.text
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")

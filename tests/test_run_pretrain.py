@@ -11,11 +11,13 @@ import time
 
 import numpy as np
 import pytest
+from command_line import kbert as kbert_command
 from run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
 from kbert import BertConfig
-from kbert.tasks.pretraining.pretrain import pretrain, resume
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.resume import resume
 
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
 QUIET = {"show": False, "peak_flops": 1e9}
@@ -131,7 +133,7 @@ def test_other_data_are_refused_with_the_difference(unfinished, tmp_path):
     assert "shards.corpus[0].bytes: the run has " in text
 
 
-def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tmp_path):
+def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tmp_path, capsys):
     file = unfinished / "settings.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     content["places"]["shards"] = str(tmp_path / "nowhere")
@@ -141,21 +143,20 @@ def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tm
         resume(unfinished, **QUIET)
     assert error.value.filename == str(tmp_path / "nowhere")
     file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
-    with pytest.raises(ValueError, match="no run of pretrain: go on with kbert finetune --resume"):
-        resume(unfinished, **QUIET)
+    status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
+    assert status == 2 and "no run of pretrain: go on with kbert finetune --resume" in err
 
 
 def test_sentences_that_are_too_long_are_said_once(data, caplog):
-    from kbert.tasks.pretraining.pretrain import _data
+    from kbert.tasks.pretraining.held_out import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
-    settings = dataclasses.asdict(
-        PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
-    )
-    assert all(_data({"shards": data / "shards", "dev": None}, settings))
+    settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
+    places = {"shards": data / "shards", "dev": None}
+    assert all(open_batches(places, settings))
     assert caplog.text.count("are longer than seq_len=8") == 1
     caplog.clear()
-    _data({"shards": data / "shards", "dev": None}, settings | {"mlm_only": True})
+    open_batches(places, dataclasses.replace(settings, mlm_only=True))
     assert not caplog.text  # packed documents are not cut
 
 

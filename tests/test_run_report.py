@@ -24,6 +24,8 @@ MODEL = SimpleNamespace(
     model=SimpleNamespace(count_params=lambda: 1_234_567),
 )
 PRETRAINING = {"steps": 90, "precision": "float32", "jit": None, "optimizer": "<b>adamw</b> & co"}
+TITLES = {"pretrain": ("Pretraining a BERT", "loss")}
+TITLES |= {"finetune": ("Fine-tuning a classifier", "accuracy")}
 FINETUNING = PRETRAINING | {"task": "classify", "save_every": None, "labels": ["bad", "good"]}
 
 
@@ -89,7 +91,8 @@ def page_of(folder, task: str, lines: list[dict], **result) -> Page:
     run.close()
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT), encoding="utf-8")
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
-    write_report(run, done, MODEL, {"Data": "17 texts of <tags>"})
+    title, score = TITLES[task]
+    write_report(run, done, MODEL, {"Data": "17 texts of <tags>"}, title=title, score=score)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 

@@ -91,7 +91,7 @@ def _go_on(run: Path, **options) -> None:
     check_file(options["train"])
     check_file(options["dev"])
     with starting_keras():
-        from kbert.tasks.finetuning.finetune import resume
+        from kbert.tasks.resume import resume
 
         import_engine()
     _say(stoppable(resume, run, **options))

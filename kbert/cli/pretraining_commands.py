@@ -109,7 +109,7 @@ def _go_on(run: Path, settings: dict, **options) -> None:
         click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
         return
     with starting_keras():
-        from kbert.tasks.pretraining.pretrain import resume
+        from kbert.tasks.resume import resume
 
         import_engine()
     say_where(stoppable(resume, run, **options, **settings))

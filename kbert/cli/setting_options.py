@@ -4,6 +4,7 @@ import dataclasses
 
 import click
 
+from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import KEEPS, OPTIMIZERS, PRECISIONS, SCHEDULES, checked
 
 _CHOICES = {
@@ -34,7 +35,7 @@ _TEXTS = {
 }
 
 
-def with_settings(settings: type, texts: dict[str, str]):
+def with_settings(settings: type[RunSettings], texts: dict[str, str]):
     """A decorator: an option for each field that has a text, in the order of the fields.
 
     An option that is not given is None, so that `--resume` can tell.
@@ -44,7 +45,7 @@ def with_settings(settings: type, texts: dict[str, str]):
         texts: what the help says of the fields that only this one has.
     """
     texts = _TEXTS | texts
-    fields = [field for field in dataclasses.fields(settings) if field.name in texts]
+    fields = [field for field in settings.fields() if field.name in texts]
 
     def decorated(command):
         for field in reversed(fields):

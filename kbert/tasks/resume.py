@@ -1,21 +1,39 @@
 """Going on with a run, whatever it trains."""
 
+import dataclasses
 import os
 
 
 def resume(folder: str | os.PathLike, **options):
-    """Goes on with the run in a folder: see `pretraining.resume` and `finetuning.resume`.
+    """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
+
+    On another number of devices, or another backend, it is equal to rounding, and the log says
+    so; the dropout of pretraining then draws other masks.
+
+    Args:
+        folder: the run's.
+        options: `devices`, `callbacks`, `show`, `peak_flops` and `keep`, see `Surroundings`; where
+            the data lie now, if they have moved: `shards` and `dev` of `pretrain`, `source`,
+            `train` and `dev` of `finetune`; settings that must be the run's own, said again.
 
     Returns:
-        What `pretrain` or `finetune` gives.
+        What `pretrain` or `finetune` gives; a finished run is opened, and the log says that it is
+        finished.
 
     Raises:
         FileNotFoundError: no run there.
-        and what those raise.
+        ValueError: data, vocabulary or settings are others than the run's; names the difference.
+        and what `pretrain` and `finetune` raise.
     """
-    from kbert.tasks.finetuning import finetune
-    from kbert.tasks.pretraining import pretrain
+    from kbert.tasks.finetuning.recipe import Finetuning
+    from kbert.tasks.pretraining.recipe import Pretraining
+    from kbert.training import runner
     from kbert.training.run.run_folder import RunFolder
+    from kbert.training.run_settings import Surroundings
 
-    kinds = {"pretrain": pretrain.resume, "finetune": finetune.resume}
-    return kinds[RunFolder.open(folder).task](folder, **options)
+    run = RunFolder.open(folder)
+    kind = {kind.command: kind for kind in (Pretraining, Finetuning)}[run.task]
+    names = [field.name for field in dataclasses.fields(Surroundings)]
+    surroundings = {name: options.pop(name) for name in names if name in options}
+    moved = {name: options.pop(name, None) for name in kind.may_move}
+    return runner.resume(kind, run, moved, options, Surroundings(**surroundings))

@@ -35,6 +35,25 @@ def objective(outputs: Mapping, labels: Mapping, weights: Mapping):
     return ops.sum(sums[:, 0]), sums
 
 
+def scaled_objective(forward, micro_batch, scale):
+    """What an engine takes the gradient of: the loss of one micro-batch of a replica.
+
+    Args:
+        forward: gives the outputs, logits by name, for inputs by name.
+        micro_batch: inputs, labels, their weights, and {"wishes": float32 (B, 3)}.
+        scale: the loss scale. It comes in here, before the gradients are taken, so that none of
+            them is too small for float16; the engine divides by it once they are summed.
+
+    Returns:
+        The loss times the scale, and sums, (outputs + 1, 3): `measured` of each output, and in the
+        last row the wishes.
+    """
+    inputs, labels, weights, wishes = micro_batch
+    loss, sums = objective(forward(inputs), labels, weights)
+    wished = ops.sum(wishes["wishes"], 0, keepdims=True)
+    return loss * scale, ops.concatenate([sums, wished])
+
+
 def figures(names, sums) -> dict:
     """From `measured`'s sums, (outputs, 3), to figures: "loss", "MLM_loss", "MLM_accuracy", …
 

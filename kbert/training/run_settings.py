@@ -4,22 +4,53 @@ import dataclasses
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar, Self, get_args
 
 from kbert.io import json_schema as js
 from kbert.training.setting_rules import checked
 
 
+@dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What the settings of `pretrain` and `finetune`, which are dataclasses, have in common."""
+    """The settings that every run has; they are kept in the run's settings.json.
+
+    Args:
+        batch_size: examples of an update, over all devices and hosts.
+        optimizer: "adamw", as BERT was trained, or "lamb".
+        schedule: "linear" decay to 0 after the warm-up, or "constant".
+        weight_decay: of the optimizer; biases and LayerNorm have none.
+        clip_norm: what the global norm of the gradients is cut to; None: to nothing.
+        accumulation: micro-batches that an update is made of, one after the other.
+        precision: "float32", "mixed_bfloat16" or "mixed_float16".
+        jit: whether XLA compiles the step; None: as is faster on the device.
+        rematerialize: compute each encoder block again for the backward pass instead of keeping
+            its activations: less memory, more time, the same numbers.
+        seed: of all that is drawn: first weights, the order of the data, masks, dropout.
+
+    Raises:
+        ValueError: a value out of its range.
+    """
 
     command: ClassVar[str]
-    kept_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
+    # the fields that stand before those of every run, in settings.json and in --help
+    first: ClassVar[tuple[str, ...]]
+    other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
+
+    batch_size: int = 32
+    optimizer: str = "adamw"
+    schedule: str = "linear"
+    weight_decay: float = 0.01
+    clip_norm: float | None = 1.0
+    accumulation: int = 1
+    precision: str = "float32"
+    jit: bool | None = None
+    rematerialize: bool = False
+    seed: int = 0
 
     @classmethod
-    def of(cls, options: dict):
+    def of(cls, options: dict) -> Self:
         """From keyword arguments; a ValueError names one that there is not."""
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = [field.name for field in cls.fields()]
         for name in options:
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1)
@@ -27,24 +58,32 @@ class RunSettings:
                 raise ValueError(f"{cls.command} has no option {name!r}: {hint}")
         return cls(**options)
 
-    def __post_init__(self):
-        optional = {
-            field.name for field in dataclasses.fields(self) if type(None) in get_args(field.type)
-        }
-        for name, value in checked(vars(self), optional).items():
-            object.__setattr__(self, name, value)
-
     @classmethod
-    def check_kept(cls, run) -> None:
-        """Raises a ValueError where a run's settings.json has not what `rules` says."""
-        names = [field.name for field in dataclasses.fields(cls)]
+    def of_run(cls, run) -> Self:
+        """A run's own; a ValueError where its settings.json has not what `setting_rules` says."""
+        names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
-        kinds = dict.fromkeys(names, js.ANYTHING) | cls.kept_fields
+        kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
         js.check(run.settings, js.fields(kinds), source, "settings")
         try:
-            cls(**{name: run.settings[name] for name in names})
+            return cls(**{name: run.settings[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
+
+    @classmethod
+    def fields(cls) -> list[dataclasses.Field]:
+        """In the order of settings.json and of --help."""
+        found = {field.name: field for field in dataclasses.fields(cls)}
+        return [found.pop(name) for name in cls.first] + list(found.values())
+
+    def as_dict(self) -> dict:
+        """The values by name, as settings.json has them."""
+        return {field.name: getattr(self, field.name) for field in self.fields()}
+
+    def __post_init__(self):
+        optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}
+        for name, value in checked(self.as_dict(), optional).items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class Answering:
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "qa", "qa", "f1"
+    title = "question answering"
 
     def read(self, path: str | os.PathLike) -> list[Question]:
         return read_squad(path)

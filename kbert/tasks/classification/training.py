@@ -20,6 +20,7 @@ class Classification:
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "classify", "classifier", "accuracy"
+    title = "a classifier"
 
     def read(self, path: str | os.PathLike) -> list[Labelled]:
         return read_labelled(path)

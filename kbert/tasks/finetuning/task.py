@@ -22,11 +22,13 @@ class Task(Protocol):
         name: as in `TASKS`.
         head: the graph's, one of `kbert.graph.closed_form.HEADS`.
         score: which figure of `metrics` says what is best, higher is better.
+        title: what is trained, after "Fine-tuning", on the run's page.
     """
 
     name: str
     head: str
     score: str
+    title: str
 
     def read(self, path: str | os.PathLike) -> list:
         """A file's records, in its order; each knows its file and line.

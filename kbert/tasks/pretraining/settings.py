@@ -8,32 +8,19 @@ from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 from kbert.training.run_settings import RunSettings
 
-HELD_OUT = 0.05  # of the documents, where there are enough to spare them
-ENOUGH_DOCUMENTS = 100
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingSettings(RunSettings):
-    """PretrainingSettings of `pretrain`; they are kept in the run's settings.json.
+    """Settings of `pretrain`, beside those of every run (`RunSettings`).
 
     Args:
         steps: updates.
-        batch_size: examples of an update, over all devices and hosts.
         seq_len: tokens of an example.
         max_predictions: predictions of an example at most; None: 15 % of seq_len, rounded up.
-        optimizer: "adamw", as BERT was trained, or "lamb".
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_steps: updates of linear warm-up; None: a tenth of all, at most 10,000.
-        schedule: "linear" decay to 0 after the warm-up, or "constant".
-        weight_decay: of the optimizer; biases and LayerNorm have none.
-        clip_norm: what the global norm of the gradients is cut to; None: to nothing.
-        accumulation: micro-batches that an update is made of, one after the other.
-        precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        jit: whether XLA compiles the step; None: as is faster on the device.
-        rematerialize: compute each encoder block again for the backward pass instead of keeping
-            its activations: less memory, more time, the same numbers.
-        seed: of the first weights, the data's order and masks, and the dropout.
         masked_share: how many of the tokens are predicted.
         short_share: how many of the examples are short.
         whole_word: predict all pieces of a word or none.
@@ -51,23 +38,17 @@ class PretrainingSettings(RunSettings):
     """
 
     command: ClassVar[str] = "pretrain"
-    kept_fields: ClassVar[dict] = {"config": js.OBJECT}
+    first: ClassVar[tuple[str, ...]] = (
+        *("steps", "batch_size", "seq_len", "max_predictions"),
+        *("optimizer", "learning_rate", "warmup_steps"),
+    )
+    other_fields: ClassVar[dict] = {"config": js.OBJECT}
 
     steps: int
-    batch_size: int = 32
     seq_len: int = 128
     max_predictions: int | None = None
-    optimizer: str = "adamw"
     learning_rate: float = 1e-4
     warmup_steps: int | None = None
-    schedule: str = "linear"
-    weight_decay: float = 0.01
-    clip_norm: float | None = 1.0
-    accumulation: int = 1
-    precision: str = "float32"
-    jit: bool | None = None
-    rematerialize: bool = False
-    seed: int = 0
     masked_share: float = 0.15
     short_share: float = 0.1
     whole_word: bool = False

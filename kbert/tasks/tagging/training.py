@@ -14,6 +14,7 @@ class Tagging:
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "tag", "tokens", "f1"
+    title = "a tagger"
 
     def read(self, path: str | os.PathLike) -> list[Sentence]:
         return read_tagged(path)

@@ -1,12 +1,4 @@
-"""What the engines share: the numbers of a training state, and one update in tensors.
-
-Loss and gradients of an update are sums over micro-batches, replicas and hosts of what each of
-their examples contributes (`kbert.data.training_batch`), so every way to split a batch gives the
-same update. An update whose gradients are not finite changes no number but the loss scale. Where
-that must end the run, the updates after it change none either: one may have been sent to an
-accelerator before the figures were read, and the weights are to be those that
-the bad update began with.
-"""
+"""What the engines share: how a batch is split, and what is made of its summed gradients."""
 
 import numpy as np
 from keras import ops
@@ -16,20 +8,20 @@ from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
 from kbert.training.engines.rematerialization import RematerializedModel, stateless
+from kbert.training.engines.training_state import TrainingState
 from kbert.training.loop.stopping import NO_WISH, Wishes
 from kbert.training.optimizers import Optimizer
 from kbert.training.run import environment
 from kbert.training.setting_rules import checked
 
 
-class Engine:
+class Engine(TrainingState):
     """One device; the engines of each backend derive from it.
 
     Attributes:
         replicas: devices that share a batch, over all hosts.
         local: parts of a process's examples that are computed each on its own.
         process, processes: which host this is, and of how many.
-        model: the model that is trained.
     """
 
     replicas = 1
@@ -63,8 +55,8 @@ class Engine:
         Raises:
             ValueError: a value out of its range.
         """
-        asked = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
-        checked(asked | {"rematerialize": rematerialize}, ("clip_norm", "jit"))
+        values = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
+        checked(values | {"rematerialize": rematerialize}, ("clip_norm", "jit"))
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
@@ -73,7 +65,7 @@ class Engine:
         self.seed = seed
         self.rematerialized = RematerializedModel(model) if rematerialize else None
         self.scaled = precision.needs_scale(model)
-        # asked for at each update: Keras walks through all layers to list them
+        # listed once: Keras walks through all layers each time
         self.weights = list(model.trainable_variables)
         self.seed_states = seed_states(model)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
@@ -90,82 +82,11 @@ class Engine:
         return True
 
     def ahead(self) -> int:
-        """How many updates it is given before the figures of the first of them are read.
+        """How many updates may be in flight before the figures of the first of them are read.
 
         An accelerator is then never idle; at most `kbert.training.loop.stopping.MOST_AHEAD`.
         """
         return int(environment.devices() != ["CPU"])
-
-    def _make_variables(self) -> None:
-        import keras
-
-        def zeros(variable, name):
-            return keras.Variable(
-                "zeros", variable.shape, "float32", trainable=False, name=name, autocast=False
-            )
-
-        self.first = [zeros(weight, "first_moment") for weight in self.weights]
-        self.second = [zeros(weight, "second_moment") for weight in self.weights]
-        first_scale = precision.FIRST_SCALE if self.scaled else 1.0
-        # updates done, loss scale, good updates since it changed, updates in a row that were not
-        # applied: float32 is exact to 2²⁴
-        self.counts = [
-            keras.Variable(
-                np.float32(value), dtype="float32", trainable=False, name=name, autocast=False
-            )
-            for name, value in (
-                ("iteration", 0),
-                ("loss_scale", first_scale),
-                ("good_updates", 0),
-                ("bad_updates", 0),
-            )
-        ]
-
-    def _variables(self) -> dict:
-        """Every variable of the training state by its name."""
-        # without the seeds' paths: those count what the process made before
-        found = {f"model/seed/{place}": state for place, state in enumerate(self.seed_states)}
-        found |= {f"model/{weight.path}": weight for weight in self.model.weights}
-        if len(found) != len(self.seed_states) + len(self.model.weights):
-            raise ValueError("two weights of the model have one path: give its layers other names")
-        for kind, variables in (("first", self.first), ("second", self.second)):
-            for weight, variable in zip(self.weights, variables, strict=True):
-                found[f"optimizer/{kind}/{weight.path}"] = variable
-        # without bad_updates: what is saved is good
-        return found | {f"optimizer/{variable.name}": variable for variable in self.counts[:-1]}
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Every number that the next update depends on, by name."""
-        return {
-            name: np.array(ops.convert_to_numpy(variable.value))
-            for name, variable in self._variables().items()
-        }
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Sets all of it, bit for bit; nothing, where names or shapes are others.
-
-        Raises:
-            ValueError: what is missing, unexpected or of another shape.
-        """
-        variables = self._variables()
-        problems = [f"missing: {name}" for name in variables if name not in state]
-        problems += [f"unexpected: {name}" for name in state if name not in variables]
-        problems += [
-            f"shape of {name}: expected {tuple(variable.shape)}, found {state[name].shape}"
-            for name, variable in variables.items()
-            if name in state and tuple(variable.shape) != state[name].shape
-        ]
-        if problems:
-            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
-            raise ValueError(
-                f"the state is not this model's and optimizer's: {'; '.join(problems[:5])}{more}"
-            )
-        for name, variable in variables.items():
-            self._set(variable, state[name])
-        self._set(self.counts[-1], np.float32(0))
-
-    def _set(self, variable, array: np.ndarray) -> None:
-        variable.assign(array)
 
     def rows(self, batch_size: int) -> slice:
         """This process's rows of a batch.
@@ -193,8 +114,8 @@ class Engine:
 
         Returns:
             Scalars of the device: `objectives.figures`, "gradient_norm", "learning_rate", "finite"
-            (whether it was applied), and, of all processes, how much "callback" and "signal" are
-            wished: above 0 where one of them does. The same in each process.
+            (whether it was applied), and over all processes the sums of the wishes, "callback" and
+            "signal": above 0 where one of them has it. The same in each process.
         """
         raise NotImplementedError
 
@@ -229,24 +150,25 @@ class Engine:
 
     def _seeds(self, step: int, replicas: range) -> np.ndarray:
         """Of the dropouts of an update; see `seeds_of`."""
+        # Functions of (seed, step), not states that each draw moves on: a run that goes on draws
+        # what it would have drawn, and each replica and micro-batch has masks of its own.
         return seeds_of(self.seed, step, replicas, self.accumulation, len(self.seed_states))
 
     def _no_seeds(self) -> np.ndarray:
         """For what draws nothing."""
         return self._seeds(0, range(1))[0][0]
 
-    def _changing(self) -> list:
-        """The variables that an update changes."""
-        return [*self.weights, *self.first, *self.second, *self.counts]
-
     def _arrays(self, batch: TrainingBatch, replicas: int, wishes: Wishes = NO_WISH) -> list[tuple]:
-        """A batch of this process's examples for each of its replicas: (micro-batches, B, …).
-
-        Each example tells its process's wishes: they are summed as the losses are, and with them.
-        """
+        """A batch of this process's examples for each of its replicas: (micro-batches, B, …)."""
+        # Sums, not means, from here on: a label's weight is divided by the totals of the whole
+        # update already (`TrainingBatch`), so replicas, micro-batches and hosts just add up, and
+        # every way to split a batch gives the same update. A mean of means would not, where the
+        # parts have not as many labels each.
         parts = shares(batch, replicas, self.accumulation)
-        measures = np.array([0, *wishes], "float32")  # what adds up to the loss is left out
-        told = {"wishes": np.tile(measures, (len(batch) // replicas, 1))}
+        # Each example bears its process's wishes to stop: they are summed with the losses, in the
+        # one exchange that every update has anyway, and each host reads the same total.
+        row = np.array([0, *wishes], "float32")  # the first column adds up to the loss
+        borne = {"wishes": np.tile(row, (len(batch) // replicas, 1))}
 
         def split(group):
             return {
@@ -255,7 +177,7 @@ class Engine:
             }
 
         return [
-            tuple(split(group) for group in (part.inputs, part.labels, part.weights, told))
+            tuple(split(group) for group in (part.inputs, part.labels, part.weights, borne))
             for part in parts
         ]
 
@@ -274,30 +196,33 @@ class Engine:
         """A function of float tensors that keeps none of its results for the backward pass."""
         raise NotImplementedError
 
-    def _loss(self, weights, seeds, micro_batch, scale):
-        """The loss, scaled, and sums, of one micro-batch of a replica.
+    def _step(self, names, values, gradients, sums):
+        """New values of the variables and the figures, once gradients and sums are complete.
 
-        The sums are `objectives.measured`'s, a row an output, and in a last row the wishes.
+        Args:
+            names: of the outputs.
+            values: of the variables, as `_updated` has them.
+            gradients, sums: over all micro-batches, replicas and hosts.
         """
-        inputs, labels, rated, told = micro_batch
-        outputs = self._outputs(weights, seeds, inputs, training=True)
-        loss, sums = objectives.objective(outputs, labels, rated)
-        return loss * scale, ops.concatenate([sums, ops.sum(told["wishes"], 0, keepdims=True)])
-
-    def _step(self, names, weights, moments, counts, gradients, sums):
-        """New weights, moments, counts, and the figures, once gradients and sums are complete."""
+        weights, first_moments, second_moments, counts = self._split(values)
         iteration, scale, good, bad = counts
+        # The loss scale goes out first: the norm is to be that of the gradients themselves.
         gradients = [gradient / scale for gradient in gradients] if self.scaled else gradients
         norm = optimizers.global_norm(gradients)
         loss = ops.sum(sums[:, 0])
+        # Where anything is not finite, no number changes but the loss scale. Where that ends the
+        # run, the next update changes none either: it may have been sent before the figures of
+        # this one were read, and the weights are to be those that the bad update began with.
         finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(loss))
         ended = bad > (precision.MOST_SKIPPED if self.scaled else 0)
         applied = ops.logical_and(finite, ops.logical_not(ended))
+        # Clipped after the sum: the norm of a part says nothing of the whole gradient's, and parts
+        # that are clipped each would add up to another direction.
         factor = optimizers.clip_factor(norm, self.clip_norm)
         rate = optimizers.learning_rate(self.settings, iteration)
         new_weights, new_first, new_second = [], [], []
         for decayed, weight, first, second, gradient in zip(
-            self.decayed, weights, *moments, gradients, strict=True
+            self.decayed, weights, first_moments, second_moments, gradients, strict=True
         ):
             value, (one, two) = optimizers.updated(
                 self.settings, decayed, weight, gradient * factor, (first, second), rate, iteration
@@ -305,16 +230,16 @@ class Engine:
             new_weights.append(ops.where(applied, value, weight))
             new_first.append(ops.where(applied, one, first))
             new_second.append(ops.where(applied, two, second))
-        logs = objectives.figures(names, sums)
-        logs |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
-        logs |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
+        figures = objectives.figures(names, sums)
+        figures |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
+        figures |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
         done = iteration + ops.cast(applied, "float32")
         bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
         if self.scaled:
-            logs["loss_scale"] = scale * 1.0  # torch assigns in place
+            figures["loss_scale"] = scale * 1.0  # torch assigns in place
             next_scale, next_good = precision.next_scale(scale, good, finite)
             scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
-        return new_weights, (new_first, new_second), (done, scale, good, bad), logs
+        return [*new_weights, *new_first, *new_second, done, scale, good, bad], figures
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:

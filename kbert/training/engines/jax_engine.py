@@ -6,6 +6,7 @@ sums and the dropout masks are those of one device.
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 
@@ -51,7 +52,7 @@ class JaxEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        variables = self._changing()
+        variables = self._updated()
         (arrays,) = self._arrays(batch, 1, wishes)
         values = [variable.value for variable in variables]
         new, logs = self._update(values, self._placed(arrays, 1), self._seeds(step, range(1))[0])
@@ -71,23 +72,20 @@ class JaxEngine(Engine):
         )
 
     def _whole_update(self, values, batch, seeds):
-        count = len(self.first)
-        weights, counts = values[:count], values[3 * count :]
-        moments = values[count : 2 * count], values[2 * count : 3 * count]
-        gradients, sums = self._gradients(weights, batch, seeds, counts[1])
-        weights, moments, counts, logs = self._step(
-            list(batch[1]), weights, moments, counts, gradients, sums
-        )
-        return [*weights, *moments[0], *moments[1], *counts], logs
+        weights, _, _, (_, scale, *_) = self._split(values)
+        gradients, sums = self._gradients(weights, batch, seeds, scale)
+        return self._step(list(batch[1]), values, gradients, sums)
 
     def _gradients(self, weights, batch, seeds, scale):
         """Sums over the micro-batches, one after the other: memory of one."""
 
         def of(part, seed):
-            (_, sums), slopes = jax.value_and_grad(self._loss, has_aux=True)(
-                weights, seed, part, scale
-            )
-            return slopes, sums
+            def loss_of(weights):
+                forward = functools.partial(self._outputs, weights, seed, training=True)
+                return loss.scaled_objective(forward, part, scale)
+
+            (_, sums), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
+            return gradients, sums
 
         def add_next(total, micro_batch):
             return jax.tree.map(jax.numpy.add, total, of(*micro_batch)), None
@@ -115,12 +113,12 @@ class JaxEngine(Engine):
         return list(self._outputs(weights, self._no_seeds(), inputs, training=False).values())
 
     def _measured(self, weights, batch):
-        inputs, labels, rated = batch
+        inputs, labels, label_weights = batch
         outputs = self._outputs(weights, self._no_seeds(), inputs, training=False)
-        return loss.objective(outputs, labels, rated)[1]
+        return loss.objective(outputs, labels, label_weights)[1]
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
-        """`objectives.totals` of a batch, without dropout; this process's rows are given."""
+        """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         arrays = self._placed((batch.inputs, batch.labels, batch.weights), 0)
         sums = self._measure(self._weights(), arrays)
         return loss.totals(list(batch.labels), np.asarray(sums))

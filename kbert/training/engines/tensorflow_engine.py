@@ -46,7 +46,9 @@ class TensorFlowEngine(Engine):
         super().prepare(model, optimizer, jit=jit, **options)
 
     def _compile(self) -> None:
-        whole = self.jit and self.replicas == 1  # the sum over replicas cannot be within
+        # With one replica XLA compiles the whole update. With several it compiles the two halves
+        # around the sum over replicas, which cannot be within.
+        whole = self.jit and self.replicas == 1
         self._gradients_of, self._step_of = self._gradients, self._step
         if self.jit and not whole:
             self._gradients_of = _function(self._gradients, jit_compile=True)
@@ -72,8 +74,8 @@ class TensorFlowEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        mine = range(self.process * self.local, (self.process + 1) * self.local)
-        seeds = self._seeds(step, mine)
+        local = range(self.process * self.local, (self.process + 1) * self.local)
+        seeds = self._seeds(step, local)
         values = self._arrays(batch, self.local, wishes)
         if self.replicas == 1:
             return self._update(values[0], seeds[0])
@@ -93,25 +95,25 @@ class TensorFlowEngine(Engine):
         seeds.set_shape(self._seeds(0, range(1)).shape[1:])
         gradients, sums = self._gradients_of(batch, seeds)
         context = tf.distribute.get_replica_context()
+        # The only exchange between replicas and hosts, of gradients, loss and wishes at once. What
+        # follows is computed on each of them from the same sums, to the same weights.
         if self.replicas > 1:
             gradients, sums = context.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, sums))
-        variables = self._changing()
-        count = len(self.first)
+        variables = self._updated()
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        moments = values[count : 2 * count], values[2 * count : 3 * count]
-        weights, moments, counts, logs = self._step_of(
-            list(batch[1]), values[:count], moments, values[3 * count :], gradients, sums
-        )
-        new = [*weights, *moments[0], *moments[1], *counts]
+        new, figures = self._step_of(list(batch[1]), values, gradients, sums)
         if self.replicas == 1:
             for variable, value in zip(variables, new, strict=True):
                 variable.value.assign(value)
         else:
             context.merge_call(_assign, args=([v.value for v in variables], new))
-        return logs
+        return figures
 
     def _gradients(self, batch, seeds):
-        """Sums over the micro-batches of one replica, one after the other: memory of one."""
+        """Sums over the micro-batches of one replica."""
+        # One after the other, never two at a time: accumulation is there to need the activations'
+        # memory of one micro-batch alone. It gives the update of the whole batch, since weights of
+        # labels are divided by its totals and not by a micro-batch's.
         if self.accumulation == 1:
             part = tf.nest.map_structure(lambda array: array[0], batch)
             return self._micro_gradients(part, seeds[0])
@@ -140,11 +142,11 @@ class TensorFlowEngine(Engine):
 
     def _micro_gradients(self, part, seeds):
         weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
+        scale = tf.convert_to_tensor(self.counts[1].value)
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            loss, sums = self._loss(
-                weights, seeds, part, tf.convert_to_tensor(self.counts[1].value)
-            )
+            forward = functools.partial(self._outputs, weights, seeds, training=True)
+            loss, sums = objectives.scaled_objective(forward, part, scale)
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
         for gradient, weight in zip(gradients, weights, strict=True):
@@ -158,13 +160,13 @@ class TensorFlowEngine(Engine):
         return self._outputs(weights, self._no_seeds(), inputs, training=False)
 
     def _replica_sums(self, batch):
-        inputs, labels, rated = batch
-        sums = objectives.objective(self._logits(inputs), labels, rated)[1]
+        inputs, labels, weights = batch
+        sums = objectives.objective(self._logits(inputs), labels, weights)[1]
         context = tf.distribute.get_replica_context()
         return context.all_reduce("SUM", sums) if self.replicas > 1 else sums
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
-        """`objectives.totals` of a batch, without dropout; this process's rows are given."""
+        """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         parts = shares(batch, self.local)
         values = [(part.inputs, part.labels, part.weights) for part in parts]
         sums = self._measure(values[0] if self.replicas == 1 else self._spread(values))

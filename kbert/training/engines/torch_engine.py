@@ -1,6 +1,7 @@
 """torch: one device. Keras distributes on TensorFlow and JAX only."""
 
 import contextlib
+import functools
 import os
 
 import numpy as np
@@ -34,21 +35,16 @@ class TorchEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        variables = self._changing()
+        variables = self._updated()
         values = [variable.value for variable in variables]
-        count = len(self.first)
         (arrays,) = self._arrays(batch, 1, wishes)
         seeds = self._seeds(step, range(1))[0]
-        gradients, sums = self._gradients(values[:count], self._placed(arrays), seeds)
-        moments = values[count : 2 * count], values[2 * count : 3 * count]
+        gradients, sums = self._gradients(self._split(values)[0], self._placed(arrays), seeds)
         with torch.no_grad():
-            weights, moments, counts, logs = self._step(
-                list(batch.labels), values[:count], moments, values[3 * count :], gradients, sums
-            )
-            new = [*weights, *moments[0], *moments[1], *counts]
+            new, figures = self._step(list(batch.labels), values, gradients, sums)
             for variable, value in zip(variables, new, strict=True):
                 variable.assign(value)
-        return logs
+        return figures
 
     def _gradients(self, weights, arrays, seeds):
         total, sums = None, None
@@ -57,13 +53,15 @@ class TorchEngine(Engine):
             with torch.random.fork_rng():
                 # Keras's dropout draws from torch's own generator where its layer has no seed
                 torch.manual_seed(int(seeds[micro].sum(dtype="int64")))
-                loss, found = self._loss(weights, seeds[micro], part, self.counts[1].value)
-            slopes = torch.autograd.grad(loss, weights, allow_unused=True)
-            slopes = [
-                torch.zeros_like(weight) if slope is None else slope
-                for slope, weight in zip(slopes, weights, strict=True)
+                forward = functools.partial(self._outputs, weights, seeds[micro], training=True)
+                scale = self.counts[1].value
+                loss, found = objectives.scaled_objective(forward, part, scale)
+            new = torch.autograd.grad(loss, weights, allow_unused=True)
+            new = [
+                torch.zeros_like(weight) if gradient is None else gradient
+                for gradient, weight in zip(new, weights, strict=True)
             ]
-            total = slopes if total is None else [a + b for a, b in zip(total, slopes, strict=True)]
+            total = new if total is None else [a + b for a, b in zip(total, new, strict=True)]
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
 
@@ -91,9 +89,9 @@ class TorchEngine(Engine):
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """`objectives.totals` of a batch, without dropout."""
-        inputs, labels, rated = self._placed((batch.inputs, batch.labels, batch.weights))
+        inputs, labels, weights = self._placed((batch.inputs, batch.labels, batch.weights))
         with torch.no_grad():
-            sums = objectives.objective(self._forward(inputs), labels, rated)[1]
+            sums = objectives.objective(self._forward(inputs), labels, weights)[1]
         return objectives.totals(list(labels), sums.cpu().numpy())
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

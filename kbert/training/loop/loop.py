@@ -1,6 +1,8 @@
 """The one training loop: batches to updates, with callbacks, records, states and a clear end.
 
-Keras's `fit` is not used: facts about it are in CONTRIBUTING.md, "Training".
+Keras's `fit` is not used: under `tf.distribute` it clips each replica's gradients before their sum,
+draws the same dropout masks on every replica and fails with several hosts; its restarts lose the
+data's position and the dropout's seeds.
 """
 
 import contextlib
@@ -8,13 +10,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import keras
 
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import refuse_harmful, watch_batches
+from kbert.training.loop.history import History
 from kbert.training.loop.prefetch import Prefetched
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.schedule import Plan
@@ -29,38 +31,6 @@ _logger = logging.getLogger("kbert")
 
 class NotFinite(RuntimeError):
     """An update that was not finite, and was not applied; the message says where it began."""
-
-
-@dataclass
-class History:
-    """What a run recorded.
-
-    Attributes:
-        updates: a dictionary an update that was recorded: "step" (updates done), "loss", each
-            output's loss and accuracy, "gradient_norm", "learning_rate", "tokens_per_second",
-            "seconds" (of the run so far, over all its starts, without what was lost) and, where it
-            was evaluated, the evaluation's with "val_" before the name.
-        stopped: why it ended before its last update; None where it did not.
-    """
-
-    updates: list[dict] = field(default_factory=list)
-    stopped: str | None = None
-
-    def __repr__(self) -> str:
-        if not self.updates:
-            return "History(no updates)"
-        figures = [f"{len(self.updates)} recorded, to update {self.updates[-1].get('step')}"]
-        losses = [line["loss"] for line in self.updates if "loss" in line]
-        if losses:
-            figures.append(f"loss {losses[0]:.4g} … {losses[-1]:.4g}")
-        if self.evaluations and "val_loss" in self.evaluations[-1]:
-            figures.append(f"val_loss {self.evaluations[-1]['val_loss']:.4g}")
-        return f"History({', '.join(figures)}{', stopped' if self.stopped else ''})"
-
-    @property
-    def evaluations(self) -> list[dict]:
-        """The updates after which there was an evaluation."""
-        return [line for line in self.updates if any(key.startswith("val_") for key in line)]
 
 
 def train(
@@ -117,39 +87,42 @@ def train(
     part = engine.rows(batches.batch_size)
     with (
         Live(steps, show and engine.process == 0, first=_first(engine)) as live,
-        stop_requests(alone=engine.processes == 1) as asked,
-        Prefetched(batches, part, start, steps) as turns,
+        stop_requests(alone=engine.processes == 1) as stop_request,
+        # Batches are made in a thread, ahead of their updates: the device does not wait for them.
+        # Each depends on its number alone, so it is the same whenever it is made, and where a run
+        # goes on, the number of updates done is all of its position in the data.
+        Prefetched(batches, part, start, steps) as prefetched,
     ):
-        driver = _Driver(engine, plan, run, start, callbacks, Speed(flops, peak), live)
-        driver.batch_size = batches.batch_size
+        trainer = _Trainer(engine, plan, run, start, callbacks, Speed(flops, peak), live)
+        trainer.batch_size = batches.batch_size
         try:
-            driver.go(turns, asked)
+            trainer.fit(prefetched, stop_request)
         except Exception as error:
             if engine.lost_another(error):
-                raise ProcessLost(driver.without_another(error)) from error
+                raise ProcessLost(trainer.without_another(error)) from error
             if not isinstance(error, NotFinite):  # which all hosts have
                 engine.leave()
             raise
         finally:
             if run is not None:
                 run.close()
-    return driver.history
+    return trainer.history
 
 
 def _first(engine) -> str:
-    """What is said until the first update is done; torch compiles nothing."""
+    """The line until the first update is done; torch compiles nothing."""
     doing = "computing" if keras.backend.backend() == "torch" else "compiling"
     return f"{doing} the first update …"
 
 
-class _Driver:
-    """A run under way: `done` updates are dispatched, those in `waiting` are not read yet."""
+class _Trainer:
+    """A run under way: `done` updates are sent, the figures of those in flight are not read yet."""
 
     def __init__(self, engine, plan: Plan, run, start: int, callbacks, speed, live):
         self.engine, self.plan, self.run = engine, plan, run
         self.speed, self.live = speed, live
         self.done, self.saved = start, None
-        self.waiting: deque[tuple[int, TrainingBatch, dict]] = deque()
+        self.in_flight: deque[tuple[int, TrainingBatch, dict]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
         self.skipped = 0  # updates in a row that were not finite
@@ -161,22 +134,25 @@ class _Driver:
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=float("-inf"))
+        # a callback of each batch is to see its weights, not those of the update after it
         self.ahead = 0 if watch_batches(callbacks) else engine.ahead()
-        params = {"epochs": -(-plan.steps // plan.stretch), "steps": plan.stretch, "verbose": 0}
+        params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
         engine.model.stop_training = False
         if not hasattr(engine.model, "optimizer"):  # which Keras's TensorBoard looks at
             engine.model.optimizer = None
         self.callbacks = keras.callbacks.CallbackList(list(callbacks), model=engine.model, **params)
 
-    def go(self, turns, asked: StopRequest) -> None:
+    def fit(self, batches, stop_request: StopRequest) -> None:
         """All updates that are left."""
-        self.agreement = Agreement(self.engine, asked)
+        self.agreement = Agreement(self.engine, stop_request)
         if self.saved is None:
+            # The first state is written before the first update: where that one is not finite, or
+            # the machine fails, there is something to go on from.
             self._save()
         self.callbacks.on_train_begin()
         while self.done < self.plan.steps and not self.history.stopped:
             try:
-                step, batch = next(turns)
+                step, batch = next(batches)
             except Exception:
                 self._save_before_an_error()
                 raise
@@ -186,10 +162,14 @@ class _Driver:
 
     def _update(self, step: int, batch: TrainingBatch) -> None:
         if not self.in_epoch:
-            self.callbacks.on_epoch_begin(step // self.plan.stretch)
+            self.callbacks.on_epoch_begin(step // self.plan.epoch)
             self.in_epoch, self.sums = True, {}
-        self.callbacks.on_train_batch_begin(step % self.plan.stretch)
-        self.waiting.append((step, batch, self.engine.update(batch, step, self.agreement.own())))
+        self.callbacks.on_train_batch_begin(step % self.plan.epoch)
+        # An update is sent before the figures of the one before it are read: reading waits for the
+        # device, which would then idle until the next batch is sent. The update that follows one
+        # which ends the run changes nothing (the engine sees to it), so it is not one too many.
+        figures = self.engine.update(batch, step, self.agreement.own())
+        self.in_flight.append((step, batch, figures))
         self.done, self.score = step + 1, None
         self._read(at_most=self.ahead)
 
@@ -198,16 +178,21 @@ class _Driver:
         plan, last = self.plan, self.done == self.plan.steps
         ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
         if ends or save or any(self.agreement.due(self.done)):
-            self._read(at_most=0)
+            self._read(at_most=0)  # what is evaluated or saved is known to be finite
+        # All hosts stop after the same update: one alone would leave the others waiting for it in
+        # their next sum. So a wish to stop travels in the update's own sums, and is due once the
+        # host that is furthest ahead can have read them.
         wishes = self.agreement.due(self.done)
         if plan.evaluates(self.done):
             save = self._evaluate() or save
         elif ends or wishes.callback:
             self._end_epoch({})
-        if ends:
+        if ends:  # every host is here, where its callbacks may have stopped it: no update's to wait
             wishes = self.agreement.at_once()
         if wishes.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
-            self._record(self.done, self.line)  # the run's last: its result is told by it
+            self._record(self.done, self.line)  # the run's last: the result is made of it
+        # A state is written after the lines and the evaluation up to it, whose score it bears: what
+        # goes on from it has them all, and begins nothing twice.
         if save or any(wishes):
             self._save()
         if wishes.signal and not last:
@@ -216,10 +201,10 @@ class _Driver:
             self.history.stopped = f"a callback stopped it after update {self.done:,}"
 
     def _read(self, at_most: int) -> None:
-        """Reads the figures of updates, until so many wait."""
-        while len(self.waiting) > at_most:
-            step, batch, logs = self.waiting.popleft()
-            values = {name: float(value) for name, value in logs.items()}
+        """Reads the figures of updates, until so many are in flight."""
+        while len(self.in_flight) > at_most:
+            step, batch, figures = self.in_flight.popleft()
+            values = {name: float(value) for name, value in figures.items()}  # waits for the device
             self.agreement.read(step, values)
             self._check_finite(step, batch, values)
             values |= self.speed.add(tokens_of(batch, self.batch_size))
@@ -227,7 +212,7 @@ class _Driver:
                 self.sums.setdefault(name, []).append(value)
             left = self.speed.seconds_for(self.plan.steps - step - 1)
             self.live.update(step + 1, values, left)
-            self.callbacks.on_train_batch_end(step % self.plan.stretch, values)
+            self.callbacks.on_train_batch_end(step % self.plan.epoch, values)
             self.line = values  # where it is evaluated, the line is written with the evaluation
             if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
                 self._record(step + 1, values)
@@ -276,7 +261,7 @@ class _Driver:
 
     def _end_epoch(self, figures: dict[str, float]) -> None:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
-        self.callbacks.on_epoch_end((self.done - 1) // self.plan.stretch, means | figures)
+        self.callbacks.on_epoch_end((self.done - 1) // self.plan.epoch, means | figures)
         self.in_epoch = False
 
     def _save(self, wait: bool = True) -> None:
@@ -287,20 +272,20 @@ class _Driver:
         except OSError as error:
             raise OSError(error.errno, self._not_saved(error), error.filename) from None
         if wait:
-            self.engine.barrier()  # none goes on from a state that is not there
+            self.engine.barrier()  # no host goes on before the chief's state is on the disk
         self.saved = self.done
         self.speed.pause()
 
     def _save_before_an_error(self) -> None:
-        """What hinders that is not what is to be said."""
+        """An error of saving is passed over: the one before it is the cause."""
         with contextlib.suppress(OSError, NotFinite):
             self._read(at_most=0)
-            self._save(wait=False)  # the others do not know of it
+            self._save(wait=False)  # the other hosts do not know of the error
             if self.run is not None and self.run.chief:
                 _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
 
     def without_another(self, error: Exception) -> str:
-        """What is said where another process is gone."""
+        """The message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
         go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""

@@ -18,7 +18,7 @@ class Prefetched:
         start, stop: numbers of updates.
 
     Raises:
-        Exception: what making a batch raised, in the turn of that batch.
+        Exception: what making a batch raised, where that batch is taken.
     """
 
     def __init__(self, batches: Batches, part: slice, start: int, stop: int):
@@ -29,7 +29,7 @@ class Prefetched:
 
     def __enter__(self) -> Iterator[tuple[int, TrainingBatch]]:
         self._thread.start()
-        return self._turns()
+        return self._batches()
 
     def __exit__(self, *_) -> None:
         self._ended.set()
@@ -37,7 +37,7 @@ class Prefetched:
             self._ready.get_nowait()
         self._thread.join(timeout=5)
 
-    def _turns(self):
+    def _batches(self):
         for step in self._steps:
             batch = self._ready.get()
             if isinstance(batch, BaseException):

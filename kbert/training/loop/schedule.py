@@ -10,16 +10,16 @@ class Plan:
 
     steps: int
     evaluate: Callable[[], dict[str, float]] | None
-    stretch: int  # updates between two evaluations: an epoch of the callbacks
+    epoch: int  # updates between two evaluations, which is an epoch of the callbacks
     save_every: int | None
     score: str
     log_every: int
 
     def evaluates(self, done: int) -> bool:
-        return bool(self.evaluate) and (done % self.stretch == 0 or done == self.steps)
+        return bool(self.evaluate) and (done % self.epoch == 0 or done == self.steps)
 
     def ends_epoch(self, done: int) -> bool:
-        return done % self.stretch == 0 or done == self.steps
+        return done % self.epoch == 0 or done == self.steps
 
     def saves(self, done: int) -> bool:
         return bool(self.save_every) and done % self.save_every == 0

@@ -36,7 +36,7 @@ NO_WISH = Wishes(False, False)
 
 
 class StopRequest:
-    """True once it was asked to stop."""
+    """True once there was a signal to stop."""
 
     signal: int | None = None
 
@@ -49,27 +49,27 @@ class Agreement:
 
     Args:
         engine: of the run.
-        asked: this host's.
+        request: this host's.
     """
 
-    def __init__(self, engine, asked: StopRequest):
-        self._engine, self._asked = engine, asked
+    def __init__(self, engine, request: StopRequest):
+        self._engine, self._request = engine, request
         self._known: tuple[int, Wishes] | None = None  # since the update of that number
 
     def own(self) -> Wishes:
         """This host's wishes."""
-        return Wishes(bool(self._engine.model.stop_training), bool(self._asked))
+        return Wishes(bool(self._engine.model.stop_training), bool(self._request))
 
     def read(self, step: int, figures: dict[str, float]) -> None:
         """Takes an update's sums of the wishes from its figures."""
-        told = Wishes(*(figures.pop(name, 0.0) > 0 for name in Wishes._fields))
-        if any(told) and self._known is None:
-            self._known = step, told
+        wishes = Wishes(*(figures.pop(name, 0.0) > 0 for name in Wishes._fields))
+        if any(wishes) and self._known is None:
+            self._known = step, wishes
 
     def due(self, done: int) -> Wishes:
         """Why the run ends after `done` updates; of several hosts each gets the same answer.
 
-        Some of them may have begun an update more before they could read what they were told.
+        Some of them may have begun an update more before they could read the wishes.
         """
         if self._engine.processes == 1:
             return self.own()
@@ -89,20 +89,20 @@ def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
         alone: whether the run has this process only. Where it has others, Python may be waiting for
             one that does not come, and hears no signal: the second one then ends the process.
     """
-    asked = StopRequest()
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield asked  # only the main thread may ask for signals
+        yield request  # only the main thread may handle signals
         return
 
-    def heard(number, frame):
-        if asked:
+    def handle(number, frame):
+        if request:
             raise KeyboardInterrupt
-        asked.signal = number
+        request.signal = number
 
-    before = {number: signal.signal(number, heard) for number in _SIGNALS}
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         with contextlib.nullcontext() if alone else _ended_by_the_second():
-            yield asked
+            yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -111,25 +111,25 @@ def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
 @contextlib.contextmanager
 def _ended_by_the_second() -> Iterator[None]:
     """Ends the process with the second signal, whatever its main thread waits for."""
-    hearing, told = socket.socketpair()  # Python writes each signal's number at once
-    told.setblocking(False)
+    received, wakeup = socket.socketpair()  # Python writes each signal's number at once
+    wakeup.setblocking(False)
 
     def listen():
-        heard = 0
-        while heard < 2:
-            number = hearing.recv(1)
+        count = 0
+        while count < 2:
+            number = received.recv(1)
             if not number:  # closed: the context has ended
                 return
-            heard += number[0] in _SIGNALS
+            count += number[0] in _SIGNALS
         os._exit(128 + number[0])  # what is on the disk is whole at any moment
 
     listener = threading.Thread(target=listen, daemon=True)
-    before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     listener.start()
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        told.close()
+        wakeup.close()
         listener.join()
-        hearing.close()
+        received.close()

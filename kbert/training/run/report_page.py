@@ -48,7 +48,7 @@ th{color:var(--dim)}.n{text-align:right;white-space:nowrap}.best td{font-weight:
 summary{cursor:pointer;font-size:1.15rem;font-weight:650}details{margin:1rem 0}"""
 
 
-def write_report(run, result: dict, bert, data: dict) -> None:
+def write_report(run, result: dict, bert, data: dict, *, title: str, score: str) -> None:
     """Writes RUN/report.html from what the run's folder holds, its result and its model.
 
     Args:
@@ -56,12 +56,14 @@ def write_report(run, result: dict, bert, data: dict) -> None:
         result: what the run came to, as in result.json.
         bert: the `Bert`.
         data: how much it was trained on, in words by name.
+        title: what was trained.
+        score: which figure comes first: what says which weights are best.
     """
     records, file = run.read_records(), run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
     parts = [
-        f"<h1>{_title(run)}</h1><p class=dim>{html.escape(run.path.name)} · {_ending(result)}</p>",
-        _cards(records, result, run.settings),
+        f"<h1>{title}</h1><p class=dim>{html.escape(run.path.name)} · {_ending(result)}</p>",
+        _cards(records, result, score),
         _list(_facts(records, run.settings, environment, bert) | data),
         f"<h2>Curves</h2><div class=curves>{figures(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),
@@ -78,13 +80,6 @@ def write_report(run, result: dict, bert, data: dict) -> None:
     write_atomically(run.path / "report.html", printable.lines(page).encode())
 
 
-def _title(run) -> str:
-    what = {"classify": "a classifier", "tag": "a tagger", "qa": "question answering"}
-    if run.task == "pretrain":
-        return "Pretraining a BERT"
-    return f"Fine-tuning {what.get(run.settings.get('task'), 'a BERT')}"
-
-
 def _ending(result: dict) -> str:
     done, asked = result["steps"], result["asked"]
     text = f"all {done:,} updates done"
@@ -94,14 +89,14 @@ def _ending(result: dict) -> str:
     return text if kept == done else f"{text}; the weights are those after update {kept:,}"
 
 
-def _cards(records: list[dict], result: dict, settings: dict) -> str:
+def _cards(records: list[dict], result: dict, score: str) -> str:
     """The figures that say how good the model is: on dev data where there are any."""
     found = result.get("metrics") or _last_evaluation(records)
     if not found:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
         over = "the last update" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
         return _listed_cards([(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")])
-    names = sorted(found, key=lambda name: name != _score(settings))
+    names = sorted(found, key=lambda name: name != score)
     return _listed_cards(
         [(f"dev {_words(name)}", _score_text(name, found[name])) for name in names]
     )
@@ -113,13 +108,6 @@ def _listed_cards(cards: list[tuple[str, str]]) -> str:
         for label, value in cards[:8]
     )
     return f"<div class=cards>{inner}</div>"
-
-
-def _score(settings: dict) -> str:
-    """Which figure comes first: what says which weights are best."""
-    from kbert.tasks.finetuning.task import TASKS, task_of
-
-    return task_of(settings["task"]).score if settings.get("task") in TASKS else "loss"
 
 
 def _last_evaluation(records: list[dict]) -> dict[str, float]:

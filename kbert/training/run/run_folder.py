@@ -215,13 +215,13 @@ class RunFolder:
         self._whole = step
         self._states.remove_superseded(step)
 
-    def finish(self, bert, result: dict, data: dict[str, str]) -> None:
+    def finish(self, bert, result: dict, data: dict[str, str], *, title: str, score: str) -> None:
         """Writes the final model in both formats and the report, and last that it is finished.
 
         Args:
             bert: a `kbert.Bert`.
             result: what the run came to, as JSON.
-            data: how much it was trained on, in words by name.
+            data, title, score: see `kbert.training.run.report_page.write_report`.
 
         Raises:
             OSError, ValueError: as `kbert.save`.
@@ -234,7 +234,7 @@ class RunFolder:
         self.close()
         save(bert, self.path / "model", format="transformers")
         save(bert, self.path / "model.keras")
-        write_report(self, result, bert, data)
+        write_report(self, result, bert, data, title=title, score=score)
         _write_json(self.path / "result.json", _as_json(result))
 
     def tidy(self) -> None:

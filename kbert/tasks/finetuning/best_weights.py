@@ -1,0 +1,73 @@
+"""Which weights a fine-tuning keeps: those that did best on the dev data, or the last."""
+
+import logging
+
+from kbert.tasks.finetuning.evaluate import LabelledEvaluation
+from kbert.training.run.run_folder import RunFolder
+
+_logger = logging.getLogger("kbert")
+
+
+class BestWeights:
+    """Evaluates the weights as they are, and remembers the best ones where no run folder does.
+
+    Args:
+        engine: whose weights.
+        dev: gives their figures; None: there are none.
+        score: which figure says what is best, higher is better.
+        wanted: whether the best weights are to be kept, or the last.
+        run: the run's folder, which has the best state; None: none is kept.
+    """
+
+    def __init__(
+        self,
+        engine,
+        dev: LabelledEvaluation | None,
+        score: str,
+        wanted: bool,
+        run: RunFolder | None,
+    ):
+        self._engine, self._dev, self._name, self._run = engine, dev, score, run
+        self._wanted = wanted and dev is not None
+        self._score, self._state = float("-inf"), None
+
+    def evaluate(self) -> dict[str, float]:
+        """The figures of the dev data."""
+        figures = self._figures()
+        score = figures[self._name]
+        if self._wanted and self._run is None and score > self._score:
+            self._score, self._state = score, self._engine.state()
+        return figures
+
+    def _figures(self) -> dict[str, float]:
+        return self._dev(self._engine.predict, list(self._engine.model.output_names))
+
+    def restore(self, history) -> tuple[int, dict[str, float]]:
+        """Gives the engine the weights to keep; returns their update and their figures."""
+        step, lines = history.updates[-1]["step"], history.evaluations
+        if self._wanted and lines:
+            line = max(lines, key=lambda one: one[f"val_{self._name}"])
+            step = self._restore_best(line["step"], step)
+        if self._dev is None:
+            return step, {}
+        for line in lines:
+            if line["step"] == step:
+                return step, {name[4:]: line[name] for name in line if name.startswith("val_")}
+        return step, self._figures()
+
+    def _restore_best(self, best: int, last: int) -> int:
+        """The update whose weights the engine has now: the best, or the best that is whole."""
+        state, found = self._state, best
+        if self._run is not None:
+            whole = self._run.best_state()
+            state, found = (whole.arrays, whole.step) if whole else (None, last)
+        if state is not None:
+            self._engine.restore(state)
+        if found != best:
+            _logger.warning(
+                "the weights after update %d did best, and no whole state has them: the result has "
+                "those after update %d, and their figures",
+                best,
+                found,
+            )
+        return found

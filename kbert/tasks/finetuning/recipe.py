@@ -1,0 +1,182 @@
+"""Fine-tuning as a recipe: a checkpoint, a task's labelled data, the weights that did best."""
+
+import dataclasses
+import logging
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbert.checkpoints.bert import Bert, load
+from kbert.data.labelled.length_buckets import BucketedBatches
+from kbert.data.padding import lengths_up_to
+from kbert.model.weights import copy_weights
+from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
+from kbert.tasks.finetuning.best_weights import BestWeights
+from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels, records_of
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.task import Task, task_of
+from kbert.training.recipe import Recipe
+from kbert.training.run.run_folder import RunFolder
+
+_logger = logging.getLogger("kbert")
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """What a run came to.
+
+    Attributes:
+        bert: the model, of any length, with the source's tokenizer and the data's labels.
+        history: a `kbert.training.loop.history.History`.
+        metrics: of these weights on the dev data, by name; empty without dev data.
+        folder: the run's; None where nothing was kept.
+    """
+
+    bert: Bert
+    history: object
+    metrics: dict[str, float]
+    folder: Path | None
+
+    def __repr__(self) -> str:
+        figures = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
+        place = self.folder.name if self.folder else None
+        return f"Finetuned({self.bert}, {', '.join(figures) or 'no dev data'}, {place!r})"
+
+
+class Finetuning(Recipe):
+    """See `Recipe`.
+
+    Args:
+        task: what is learned.
+        settings: the run's.
+        sources: "source", "train" and "dev" as `finetune` takes them.
+    """
+
+    command, settings_type = "finetune", FinetuningSettings
+    may_move = ("source", "train", "dev")
+
+    def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
+        self.task, self.settings, self._sources = task, settings, sources
+        self.score, self.title = task.score, f"Fine-tuning {task.title}"
+
+    @classmethod
+    def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
+        sources = {name: run.places.get(name) if it is None else it for name, it in moved.items()}
+        for name in ("source", "train"):
+            if sources[name] is None:
+                raise ValueError(f"{name} must be given to go on: the run began with no file of it")
+        return cls(task_of(run.settings["task"]), settings, sources)
+
+    def read(self) -> None:
+        train, dev = self._sources["train"], self._sources["dev"]
+        self._train = records_of(self.task, train, "train")
+        self._dev = None if dev is None else records_of(self.task, dev, "dev")
+        self.labels = self.task.labels(self._train)
+
+    def open(self, compiled: bool) -> None:
+        source = self._sources["source"]
+        self.bert = source if isinstance(source, Bert) else load(source)
+        limit = longest(self.bert, self.settings.max_length)
+        if self.settings.lengths is None:  # a run that goes on has the same
+            lengths = tuple(lengths_up_to(limit, compiled))
+            self.settings = dataclasses.replace(self.settings, lengths=lengths)
+        self._encode(limit)
+        epoch = self.batches.steps_per_epoch
+        self.steps = self.settings.epochs * epoch
+        self.warmup_steps = round(self.settings.warmup_share * self.steps)
+        self.evaluate_every = self.settings.evaluate_every or epoch
+
+    def _encode(self, limit: int) -> None:
+        """The records as the model reads them."""
+        tokenizer, size = require_tokenizer(self.bert, "finetune"), self.settings.batch_size
+        train, dev = (
+            None
+            if found is None
+            else self.task.encode(found, tokenizer, self.labels, max_length=limit)
+            for found in (self._train, self._dev)
+        )
+        if any(max(row, default=0) > 0 for row in train.segment_ids):
+            require_two_segments(self.bert, "finetune")
+        shapes = {"pad_id": tokenizer.pad_id, "lengths": self.settings.lengths}
+        self.batches = BucketedBatches(train, batch_size=size, seed=self.settings.seed, **shapes)
+        self.dev = dev and LabelledEvaluation(
+            self.task, self._dev, dev, self.labels, size, **shapes
+        )
+        self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
+
+    @property
+    def flops(self) -> float:
+        """The mean over an epoch, padding included: an update's own grows with its length."""
+        from kbert.graph.accounting import account
+
+        sizes = {"head": self.task.head, "num_labels": len(self.labels or "no")}
+        counts = Counter(self.batches.lengths_in(0))
+        total = sum(
+            count * account(self.bert.config, length, **sizes).training_flops_per_sequence
+            for length, count in counts.items()
+        )
+        return total * self.batches.batch_size / counts.total()
+
+    def content(self) -> dict:
+        labels = {"labels": self.labels and list(self.labels)}
+        return {"task": self.task.name} | self.settings.as_dict() | labels
+
+    def places(self) -> dict[str, str | None]:
+        return {
+            name: str(Path(source).absolute())
+            for name, source in self._sources.items()
+            if isinstance(source, (str, os.PathLike))
+        }
+
+    def build(self):
+        from kbert.model.builder import build
+
+        count = len(self.labels or "no")
+        return build(self.bert.config, self.task.head, num_labels=count, seq_len=None)
+
+    def begin(self, model) -> None:
+        """With the source's weights; a head of other labels, or of another kind, begins anew."""
+        goes_on = self.bert.head == self.task.head and (
+            self.labels is None or known_labels(self.bert) == self.labels
+        )
+        source, outputs = {layer.name for layer in self.bert.model.layers}, set(model.output_names)
+        new = [
+            layer.name
+            for layer in model.layers
+            if layer.weights
+            and (layer.name not in source or (layer.name in outputs and not goes_on))
+        ]
+        copy_weights(self.bert.model, model, leave=new)
+        if lost := [name for name in new if name not in outputs and name != "Span"]:
+            _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
+
+    def evaluation(self, engine, run):
+        keep_best = self.settings.keep_best
+        self._best = BestWeights(engine, self.dev, self.score, keep_best, run)
+        return self._best.evaluate if self.dev else None
+
+    def trained(self, engine, history) -> Bert:
+        self._update, self._metrics = self._best.restore(history)
+        model = self.build()
+        copy_weights(engine.model, model)
+        tokenizer = self.bert.tokenizer
+        return Bert(self.bert.config, self.task.head, model, tokenizer, labels=self.labels)
+
+    def result(self, last: dict) -> dict:
+        kept = {"weights_of_update": self._update, "metrics": self._metrics}
+        return {"loss": last["loss"]} | kept
+
+    def described(self, done: int) -> dict[str, str]:
+        labels, epoch = self.labels or (), self.batches.steps_per_epoch
+        found = {"Data": f"{len(self.batches.examples):,} examples"}
+        if labels:
+            names = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
+            found["Data"] += f", {len(labels)} labels: {names}"
+        if self.dev is not None:
+            found["Dev data"] = f"{len(self.dev):,} examples"
+        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+
+    @staticmethod
+    def outcome(bert: Bert, history, result: dict, folder: Path | None) -> Finetuned:
+        return Finetuned(bert, history, result["metrics"], folder)

@@ -1,0 +1,78 @@
+"""Shards to what is trained on and what is held out of them, and the figures of the latter."""
+
+import numpy as np
+
+from kbert.data.corpus.shards import open_shards
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
+from kbert.tasks.pretraining.settings import PretrainingSettings
+
+SHARE = 0.05  # of the documents, where there are enough to spare them
+ENOUGH_DOCUMENTS = 100
+
+
+def open_batches(
+    places: dict, settings: PretrainingSettings
+) -> tuple[PretrainingBatches, PretrainingBatches | None]:
+    """The batches to train with, and those to evaluate with or None.
+
+    Args:
+        places: the folders of "shards" and "dev"; the latter may be None.
+        settings: the run's.
+
+    Raises:
+        OSError, ValueError: shards that cannot be read, or do not fit each other.
+    """
+    shards, dev = open_shards(places["shards"]), None
+    share = _share(shards, places["dev"], settings.held_out)
+    if places["dev"] is not None:
+        dev = open_shards(places["dev"])
+        if dev.tokenizer.tokens != shards.tokenizer.tokens:
+            raise ValueError(f"dev must have the vocabulary of {places['shards']}, got another")
+    opened = [shards] if dev is None else [shards, dev]
+    if share:
+        shards, dev = shards.split(share)
+    names = ("batch_size", "seq_len", "max_predictions", "seed", "masked_share", "short_share")
+    options = {name: getattr(settings, name) for name in (*names, "whole_word", "mlm_only")}
+    train = PretrainingBatches(shards, **options)
+    batches = train, dev and PretrainingBatches(dev, **options)
+    if not settings.mlm_only:
+        for whole in opened:
+            warn_of_long(whole, settings.seq_len)
+    return batches
+
+
+def _share(shards, dev, held_out: float | None) -> float:
+    """Of the shards, to evaluate with."""
+    if dev is not None:
+        if held_out:
+            raise ValueError(f"dev and held_out cannot go together: leave one out, got {held_out}")
+        return 0
+    if held_out is None:
+        return SHARE if shards.documents >= ENOUGH_DOCUMENTS else 0
+    return held_out
+
+
+class HeldOutEvaluation:
+    """Losses and accuracies on held-out batches: the same examples and masks every time.
+
+    Args:
+        engine: whose weights are evaluated.
+        batches: the held-out ones.
+        most: how many at most; one pass has as many as there are whole ones, at least one.
+    """
+
+    def __init__(self, engine, batches: PretrainingBatches, most: int):
+        self._engine, self._batches = engine, batches
+        self._count = min(most, max(1, batches.examples_per_epoch(0) // batches.batch_size))
+
+    def __call__(self) -> dict[str, float]:
+        """Each output's loss and accuracy over all the batches, and the losses' sum."""
+        part = self._engine.rows(self._batches.batch_size)
+        sums: dict[str, np.ndarray] = {}
+        for step in range(self._count):
+            found = self._engine.evaluate(self._batches.batch(step, part))
+            for name, pair in found.items():
+                sums[name] = sums.get(name, 0.0) + np.array(pair)
+        figures = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
+        losses = [value for name, value in figures.items() if name.endswith("_loss")]
+        return {"loss": sum(losses)} | figures

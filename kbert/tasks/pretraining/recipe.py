@@ -1,0 +1,140 @@
+"""Pretraining as a recipe: shards of text, MLM and NSP, a held-out part to evaluate with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbert.checkpoints.bert import Bert, load
+from kbert.graph.config import BertConfig
+from kbert.model.weights import copy_weights
+from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
+from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
+from kbert.training.recipe import Recipe
+from kbert.training.run.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run came to.
+
+    Attributes:
+        bert: the model, of any length, with the shards' tokenizer.
+        history: a `kbert.training.loop.history.History`.
+        folder: the run's.
+    """
+
+    bert: Bert
+    history: object
+    folder: Path
+
+    def __repr__(self) -> str:
+        return f"Trained({self.bert}, {self.history}, {self.folder.name!r})"
+
+
+class Pretraining(Recipe):
+    """See `Recipe`.
+
+    Args:
+        settings: the run's.
+        places: the folders of "shards" and "dev" and the checkpoint "init"; these two may be None.
+        config, init: as `pretrain` takes them.
+    """
+
+    command, settings_type, may_move = "pretrain", PretrainingSettings, ("shards", "dev")
+    score, title = "-loss", "Pretraining a BERT"
+
+    def __init__(self, settings: PretrainingSettings, places: dict, config=None, init=None):
+        self.settings, self._places = settings, places
+        self._preset, self._init, self.config = config, init, None
+        self.steps, self.warmup_steps = settings.steps, settings.warmup_steps
+        self.evaluate_every = settings.evaluate_every
+
+    @classmethod
+    def of_run(cls, run: RunFolder, settings: PretrainingSettings, moved: dict) -> "Pretraining":
+        places = run.places | {name: str(path) for name, path in moved.items() if path is not None}
+        if moved["shards"] is None and not Path(places["shards"]).exists():
+            how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
+            raise FileNotFoundError(2, how, places["shards"])
+        found = cls(settings, places)
+        found.config = BertConfig.from_dict(run.settings["config"])
+        return found
+
+    def read(self) -> None:
+        self.batches, self.held_out = open_batches(self._places, self.settings)
+        held_out = self.held_out and self.held_out.fingerprint
+        self.fingerprint = {"train": self.batches.fingerprint, "dev": held_out}
+        if self.config is None:
+            self.config = self._checked_config()
+
+    def _checked_config(self) -> BertConfig:
+        size, seq_len = self.batches.shards.vocab_size, self.settings.seq_len
+        if self._init is None:
+            return configuration(self._preset, size, seq_len)
+        from kbert.checkpoints.inspection import inspect
+
+        found = inspect(self._init).config
+        check_fits(found, f"{self._init}", size, seq_len)
+        return found
+
+    def open(self, compiled: bool) -> None:
+        from kbert.graph.accounting import account
+
+        batches = self.batches
+        self._sizes = {"seq_len": batches.seq_len, "max_predictions": batches.max_predictions}
+        account = account(self.config, **self._sizes)
+        self.flops = account.training_flops_per_sequence * batches.batch_size
+
+    def content(self) -> dict:
+        return self.settings.as_dict() | {"config": self.config.to_dict()}
+
+    def places(self) -> dict[str, str | None]:
+        return self._places
+
+    def build(self):
+        from kbert.model.builder import build_bert
+
+        return build_bert(self.config, **self._sizes)
+
+    def begin(self, model) -> None:
+        """With the weights of `init`, whose vocabulary must be the shards'."""
+        if not (init := self._places.get("init")):
+            return
+        bert = load(init, head="pretraining")
+        tokens = self.batches.shards.tokenizer.tokens
+        if bert.tokenizer is not None and bert.tokenizer.tokens != tokens:
+            raise ValueError(
+                f"{init} must have the vocabulary of the shards, got another: prepare with this one"
+            )
+        copy_weights(bert.model, model)
+
+    def evaluation(self, engine, run):
+        if self.held_out is None:
+            return None
+        return HeldOutEvaluation(engine, self.held_out, self.settings.evaluation_batches)
+
+    def trained(self, engine, history) -> Bert:
+        from kbert.model.builder import build_bert
+
+        model = build_bert(self.config, seq_len=None)
+        copy_weights(engine.model, model)
+        return Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
+
+    def result(self, last: dict) -> dict:
+        return {name: value for name, value in last.items() if name not in ("step", "skipped")}
+
+    def described(self, done: int) -> dict[str, str]:
+        batches, epoch = self.batches, self.batches.examples_per_epoch(0)
+        vocabulary = f"; a vocabulary of {batches.shards.vocab_size:,}"
+        found = {"Data": _amount(batches.shards) + vocabulary}
+        if self.held_out is not None:
+            found["Dev data"] = _amount(self.held_out.shards)
+        seen = done * batches.batch_size
+        words = f"{seen:,} examples of {batches.seq_len} tokens: {seen / epoch:.2f} epochs"
+        return found | {"Seen": words}
+
+    @staticmethod
+    def outcome(bert: Bert, history, result: dict, folder: Path) -> Trained:
+        return Trained(bert, history, folder)
+
+
+def _amount(shards) -> str:
+    return f"{shards.documents:,} documents of {int(shards.document_tokens.sum()):,} tokens"

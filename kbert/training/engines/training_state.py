@@ -1,0 +1,100 @@
+"""Every number that the next update depends on: the variables, read as arrays and set to them."""
+
+import numpy as np
+from keras import ops
+
+from kbert.training import precision
+
+
+class TrainingState:
+    """The variables of a model that is trained, and of its optimizer.
+
+    Attributes:
+        model: the model.
+        weights: its trainable variables, in Keras's order.
+        first, second: the moments of each.
+        counts: updates done, loss scale, good updates since it changed, updates in a row that were
+            not applied.
+        seed_states: of the dropouts.
+    """
+
+    def _make_variables(self) -> None:
+        """The optimizer's, for `self.model`."""
+        import keras
+
+        def zeros(variable, name):
+            return keras.Variable(
+                "zeros", variable.shape, "float32", trainable=False, name=name, autocast=False
+            )
+
+        self.first = [zeros(weight, "first_moment") for weight in self.weights]
+        self.second = [zeros(weight, "second_moment") for weight in self.weights]
+        first_scale = precision.FIRST_SCALE if self.scaled else 1.0
+        # float32 is exact to 2²⁴
+        self.counts = [
+            keras.Variable(
+                np.float32(value), dtype="float32", trainable=False, name=name, autocast=False
+            )
+            for name, value in (
+                ("iteration", 0),
+                ("loss_scale", first_scale),
+                ("good_updates", 0),
+                ("bad_updates", 0),
+            )
+        ]
+
+    def _variables(self) -> dict:
+        """Every variable of the state by its name."""
+        # without the seeds' paths: those count what the process made before
+        found = {f"model/seed/{place}": state for place, state in enumerate(self.seed_states)}
+        found |= {f"model/{weight.path}": weight for weight in self.model.weights}
+        if len(found) != len(self.seed_states) + len(self.model.weights):
+            raise ValueError("two weights of the model have one path: give its layers other names")
+        for kind, variables in (("first", self.first), ("second", self.second)):
+            for weight, variable in zip(self.weights, variables, strict=True):
+                found[f"optimizer/{kind}/{weight.path}"] = variable
+        # without bad_updates: what is saved is good
+        return found | {f"optimizer/{variable.name}": variable for variable in self.counts[:-1]}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every number that the next update depends on, by name."""
+        return {
+            name: np.array(ops.convert_to_numpy(variable.value))
+            for name, variable in self._variables().items()
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Sets all of it, bit for bit; nothing, where names or shapes are others.
+
+        Raises:
+            ValueError: what is missing, unexpected or of another shape.
+        """
+        variables = self._variables()
+        problems = [f"missing: {name}" for name in variables if name not in state]
+        problems += [f"unexpected: {name}" for name in state if name not in variables]
+        problems += [
+            f"shape of {name}: expected {tuple(variable.shape)}, found {state[name].shape}"
+            for name, variable in variables.items()
+            if name in state and tuple(variable.shape) != state[name].shape
+        ]
+        if problems:
+            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+            raise ValueError(
+                f"the state is not this model's and optimizer's: {'; '.join(problems[:5])}{more}"
+            )
+        for name, variable in variables.items():
+            self._set(variable, state[name])
+        self._set(self.counts[-1], np.float32(0))
+
+    def _set(self, variable, array: np.ndarray) -> None:
+        variable.assign(array)
+
+    def _updated(self) -> list:
+        """The variables that an update changes: weights, first and second moments, counts."""
+        return [*self.weights, *self.first, *self.second, *self.counts]
+
+    def _split(self, values: list) -> tuple[list, list, list, list]:
+        """Values in the order of `_updated`, as its four parts."""
+        count = len(self.weights)
+        parts = (values[n * count : (n + 1) * count] for n in range(3))
+        return (*parts, values[3 * count :])

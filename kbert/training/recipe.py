@@ -1,0 +1,85 @@
+"""What a run is, of whatever task: the one protocol, which `kbert.training.runner` carries out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+from kbert.checkpoints.bert import Bert
+from kbert.data.training_batch import Batches
+from kbert.training.run.run_folder import RunFolder
+from kbert.training.run_settings import RunSettings
+
+
+class Recipe(Protocol):
+    """One run: its settings and data, how its model begins, what measures it, what it comes to.
+
+    The runner calls the methods in the order in which they stand here; they raise an OSError for
+    what cannot be read, a ValueError for what does not fit.
+
+    Attributes:
+        command: of the command line, which goes on with such a run.
+        settings_type: the class of `settings`.
+        may_move: the arguments for data that may lie elsewhere when it goes on.
+        title: of the run's page.
+        score: which figure of an evaluation says what is best; a minus before it: the lower.
+        settings: complete from `open` on.
+        batches: what is trained on; from `open` on, as all below.
+        fingerprint: what the batches and the evaluation depend on, as JSON.
+        steps, warmup_steps: updates of the whole run, and of its warm-up.
+        evaluate_every: updates between two evaluations.
+        flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
+    """
+
+    command: ClassVar[str]
+    settings_type: ClassVar[type[RunSettings]]
+    may_move: ClassVar[tuple[str, ...]]
+    title: str
+    score: str
+    settings: Any
+    batches: Batches
+    fingerprint: dict
+    steps: int
+    warmup_steps: int
+    evaluate_every: int
+    flops: float
+
+    @classmethod
+    def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
+        """That of a run which is gone on with, whose settings these are.
+
+        `moved` says by the argument's name where data lie now; None: where they lay.
+        """
+
+    def read(self) -> None:
+        """Reads the data. No backend yet: hosts must find each other before one is used."""
+
+    def open(self, compiled: bool) -> None:
+        """Makes the batches, for a step that XLA compiles or not; opens what they depend on."""
+
+    def build(self):
+        """The model that is trained; called within the engine's scope and in its precision."""
+
+    def begin(self, model) -> None:
+        """Gives a model its first weights, where a checkpoint has them and no state is restored."""
+
+    def content(self) -> dict:
+        """The settings as settings.json has them, with what else the result depends on."""
+
+    def places(self) -> dict[str, str | None]:
+        """Where its data lie, by the argument's name, for the start that goes on."""
+
+    def evaluation(self, engine, run: RunFolder | None) -> Callable[[], dict[str, float]] | None:
+        """What gives the figures of the engine's weights; None where there are no data for it."""
+
+    def trained(self, engine, history) -> Bert:
+        """The weights that are the result, as a float32 model of any length."""
+
+    def result(self, last: dict) -> dict:
+        """What the run came to, for result.json; `last` is the last line of the history."""
+
+    def described(self, done: int) -> dict[str, str]:
+        """How much was trained on in so many updates, in words by name, for the report."""
+
+    @staticmethod
+    def outcome(bert: Bert, history, result: dict, folder: Path | None):
+        """What the user gets; `result` is as in result.json."""

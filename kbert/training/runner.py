@@ -1,0 +1,184 @@
+"""The one runner: begins a run, or goes on with it; trains; writes what it came to.
+
+    pretrain, finetune  →  start or resume  →  _train  →  kbert.training.loop.loop.train
+
+What is trained is the recipe's (`kbert.training.recipe`), how one update is done the engine's.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from kbert.checkpoints.bert import load
+from kbert.training import precision
+from kbert.training.determinism import drawn_from, make_deterministic
+from kbert.training.recipe import Recipe
+from kbert.training.run.run_folder import RunFolder, refuse_used
+from kbert.training.run_settings import Surroundings
+
+_logger = logging.getLogger("kbert")
+
+
+def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
+    """A new run, from its first update to its result.
+
+    Args:
+        recipe: what it is.
+        output: its folder, new or empty; None: nothing is kept.
+        surroundings: of this start.
+
+    Returns:
+        The recipe's outcome.
+
+    Raises:
+        FileExistsError: `output` holds something.
+        and what the recipe, the engine and `kbert.training.loop.loop.train` raise.
+    """
+    if output is not None:
+        refuse_used(output, recipe.command)
+    engine = _engine(recipe, surroundings)
+    _prepare(engine, recipe, begin=True)  # what cannot be is said before there is a folder
+    run = None
+    if output is not None:
+        run = _created(engine, recipe, Path(output), surroundings.keep or "model")
+    return _train(engine, recipe, run, surroundings)
+
+
+def resume(
+    kind: type[Recipe], run: RunFolder, moved: dict, options: dict, surroundings: Surroundings
+):
+    """Goes on with a run, or opens the result of one that is finished.
+
+    Args:
+        kind: the recipe's class.
+        run: the run.
+        moved: by the argument's name, where data lie now; None: where they lay.
+        options: settings that must be the run's own, where they are said again.
+        surroundings: of this start.
+
+    Returns:
+        The recipe's outcome.
+
+    Raises:
+        ValueError: data or settings are others than the run's; names the difference.
+        and what `start` raises.
+    """
+    settings = kind.settings_type.of_run(run)
+    kind.settings_type.of(settings.as_dict() | options)
+    run.check(run.fingerprint, run.settings | options)
+    run.keep = surroundings.keep or run.keep
+    if run.finished:
+        return _opened(kind, run)
+    recipe = kind.of_run(run, settings, moved)
+    engine = _engine(recipe, surroundings)
+    run.chief = engine.process == 0
+    run.check(recipe.fingerprint, run.settings | recipe.content())
+    state = run.last_state()
+    _prepare(engine, recipe, begin=state is None)
+    if state is None:
+        _logger.warning("%s has no state that can be used: it begins again", run.path)
+        return _train(engine, recipe, run, surroundings)
+    engine.restore(state.arrays)
+    return _train(engine, recipe, run, surroundings, done=state.step)
+
+
+def _opened(kind: type[Recipe], run: RunFolder):
+    from kbert.training.loop.history import History
+
+    run.tidy()  # it may have been killed before
+    result = run.finished
+    _logger.warning("%s is finished: %s updates", run.path, f"{result['steps']:,}")
+    history = History(run.read_records())
+    return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
+
+
+def _engine(recipe: Recipe, surroundings: Surroundings):
+    """The backend's engine, and the recipe's data: read before it, opened after it."""
+    from kbert.training import engines
+
+    recipe.read()
+    # Sums in one order, before anything is computed: threads add up in another at each start, and a
+    # run that was stopped would end with other last bits than one that was not.
+    make_deterministic()
+    engine = engines.start(devices=surroundings.devices)
+    jit = recipe.settings.jit
+    recipe.open(engine.default_jit() if jit is None else jit)
+    return engine
+
+
+def _prepare(engine, recipe: Recipe, begin: bool) -> None:
+    """Builds the model, with its first weights, and compiles the step."""
+    from kbert.training.optimizers import Optimizer
+
+    settings = recipe.settings
+    with drawn_from(settings.seed):
+        with engine.scope(), precision.built_in(settings.precision):
+            model = recipe.build()
+        if begin:
+            recipe.begin(model)
+    optimizer = Optimizer(
+        name=settings.optimizer,
+        learning_rate=settings.learning_rate,
+        total_steps=recipe.steps,
+        warmup_steps=recipe.warmup_steps,
+        schedule=settings.schedule,
+        weight_decay=settings.weight_decay,
+    )
+    names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
+    engine.prepare(model, optimizer, **{name: getattr(settings, name) for name in names})
+    engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
+
+
+def _created(engine, recipe: Recipe, folder: Path, keep: str) -> RunFolder:
+    """The folder of a new run: one process makes it, all open it."""
+    if engine.process == 0:
+        RunFolder.create(
+            folder,
+            recipe.content(),
+            recipe.fingerprint,
+            task=recipe.command,
+            places=recipe.places(),
+            keep=keep,
+        )
+    engine.barrier()
+    return RunFolder.open(folder, chief=engine.process == 0)
+
+
+def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
+    """Does the updates that are left; writes and returns what the run came to."""
+    from kbert.training.loop.loop import train
+
+    peak, how = surroundings.peak(recipe.settings.precision, engine.replicas)
+    if run is not None:
+        run.warn_of_another_environment(engine)
+        run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
+    history = train(
+        engine,
+        recipe.batches,
+        recipe.steps,
+        run=run,
+        start=done,
+        evaluate=recipe.evaluation(engine, run),
+        evaluate_every=recipe.evaluate_every,
+        save_every=recipe.settings.save_every,
+        score=recipe.score,
+        log_every=recipe.settings.log_every,
+        callbacks=surroundings.callbacks,
+        show=surroundings.show,
+        flops=recipe.flops,
+        peak=peak,
+    )
+    return _outcome(engine, recipe, run, history)
+
+
+def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
+    """The result, in the run's folder and as the user gets it."""
+    bert, last = recipe.trained(engine, history), history.updates[-1]
+    result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
+    result |= recipe.result(last)
+    if run is not None:
+        about = {"title": recipe.title, "score": recipe.score.removeprefix("-")}
+        run.finish(bert, result, recipe.described(last["step"]), **about)
+        engine.barrier()  # the others have read the best state
+        run.tidy()
+    return recipe.outcome(bert, history, result, run and run.path)
