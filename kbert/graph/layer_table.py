@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kbert.graph import names
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 
 # Letters of a shape: N is None (any batch), S and M become None where any length is allowed.
 _SEQUENCE = ("N", "S", "H")
@@ -34,23 +35,20 @@ class Layer:
     kept: str = ""
 
 
-def layers(
-    config: BertConfig, head: str = "pretraining", gathered: bool = False, num_labels: int = 2
-) -> list[Layer]:
-    """The graph's layers in the order of the summary.
-
-    `gathered`: the MLM head sees only the positions to predict (`max_predictions`).
-    """
+def layers(spec: GraphSpec) -> list[Layer]:
+    """The graph's layers in the order of the summary."""
+    gathered, num_labels = spec.max_predictions is not None, spec.num_labels
     top = {
         "pretraining": _gathered_heads if gathered else _mirrored_heads,
         "encoder": _pooler,
         "classifier": lambda last: _classifier(last, num_labels),
         "tokens": lambda last: _token_classifier(last, num_labels),
         "qa": _question_answering,
-    }[head]
-    last = names.encoder_output(config.num_hidden_layers)
-    rows = _embeddings(config)
-    for block in range(1, config.num_hidden_layers + 1):
+    }[spec.head]
+    blocks = spec.config.num_hidden_layers
+    last = names.encoder_output(blocks)
+    rows = _embeddings(spec.config)
+    for block in range(1, blocks + 1):
         rows += _encoder_block(block)
     return rows + top(last)
 

@@ -46,7 +46,7 @@ def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
 
     def build(model: keras.Model) -> BertModel:
         inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
-        return BertModel(inputs, [model.get_layer(layer).output for layer in layers])
+        return BertModel(inputs, [model.get_layer(name).output for name in layers], spec=None)
 
     return build
 
@@ -143,9 +143,8 @@ def _listed(outputs) -> list:
 
 
 def _padded_length(bert: Bert, tokens: int) -> int:
-    fixed = bert.model.inputs[0].shape[1]
-    if fixed is not None:
-        return fixed
+    if bert.spec.seq_len is not None:
+        return bert.spec.seq_len
     if keras.backend.backend() != "jax":
         return tokens
     bucket = next((length for length in LENGTHS if length >= tokens), tokens + -tokens % 256)

@@ -1,11 +1,13 @@
 """The parts of one start of a fine-tuning run: data, model, step, best weights, result."""
 
+import dataclasses
 import logging
 from collections import Counter
 from dataclasses import dataclass
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.length_buckets import BucketedBatches, lengths_up_to
+from kbert.graph.spec import GraphSpec
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels
 from kbert.tasks.finetuning.task import Task
@@ -71,11 +73,10 @@ def with_lengths(settings: dict, bert: Bert, compiled: bool) -> dict:
 
 def prepare(engine, bert: Bert, data: Data, settings: dict) -> None:
     """Builds the model, with the source's weights wherever it has them, and the step."""
-    from kbert.training import precision
     from kbert.training.optimizers import Optimizer
 
-    with engine.scope(), drawn_from(settings["seed"]), precision.built_in(settings["precision"]):
-        model = _built(bert, data)
+    with engine.scope(), drawn_from(settings["seed"]):
+        model = _built(bert, data, settings["precision"])
     _begin(bert, model, data)
     steps = settings["epochs"] * data.train.steps_per_epoch
     optimizer = Optimizer(
@@ -89,10 +90,15 @@ def prepare(engine, bert: Bert, data: Data, settings: dict) -> None:
     engine.rows(data.train.batch_size)  # refuses what replicas and micro-batches do not divide
 
 
-def _built(bert: Bert, data: Data):
+def _built(bert: Bert, data: Data, dtype: str | None = None):
     from kbert.model.builder import build
 
-    return build(bert.config, data.task.head, num_labels=len(data.labels or "no"), seq_len=None)
+    return build(dataclasses.replace(_spec(bert, data), dtype=dtype))
+
+
+def _spec(bert: Bert, data: Data) -> GraphSpec:
+    num_labels = len(data.labels) if data.labels else 2
+    return GraphSpec(bert.config, data.task.head, seq_len=None, num_labels=num_labels)
 
 
 def _begin(bert: Bert, model, data: Data) -> None:
@@ -117,7 +123,7 @@ def flops_of_an_update(bert: Bert, data: Data) -> float:
     """The mean over an epoch, padding included; an update's own grows with its batch's length."""
     from kbert.graph.accounting import account
 
-    sizes = {"head": data.task.head, "num_labels": len(data.labels or "no")}
+    sizes = {"head": data.task.head, "num_labels": _spec(bert, data).num_labels}
     counts = Counter(data.train.lengths_in(0))
     total = sum(
         count * account(bert.config, length, **sizes).training_flops_per_sequence

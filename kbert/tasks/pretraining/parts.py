@@ -11,14 +11,13 @@ from kbert.training.run.run_folder import RunFolder
 def prepare(engine, settings: dict, places: dict, train) -> None:
     """Builds the model, with the weights of `init` if one is asked for, and the step."""
     from kbert.model.builder import build_bert
-    from kbert.training import precision
     from kbert.training.optimizers import Optimizer
 
     config = BertConfig.from_dict(settings["config"])
     sizes = {"seq_len": train.seq_len, "max_predictions": train.max_predictions}
     with drawn_from(settings["seed"]):
-        with engine.scope(), precision.built_in(settings["precision"]):
-            model = build_bert(config, **sizes)
+        with engine.scope():
+            model = build_bert(config, **sizes, dtype=settings["precision"])
         if places.get("init"):
             _begin_with(places["init"], train.shards, model)
     names = ("learning_rate", "warmup_steps", "schedule", "weight_decay")
