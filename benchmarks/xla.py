@@ -80,11 +80,10 @@ def child(arguments) -> dict:
 
 def built(precision: str):
     import kbert
-    from kbert.training.precision import built_in
 
     config = kbert.get_config("base").replace(num_hidden_layers=LAYERS)
-    with built_in(precision):
-        return kbert.build_bert(config, seq_len=LENGTH, max_predictions=PREDICTIONS)
+    sizes = {"seq_len": LENGTH, "max_predictions": PREDICTIONS}
+    return kbert.build_bert(config, **sizes, dtype=precision)
 
 
 def data(vocab_size: int = 30_000) -> tuple[list, list]:

@@ -105,13 +105,13 @@ def open_one(path: Path, config: dict) -> str:
     inspection_text(inspect(path, config=needed), every_tensor=True)
     digest = hashlib.sha256()
     with formats.opened(path, needed) as checkpoint:
-        fit = fitting.fit(checkpoint, checkpoint.head)
+        fit = fitting.fit(checkpoint, checkpoint.spec)
         if fit.problems:
             raise ValueError(f"{path} does not fit: {fitting.summarized(fit.problems)}")
         if checkpoint.vocabulary is not None:
             words = Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase)
             digest.update(" ".join(words.tokens).encode())
-        digest.update(json.dumps(checkpoint.config.to_dict()).encode())
+        digest.update(json.dumps(checkpoint.spec.config.to_dict()).encode())
         with transfer.Reading(fit.entries, fit.tensors) as reading:
             for entry in fit.entries:
                 if entry.name in fit.tensors:

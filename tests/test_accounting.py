@@ -9,8 +9,8 @@ from sizes import ODD
 from kbert import PRESETS, BertConfig, account
 from kbert.graph import reference
 from kbert.graph.accounting import DTYPES, default_predictions
-from kbert.graph.closed_form import HEADS
 from kbert.graph.published_totals import reconciled_totals
+from kbert.graph.spec import HEADS
 
 LABELS = 5
 

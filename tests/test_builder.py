@@ -9,6 +9,7 @@ import pytest
 import kbert
 from kbert.graph import closed_form
 from kbert.graph.reference import document_004, published_totals
+from kbert.graph.spec import GraphSpec
 
 
 def test_the_graph_has_the_documents_112_rows(base_model):
@@ -54,7 +55,7 @@ def test_the_config_may_be_a_name_a_file_or_an_object(small, tmp_path):
 def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predictions):
     options = {"seq_len": seq_len, "max_predictions": max_predictions}
     rows = kbert.model_rows(kbert.build_bert(small, **options))
-    assert rows == closed_form.rows(small, **options)
+    assert rows == closed_form.rows(GraphSpec(small, **options))
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,7 @@ def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predic
 def test_siblings_have_the_published_number_of_parameters(build, head, total):
     model = build("base_uncased")
     assert model.count_params() == total
-    assert kbert.model_rows(model) == closed_form.rows(
-        kbert.get_config("base_uncased"), head=head, seq_len=512
-    )
+    assert kbert.model_rows(model) == closed_form.rows(GraphSpec("base_uncased", head))
 
 
 def test_published_models_have_their_published_number_of_parameters():

@@ -59,11 +59,12 @@ def on_tensorflow():
 
 def bert_of(head="encoder", hidden_act="gelu", *, tokenizer=None, blocks=1, **options):
     """A Bert of fixed length, and a model of any length with the same odd weights."""
+    from kbert.graph.spec import GraphSpec
     from kbert.model import builder
 
     config = kbert.BertConfig(**SIZES | {"hidden_act": hidden_act, "num_hidden_layers": blocks})
-    fixed = builder.build(config, head, num_labels=5, seq_len=11, **options)
-    free = builder.build(config, head, num_labels=5, seq_len=None, **options)
+    fixed = builder.build(GraphSpec(config, head, num_labels=5, seq_len=11, **options))
+    free = builder.build(GraphSpec(config, head, num_labels=5, seq_len=None, **options))
     random = np.random.default_rng(5)
     for one, other in zip(fixed.weights, free.weights, strict=True):
         value = one.path.endswith("gamma") + 0.2 * random.standard_normal(one.shape)

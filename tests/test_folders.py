@@ -52,7 +52,7 @@ def opened(folder: Path) -> tuple[str, float]:
     """The activation and one weight, as kbert reads them."""
     with formats.opened(folder) as checkpoint:
         weight = checkpoint.tensors["embeddings.word_embeddings.weight"].read()
-        return checkpoint.config.hidden_act, float(weight[1, 1])
+        return checkpoint.spec.config.hidden_act, float(weight[1, 1])
 
 
 def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path):

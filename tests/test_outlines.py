@@ -6,6 +6,7 @@ from command_line import kbert as command
 from printed_summary import expected, parse
 
 import kbert
+from kbert.graph.spec import HEADS, GraphSpec
 from kbert.model import builder
 from kbert.model.summary import model_rows
 
@@ -49,23 +50,26 @@ def test_plot_by_name_is_the_built_models_picture(small, tmp_path):
     assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
 
 
-@pytest.mark.parametrize("head", builder.BUILDERS)
+@pytest.mark.parametrize("head", HEADS)
 def test_an_outline_has_the_rows_and_counts_of_the_built_model(small, capsys, head):
-    outline, built = builder.build_outline(small, head), builder.build(small, head)
+    spec = GraphSpec(small, head)
+    outline, built = builder.build_outline(spec), builder.build(spec)
     assert model_rows(outline) == model_rows(built)
     assert outline.count_params() == built.count_params()
     outline.summary()
     assert parse(capsys.readouterr().out).rows == expected(model_rows(built))
 
 
-def test_a_model_built_after_an_outline_has_its_weights(small):
+def test_a_model_built_after_an_outline_has_its_weights(small, monkeypatch):
     """Keras keeps a list of variables that wait for a value: no outline may stay on it."""
-    outline = builder.build_outline(small)
+    outline = builder.build_outline(GraphSpec(small))
     with keras.StatelessScope():  # at its end Keras fills what waits for a value
         pass
     assert all(weight._value is None for weight in outline.weights)
     built = kbert.build_bert(small)
     assert keras.ops.convert_to_numpy(built.weights[0]).any()
+    monkeypatch.setattr(builder, "_pooler", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        builder.build_outline(small, seq_len=1 // 0)
+        builder.build_outline(GraphSpec(small))
+    monkeypatch.undo()
     assert kbert.build_encoder(small).get_weights()[0].any()

@@ -14,8 +14,9 @@ from printed_summary import expected, parse, parse_keras
 from sizes import BATCH, LENGTH
 
 from kbert import account, build_bert, model_rows
-from kbert.graph.closed_form import HEADS, rows
+from kbert.graph.closed_form import rows
 from kbert.graph.reference import document_004
+from kbert.graph.spec import HEADS, GraphSpec
 from kbert.model.bert_model import BertModel
 
 
@@ -196,7 +197,7 @@ def test_each_head_has_the_rows_of_its_closed_form(capsys, config_file, small, h
 @pytest.mark.parametrize(("length", "axis"), [("7", 7), ("any", None)])
 def test_a_length_shows_in_every_shape(capsys, config_file, small, length, axis):
     found = parse(kbert(capsys, "summary", config_file, "--seq-len", length).out).rows
-    assert found == expected(rows(small, seq_len=axis))
+    assert found == expected(rows(GraphSpec(small, seq_len=axis)))
     # The document's own rows have P where these have the length.
     document = {f"{row.layer}({row.type})": row for row in document_004()}
     for name, shape, *_ in found:

@@ -8,6 +8,7 @@ import pytest
 import kbert
 from kbert.graph import closed_form, reference
 from kbert.graph.reference.errata import errata
+from kbert.graph.spec import GraphSpec
 from kbert.show.texts import verify_text
 from kbert.show.verification import compare_rows, config_of
 
@@ -114,7 +115,7 @@ def test_a_layer_of_another_size_is_named(small, layer, change, expected, found)
 
 
 def test_a_missing_an_added_and_a_moved_row_are_named(small):
-    rows = closed_form.rows(small, seq_len=7)
+    rows = closed_form.rows(GraphSpec(small, seq_len=7))
     added = dataclasses.replace(rows[4], layer="Extra")
     moved = (rows[1], rows[0], *rows[2:9], added, *rows[10:])
     texts = [str(difference) for difference in compare_rows(moved, rows)]
@@ -126,7 +127,7 @@ def test_a_missing_an_added_and_a_moved_row_are_named(small):
 
 
 def test_a_changed_connection_is_named(small):
-    rows = closed_form.rows(small, seq_len=7)
+    rows = closed_form.rows(GraphSpec(small, seq_len=7))
     changed = dataclasses.replace(rows[10], connected_to="Embedding-Norm[0][0]")
     (difference,) = compare_rows((*rows[:10], changed, *rows[11:]), rows)
     assert (difference.where, difference.what) == (rows[10].layer, "connected_to")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
+from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.model import deferred
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Bert:
 
     Attributes:
         config: its configuration.
-        head: which graph was built, one of `kbert.graph.closed_form.HEADS`.
+        head: which graph was built, one of `kbert.graph.spec.HEADS`.
         model: the functional Keras model, with the checkpoint's weights.
         tokenizer: a `kbert.Tokenizer`; None where the checkpoint has no vocabulary.
         report: what was read, initialized and ignored.
@@ -45,6 +47,13 @@ class Bert:
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
+
+    @property
+    def spec(self) -> GraphSpec:
+        """What the graph is: the model's, or of a model that is of none, as its sizes tell."""
+        found = getattr(self.model, "spec", None)
+        own = found is not None and (found.config, found.head) == (self.config, self.head)
+        return found if own else _told_by_sizes(self)
 
     def __repr__(self) -> str:
         params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
@@ -76,7 +85,7 @@ def load(
 
     Args:
         path: the folder or file.
-        head: the graph to build, one of `kbert.graph.closed_form.HEADS`; None: the one that
+        head: the graph to build, one of `kbert.graph.spec.HEADS`; None: the one that
             the checkpoint has. A head that it lacks keeps its first weights; the log says so,
             once, by name.
         num_labels: outputs of the heads "classifier" and "tokens"; None: as many as `labels`, as
@@ -106,7 +115,7 @@ def load(
     labels = _checked_labels(labels, num_labels)
     num_labels = len(labels) if labels else num_labels
     with formats.opened(path, config, format) as checkpoint:
-        head = head or checkpoint.head
+        head = head or checkpoint.spec.head
         _check_labels_fit(checkpoint, head, num_labels, labels)
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         return _built(checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels)
@@ -145,7 +154,7 @@ def save(
     if architecture is not None and form != "transformers":
         raise ValueError(f"architecture goes with format='transformers', got {form!r}")
     formats.check_destination(path, form)
-    transfer.check_whole(bert.model, bert.config, bert.head)
+    transfer.check_whole(bert.model, bert.spec)
     options = {} if architecture is None else {"architecture": architecture}
     write(bert, path, **options)
 
@@ -153,14 +162,15 @@ def save(
 def _built(
     checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels
 ) -> Bert:
-    from kbert.graph import closed_form
     from kbert.model import builder
 
-    config = checkpoint.config
-    closed_form.check(config, head, seq_len, None)
-    fit = fitting.fit(checkpoint, head, allow_missing, ignore, num_labels)
+    found = checkpoint.spec
+    own = head == found.head
+    num_labels = num_labels or (found.num_labels if own else 2)
+    spec = GraphSpec(found.config, head, seq_len=seq_len, num_labels=num_labels)
+    fit = fitting.fit(checkpoint, spec, allow_missing, ignore)
     tokens = words.vocab_size if words else None
-    if problems := fit.problems + fitting.vocabulary_problems(tokens, config):
+    if problems := fit.problems + fitting.vocabulary_problems(tokens, spec.config):
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         raise ValueError(
             f"{checkpoint.source} does not fit the model of its configuration, {count}: "
@@ -169,21 +179,20 @@ def _built(
         )
     with transfer.Reading(fit.entries, fit.tensors) as reading:
         with deferred.without_values():
-            model = builder.build(config, head, num_labels=fit.num_labels, seq_len=seq_len)
+            model = builder.build(spec)
         report = _whole(transfer.fill(model, reading), fit, model)
-    own = head == checkpoint.head
-    if own and fit.num_labels != checkpoint.num_labels:
+    if own and num_labels != found.num_labels:
         _logger.warning(
             "%s has a classifier of %d labels, %d are asked for: a new one begins",
             checkpoint.source,
-            checkpoint.num_labels,
-            fit.num_labels,
+            found.num_labels,
+            num_labels,
         )
     elif own:
         labels = labels or checkpoint.labels
     _warn(checkpoint, report, words)
     return Bert(
-        config,
+        spec.config,
         head,
         model,
         words,
@@ -192,6 +201,17 @@ def _built(
         labels=labels,
         sentence=checkpoint.sentence,
     )
+
+
+def _told_by_sizes(bert: Bert) -> GraphSpec:
+    """For a model that its user has made, and that carries no spec, or one of another head."""
+    inputs, outputs = bert.model.inputs, bert.model.outputs
+    sizes = {"seq_len": inputs[0].shape[1]}
+    if bert.head == "pretraining" and inputs[-1].name == names.MASKED_POSITIONS:
+        sizes["max_predictions"] = inputs[-1].shape[1]
+    if bert.head in HEADS_WITH_LABELS:
+        sizes["num_labels"] = outputs[0].shape[-1]
+    return GraphSpec(bert.config, bert.head, **sizes)
 
 
 def require_bert(bert, function: str) -> None:
@@ -220,12 +240,12 @@ def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
 
 
 def _check_labels_fit(checkpoint: Checkpoint, head: str, num_labels, labels) -> None:
-    if num_labels is not None and head not in ("classifier", "tokens"):
+    if num_labels is not None and head not in HEADS_WITH_LABELS:
         raise ValueError(
             f"{'labels go' if labels else 'num_labels goes'} with head='classifier' or "
             f"head='tokens', got {head!r}"
         )
-    own = (checkpoint.labels or ()) if head == checkpoint.head else ()
+    own = (checkpoint.labels or ()) if head == checkpoint.spec.head else ()
     if labels and labels != own and sorted(labels) == sorted(own):
         raise ValueError(
             f"labels must be in the order of the checkpoint's outputs, {', '.join(own)}, got "
@@ -257,7 +277,7 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words) -> Non
     if report.not_finite:
         names = ", ".join(report.not_finite)
         _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)
-    rows = checkpoint.config.vocab_size
+    rows = checkpoint.spec.config.vocab_size
     if words is not None and words.vocab_size < rows:
         _logger.warning(
             "%s: the vocabulary has %d tokens, the embedding %d rows: the last ones have no token",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,8 @@ class Checkpoint:
         source: the path that it was opened at, for messages.
         format: which format it is of.
         column: the column of `checkpoints.tables` that its tensors' names are in.
-        config: its configuration.
-        head: the head that it has, one of `kbert.graph.closed_form.HEADS`.
+        spec: the graph that it is of.
         tensors: its tensors by their names in the table; those beside the table by their own.
-        num_labels: outputs of its classifier; 2 where it has none.
         architecture: the class of transformers, where it names one.
         labels: what the classifier's outputs are called, where it says.
         sentence: its way to a sentence vector, where it says.
@@ -50,10 +48,8 @@ class Checkpoint:
     source: str
     format: str
     column: str
-    config: BertConfig
-    head: str
+    spec: GraphSpec
     tensors: dict[str, Tensor]
-    num_labels: int = 2
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None

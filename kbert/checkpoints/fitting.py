@@ -9,8 +9,8 @@ from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 
-_CLASSIFIERS = ("classifier", "tokens")
 # Where the tensors say a size of the configuration: a dimension, the same in every format.
 _SIZES = {
     "vocab_size": ("Embedding-Token", "embeddings", 0),
@@ -32,7 +32,6 @@ class Fit:
         nameless: those that it has none for, as "layer/variable".
         tensors: the checkpoint's tensors that may go into the graph.
         others: those that have the name of a parameter, and are of another head.
-        num_labels: outputs of the classifier to build.
         problems: what does not fit, one line each: first the configuration's keys that say other
             sizes than the tensors have, then every tensor.
     """
@@ -41,32 +40,30 @@ class Fit:
     nameless: list[str]
     tensors: dict[str, Tensor]
     others: list[str]
-    num_labels: int
     problems: list[str]
 
 
 def fit(
     checkpoint: Checkpoint,
-    head: str,
+    spec: GraphSpec,
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
-    num_labels: int | None = None,
 ) -> Fit:
-    """Compares a checkpoint with the graph of a head.
+    """Compares a checkpoint with a graph of its configuration.
 
     A part of which the checkpoint has nothing may be missing, and so may a part of another head
     be there; a part of which it has something must be whole. A classifier of another number of
-    labels than `num_labels` is another head.
+    labels is another head.
 
     Raises:
         ValueError: `allow_missing` or `ignore` is no list of names, or names what neither the
             checkpoint nor any graph has.
     """
-    config, column = checkpoint.config, checkpoint.column
+    config, column = spec.config, checkpoint.column
     allow_missing = _known("allow_missing", allow_missing, checkpoint)
     ignore = _known("ignore", ignore, checkpoint)
-    own = head == checkpoint.head and num_labels in (None, checkpoint.num_labels)
-    num_labels = checkpoint.num_labels if own else num_labels or 2
+    found = checkpoint.spec
+    own = (spec.head, spec.num_labels) == (found.head, found.num_labels)
     tensors = dict(checkpoint.tensors)
     names = {
         part: {entry.name for entry in weight_names.entries(part, config, column)}
@@ -74,19 +71,15 @@ def fit(
         if part not in ("embeddings", "encoder")
     }
     # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
-    classifiers = sorted(set().union(*(names[part] for part in _CLASSIFIERS)))
+    classifiers = sorted(set().union(*(names[part] for part in HEADS_WITH_LABELS)))
     others = [] if own else [name for name in classifiers if tensors.pop(name, None)]
     absent = [group for group in names.values() if not group & set(tensors)]
     rows = [
         row
-        for part in weight_names.PARTS_OF_HEAD[head]
+        for part in weight_names.PARTS_OF_HEAD[spec.head]
         for row in weight_names.rows_of(part, config)
     ]
-    entries = [
-        entry
-        for part in weight_names.PARTS_OF_HEAD[head]
-        for entry in weight_names.entries(part, config, column, num_labels)
-    ]
+    entries = weight_names.entries_of(spec, column)
     problems = transfer.problems(
         entries,
         tensors,
@@ -96,7 +89,7 @@ def fit(
     if problems:
         problems = _contradictions(config, column, tensors) + problems
     nameless = [row.kbert for row in rows if getattr(row, column) is None]
-    return Fit(entries, nameless, tensors, others, num_labels, problems)
+    return Fit(entries, nameless, tensors, others, problems)
 
 
 def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
@@ -169,7 +162,7 @@ def _known(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set
     in_table = {
         entry.name
         for part in weight_names.PARTS
-        for entry in weight_names.entries(part, checkpoint.config, checkpoint.column)
+        for entry in weight_names.entries(part, checkpoint.spec.config, checkpoint.column)
     } | set(checkpoint.tensors)
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}

@@ -57,7 +57,7 @@ def opened(source, config: BertConfig | None = None, form: str | None = None):
             path = stack.enter_context(unpacked(path))
         reader = _reader(form or recognized(path))
         checkpoint = stack.enter_context(reader.opened(path, config))
-        blocks, tensors = checkpoint.config.num_hidden_layers, len(checkpoint.tensors)
+        blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
         yield dataclasses.replace(checkpoint, source=str(source))
 

@@ -21,6 +21,7 @@ from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.io import bounds
 from kbert.io.folders import atomic_folder
 
@@ -76,15 +77,14 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     tensors = {name: tensor for name, tensor in found.items() if name not in left_out}
     _check_is_bert(prefix, tensors)
     weights = tensors.get("output_weights")
+    num_labels = (weights.shape[0] if weights and weights.shape else 0) or 2
     has_vocabulary = (folder / "vocab.txt").is_file()
     yield Checkpoint(
         str(path),
         "google",
         "google",
-        config,
-        _head_of(tensors),
+        GraphSpec(config, _head_of(tensors), seq_len=None, num_labels=num_labels),
         tensors,
-        num_labels=weights.shape[0] if weights and weights.shape else 2,
         vocabulary=folder if has_vocabulary else None,
         lowercase=_lowercase(folder) if has_vocabulary else None,
         left_out=left_out,
@@ -108,7 +108,6 @@ def write(bert, path: Path) -> None:
     if Path(path).suffix == ".zip":
         raise ValueError(f"format google is written as a folder, got {path}: leave .zip out")
     parts = weight_names.PARTS_OF_HEAD[bert.head]
-    labels = bert.model.outputs[0].shape[-1] if bert.head == "classifier" else 2
     rows = [row for part in parts for row in weight_names.rows_of(part, bert.config)]
     if nameless := [row.kbert for row in rows if row.google is None]:
         raise ValueError(
@@ -116,9 +115,7 @@ def write(bert, path: Path) -> None:
             f"{', '.join(nameless)}: save it with format='transformers'"
         )
     _warn_of_losses(bert, path)
-    entries = [
-        e for part in parts for e in weight_names.entries(part, bert.config, "google", labels)
-    ]
+    entries = weight_names.entries_of(bert.spec, "google")
     with atomic_folder(path) as folder:
         _save(bert.model, entries, folder / CHECKPOINT)
         bert.config.to_json(folder / _CONFIG)

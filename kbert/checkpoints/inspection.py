@@ -10,6 +10,7 @@ from kbert.checkpoints import fitting, formats, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.io import printable
 
 # safetensors' names of dtypes
@@ -99,8 +100,8 @@ def inspect(
             checkpoint.source,
             checkpoint.format,
             checkpoint.architecture,
-            checkpoint.head,
-            checkpoint.config,
+            checkpoint.spec.head,
+            checkpoint.spec.config,
             _tensors(checkpoint),
             checkpoint.left_out,
             vocab_size,
@@ -178,11 +179,11 @@ def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
 
 def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     order: dict[str, str] = {}
-    classifiers = ("classifier", "tokens")
+    spec = checkpoint.spec
     for part in weight_names.PARTS:
-        if part in classifiers and checkpoint.head in classifiers and part != checkpoint.head:
+        if part in HEADS_WITH_LABELS and spec.has_labels and part != spec.head:
             continue  # transformers has one name for both
-        for entry in weight_names.entries(part, checkpoint.config, checkpoint.column):
+        for entry in weight_names.entries(part, spec.config, checkpoint.column):
             order.setdefault(entry.name, part)
     names = [name for name in order if name in checkpoint.tensors]
     names += [name for name in checkpoint.tensors if name not in order]
@@ -198,8 +199,8 @@ def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
 
 
 def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
-    problems = fitting.fit(checkpoint, checkpoint.head).problems
-    return problems + fitting.vocabulary_problems(vocab_size, checkpoint.config)
+    problems = fitting.fit(checkpoint, checkpoint.spec).problems
+    return problems + fitting.vocabulary_problems(vocab_size, checkpoint.spec.config)
 
 
 def _vocabulary(checkpoint: Checkpoint) -> tuple[int | None, bool | None]:

@@ -16,6 +16,7 @@ from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.damage import damage_in_one_line
 from kbert.graph import names
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
@@ -74,8 +75,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             str(path),
             "keras_bert",
             "keras_bert",
-            config,
-            _head_of(tensors),
+            GraphSpec(config, _head_of(tensors), seq_len=None),
             tensors,
             left_out=tuple(f"optimizer_weights/{name}" for name in of_training),
         )

@@ -120,15 +120,13 @@ def _rebuilt(
 
     from kbert.model import builder
 
-    length = bert.model.inputs[0].shape[1]
+    length = bert.spec.seq_len
     if length is not None:
         length = min(length, config.max_position_embeddings)
-    options = {"seq_len": length}
-    if any(tensor.name == names.MASKED_POSITIONS for tensor in bert.model.inputs):
-        options["max_predictions"] = bert.model.inputs[2].shape[1]
-    labels = bert.model.outputs[0].shape[-1] if bert.head in ("classifier", "tokens") else 2
     with deferred.without_values():
-        model = builder.build(config, bert.head, num_labels=labels, **options)
+        model = builder.build(
+            dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
+        )
     values = {}
     for weight in bert.model.weights:
         changes = weight.path.split("/")[0] in tables

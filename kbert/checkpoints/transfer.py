@@ -11,7 +11,7 @@ import numpy as np
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.weight_names import Entry
-from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
 
 # NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
@@ -153,20 +153,9 @@ def _reshaped(reading: Reading, entry: Entry, shape: tuple[int, ...]) -> np.ndar
     return reading.take(entry).reshape(shape)
 
 
-def check_whole(model, config: BertConfig, head: str) -> None:
-    """A ValueError unless a model's weights are those of a head's graph: none would be left out.
-
-    Args:
-        model: the model to be saved.
-        config: its configuration, which is saved with it.
-        head: one of `kbert.graph.closed_form.HEADS`.
-    """
-    labels = model.outputs[0].shape[-1] if head in ("classifier", "tokens") else 2
-    parts = weight_names.PARTS_OF_HEAD[head]
-    entries = [
-        entry for part in parts for entry in weight_names.entries(part, config, "kbert", labels)
-    ]
-    expected = {entry.name: entry.shape for entry in entries}
+def check_whole(model, spec: GraphSpec) -> None:
+    """A ValueError unless a model's weights are those of a spec's graph: none would be left out."""
+    expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
     found = {
         f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)
         for layer in model.layers
@@ -182,7 +171,7 @@ def check_whole(model, config: BertConfig, head: str) -> None:
     if lines:
         more = f"; and {len(lines) - 3} more" if len(lines) > 3 else ""
         raise ValueError(
-            f"the model must be that of its configuration and head {head}, got another: "
+            f"the model must be that of its configuration and head {spec.head}, got another: "
             + "; ".join(lines[:3])
             + more
         )

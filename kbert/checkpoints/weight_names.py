@@ -20,6 +20,7 @@ from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import get_config
 from kbert.graph.reference import NamedParameter
+from kbert.graph.spec import GraphSpec
 
 COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
 
@@ -122,6 +123,15 @@ def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> 
         )
         for row in rows_of(part, config)
         if (name := getattr(row, column))
+    ]
+
+
+def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
+    """The parameters of a graph as one of `COLUMNS` has them."""
+    return [
+        entry
+        for part in PARTS_OF_HEAD[spec.head]
+        for entry in entries(part, spec.config, column, spec.num_labels)
     ]
 
 

@@ -247,20 +247,14 @@ for part in (
 
 def _build(config, head, num_labels, max_predictions, options):
     """The graph that `--head` means, to look at, after every check that needs no Keras."""
-    from kbert.graph import closed_form
-    from kbert.graph.config import require_positive
-    from kbert.graph.presets import get_config
+    from kbert.graph.spec import GraphSpec
 
-    title, config = config, get_config(config)
-    length = options.get("seq_len", config.max_position_embeddings)
-    closed_form.check(config, head, length, max_predictions)
-    num_labels = require_positive("num_labels", _labels(head, num_labels))
-    if max_predictions is not None:
-        options = options | {"max_predictions": max_predictions}
+    options = options | {"max_predictions": max_predictions}
+    spec = GraphSpec(config, head, num_labels=_labels(head, num_labels), **options)
     with starting_keras():
         from kbert.model import builder
-    with progress(f"building {title}"):
-        return builder.build_outline(config, head, num_labels=num_labels, **options)
+    with progress(f"building {config}"):
+        return builder.build_outline(spec)
 
 
 def _rich(model) -> None:
@@ -304,7 +298,9 @@ def _plot(model, output: Path, collapse: bool) -> None:
 
 
 def _labels(head: str, num_labels: int | None) -> int:
-    if num_labels is not None and head not in ("classifier", "tokens"):
+    from kbert.graph.spec import HEADS_WITH_LABELS
+
+    if num_labels is not None and head not in HEADS_WITH_LABELS:
         raise click.UsageError(f"--num-labels goes with --head classifier or tokens, got {head}")
     return 2 if num_labels is None else num_labels
 

@@ -2,7 +2,7 @@
 
 import click
 
-from kbert.graph.closed_form import HEADS
+from kbert.graph.spec import HEADS
 
 SOURCE = click.argument("source", metavar="SRC")
 POSITIVE = click.IntRange(min=1)

@@ -7,7 +7,7 @@ from kbert.graph import closed_form
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.layer_table import layers as graph_layers
-from kbert.graph.presets import get_config
+from kbert.graph.spec import POSITIONS, GraphSpec
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
 # policies variables, gradients and moments stay float32 (keras.io/api/mixed_precision).
@@ -189,7 +189,7 @@ def account(
         seq_len: tokens in a sequence (S); default: the configuration's positions, 512 in every
             preset.
         batch_size: sequences in a batch (B).
-        head: one of `kbert.graph.closed_form.HEADS`.
+        head: one of `kbert.graph.spec.HEADS`.
         max_predictions: predicted positions of a sequence (M) where the MLM head sees only them;
             None: the head sees every position, as in document 004.
         num_labels: labels of the classifiers.
@@ -202,22 +202,24 @@ def account(
     Raises:
         ValueError: an argument out of range; the message says which and what was expected.
     """
-    config = get_config(config)
-    seq_len = config.max_position_embeddings if seq_len is None else seq_len
-    closed_form.check(config, head, seq_len, max_predictions)
+    spec = GraphSpec(
+        config,
+        head,
+        seq_len=POSITIONS if seq_len is None else seq_len,
+        max_predictions=max_predictions,
+        num_labels=num_labels,
+        dtype=dtype,
+    )
     batch_size = require_positive("batch_size", batch_size)
-    require_positive("num_labels", num_labels)
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    letters = closed_form.config_letters(config) | {
-        "S": seq_len,
+    letters = closed_form.config_letters(spec.config) | {
+        "S": spec.seq_len,
         "B": batch_size,
         "w": DTYPES[dtype][3],
     }
-    if max_predictions is not None:
-        letters["M"] = max_predictions
-    sizes = {"seq_len": seq_len, "max_predictions": max_predictions, "num_labels": num_labels}
-    layers = graph_layers(config, head, max_predictions is not None, num_labels)
+    if spec.max_predictions is not None:
+        letters["M"] = spec.max_predictions
     rows = tuple(
         LayerAccount(
             layer=row.layer,
@@ -233,9 +235,10 @@ def account(
             activation_bytes=compute(layer.kept, letters),
             activation_formula=layer.kept,
         )
-        for layer, row in zip(layers, closed_form.rows(config, head=head, **sizes), strict=True)
+        for layer, row in zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     )
-    return Account(config, head, seq_len, batch_size, max_predictions, dtype, rows)
+    sizes = (spec.seq_len, batch_size, spec.max_predictions)
+    return Account(spec.config, spec.head, *sizes, dtype, rows)
 
 
 def default_predictions(seq_len: int) -> int:

@@ -21,7 +21,7 @@ from functools import cache
 from importlib.resources import files
 
 from kbert.graph import names
-from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,18 @@ class Layer:
     kept: str
 
 
-def layers(
-    config: BertConfig, head: str = "pretraining", gathered: bool = False, num_labels: int = 2
-) -> list[Layer]:
-    """The graph's layers in the order of the summary.
-
-    `gathered`: the MLM head sees only the positions to predict (`max_predictions`).
-    """
-    blocks = config.num_hidden_layers
+def layers(spec: GraphSpec) -> list[Layer]:
+    """The graph's layers in the order of the summary."""
+    blocks = spec.config.num_hidden_layers
     last = names.encoder_output(blocks)
-    found = _filled("embeddings", segments=config.type_vocab_size)
+    found = _filled("embeddings", segments=spec.config.type_vocab_size)
     for n in range(1, blocks + 1):
         found += _filled("block", n=n, hidden=names.encoder_output(n - 1))
-    if gathered:
+    if spec.max_predictions is not None:
         mlm = {"S": "M", "states": names.MLM_GATHER, "marks": names.MASKED_POSITIONS}
         return found + _filled("gathered", hidden=last, **mlm)
     mlm = {"S": "S", "states": last, "marks": names.MASKED}
-    return found + _filled(head, hidden=last, labels=num_labels, **mlm)
+    return found + _filled(spec.head, hidden=last, labels=spec.num_labels, **mlm)
 
 
 def _filled(graph: str, **braces) -> list[Layer]:

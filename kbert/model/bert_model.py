@@ -1,15 +1,41 @@
 """The class of kbert's models: a functional Keras model whose summary is whole."""
 
+import json
+
 import keras
 
 from kbert.graph import names
+from kbert.graph.keras_config import read_graph
+from kbert.graph.spec import GraphSpec
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import print_summary
+
+_UNREAD = object()
 
 
 @keras.saving.register_keras_serializable("kbert")
 class BertModel(keras.Model):
-    """A functional `keras.Model`; made by `kbert.build_bert` and its siblings."""
+    """A functional `keras.Model`; made by `kbert.build_bert` and its siblings.
+
+    Args:
+        as of `keras.Model`.
+        spec: what its graph is; None: no whole graph of one head, but a view into one, or more.
+    """
+
+    def __init__(self, *args, spec=_UNREAD, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._spec = spec
+
+    @property
+    def spec(self) -> GraphSpec | None:
+        """What the graph is, as it was built; None where it is not the graph of one head.
+
+        Keras rebuilds a model, from a .keras file or as a clone, out of its layers' settings alone:
+        then these tell it.
+        """
+        if self._spec is _UNREAD:
+            self._spec = _read_spec(self)
+        return self._spec
 
     def summary(
         self,
@@ -79,3 +105,12 @@ class BertModel(keras.Model):
     def input_names(self) -> list[str]:
         """The names of the inputs, in the model's order."""
         return [tensor.name for tensor in self.inputs]
+
+
+def _read_spec(model) -> GraphSpec | None:
+    values = {"class_name": type(model).__name__, "config": model.get_config()}
+    try:
+        spec = read_graph(json.loads(json.dumps(values)), model.name)
+    except (TypeError, ValueError):  # layers of its user's among them
+        return None
+    return spec if list(spec.outputs) == model.output_names else None

@@ -56,10 +56,10 @@ def build_vectors(model: keras.Model, pooling: str, layers: int) -> BertModel:
     blocks = list(range(-layers, 0)) if pooling == "last" else [-1]
     states = build_hidden_states(model, blocks=blocks)
     if pooling == "pooler":
-        return BertModel(states.inputs, model.get_layer(names.POOLER).output)
+        return BertModel(states.inputs, model.get_layer(names.POOLER).output, spec=None)
     if pooling == "cls":
-        return BertModel(states.inputs, Extract()(states.outputs[0]))
+        return BertModel(states.inputs, Extract()(states.outputs[0]), spec=None)
     pool = TokenPooling("max" if pooling == "max" else "mean")
     vectors = [pool(state) for state in states.outputs]
     joined = keras.layers.Concatenate()(vectors) if len(vectors) > 1 else vectors[0]
-    return BertModel(states.inputs, joined)
+    return BertModel(states.inputs, joined, spec=None)

@@ -28,7 +28,7 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
         model.get_layer(names.encoder_output(block)).output
         for block in _chosen(model, blocks, first=0)
     ]
-    return BertModel(_inputs(model), states, name=f"{model.name}_hidden_states")
+    return BertModel(_inputs(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 
 def build_attention_maps(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
@@ -51,7 +51,7 @@ def build_attention_maps(model: keras.Model, *, blocks: Sequence[int] | None = N
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
         maps.append(AttentionWeights(attention, name=f"{attention.name}-Weights")(before))
-    return BertModel(_inputs(model), maps, name=f"{model.name}_attention_maps")
+    return BertModel(_inputs(model), maps, name=f"{model.name}_attention_maps", spec=None)
 
 
 def _inputs(model) -> list:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kbert.graph import names
 from kbert.graph.config import BertConfig, write_atomically
+from kbert.graph.spec import GraphSpec
 from kbert.graph.summary_rows import Row, sources
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
@@ -74,7 +75,7 @@ def plot(model, path: str | os.PathLike, *, collapse: bool = True) -> Path:
     if isinstance(model, (str, os.PathLike, BertConfig)):
         from kbert.model.builder import build_outline
 
-        model = build_outline(model)
+        model = build_outline(GraphSpec(model))
     rows = model_rows(model)
     rows, blocks = collapsed(rows) if collapse else (rows, 0)
     ending = path.suffix.lower()

@@ -9,6 +9,7 @@ from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import base, get_config
+from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.graph.summary_rows import COLUMNS, Row
 
 
@@ -107,7 +108,7 @@ def verify(subject=None, *, config: BertConfig | str | None = None) -> Verificat
         from kbert.model.builder import build_outline
 
         config = get_config("base" if subject is None else subject)
-        subject = build_outline(config)
+        subject = build_outline(GraphSpec(config))
     config = config_of(subject) if config is None else get_config(config)
     comparisons = [_graph_against_closed_form(subject, config), _weights(subject, config)]
     if _sizes(config) != _sizes(base) or not _is_document_graph(subject):
@@ -190,13 +191,13 @@ def compare_rows(found: Sequence[Row], expected: Sequence[Row]) -> tuple[Differe
 def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
     from kbert.model.summary import model_rows
 
-    expected = closed_form.rows(config, **_shape_of(model))
+    expected = closed_form.rows(GraphSpec(config, **_shape_of(model)))
     differences = compare_rows(model_rows(model), expected)
     return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
 
 
 def _shape_of(model) -> dict:
-    """The arguments of `graph.rows` that a built model tells by its layers."""
+    """The arguments of a `GraphSpec` that a built model tells by its layers."""
     layers = {layer.name: layer for layer in model.layers}
     kinds = {
         names.NSP: "pretraining",
@@ -208,7 +209,7 @@ def _shape_of(model) -> dict:
     shape = {"head": kinds.get(name, "encoder"), "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         shape["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
-    if shape["head"] in ("classifier", "tokens"):
+    if shape["head"] in HEADS_WITH_LABELS:
         shape["num_labels"] = layers[name].weights[0].shape[-1]
     return shape
 
@@ -235,7 +236,7 @@ def _document_004(model, config: BertConfig) -> list[Comparison]:
     from kbert.model.summary import model_rows
 
     table = reference.document_004()
-    found, closed = model_rows(model), closed_form.rows(config, seq_len=512)
+    found, closed = model_rows(model), closed_form.rows(GraphSpec(config, seq_len=512))
     amount = f"{len(table)} rows × 5 columns"
     total = model.count_params()
     return [

@@ -119,7 +119,7 @@ def require_two_segments(bert: Bert, task: str) -> None:
 
 def longest(bert: Bert, max_length: int | None = None) -> int:
     """The tokens that a sequence can have: positions, a fixed seq_len, `max_length`."""
-    limits = [bert.config.max_position_embeddings, bert.model.inputs[0].shape[1], max_length]
+    limits = [bert.config.max_position_embeddings, bert.spec.seq_len, max_length]
     if max_length is not None:
         require_positive("max_length", max_length)
     return min(limit for limit in limits if limit is not None)

@@ -48,7 +48,7 @@ def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
 
     def build(model: keras.Model) -> BertModel:
         inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
-        return BertModel(inputs, [model.get_layer(layer).output for layer in layers])
+        return BertModel(inputs, [model.get_layer(name).output for name in layers], spec=None)
 
     return build
 
@@ -145,9 +145,8 @@ def _listed(outputs) -> list:
 
 
 def _padded_length(bert: Bert, tokens: int) -> int:
-    fixed = bert.model.inputs[0].shape[1]
-    if fixed is not None:
-        return fixed
+    if bert.spec.seq_len is not None:
+        return bert.spec.seq_len
     if keras.backend.backend() != "jax":
         return tokens
     bucket = next((length for length in _LENGTHS if length >= tokens), tokens + -tokens % 256)

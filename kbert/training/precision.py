@@ -1,28 +1,10 @@
-"""Which precision a model is built in, and the loss scale of float16."""
-
-import contextlib
+"""The loss scale of float16."""
 
 from keras import ops
-
-from kbert.training.setting_rules import checked
 
 FIRST_SCALE = 2.0**15
 GROWTH = 2_000  # good updates after which the scale is doubled
 MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
-
-
-@contextlib.contextmanager
-def built_in(precision: str):
-    """Models built within compute in that precision; their weights stay float32."""
-    import keras
-
-    checked({"precision": precision})
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(precision)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def needs_scale(model) -> bool:

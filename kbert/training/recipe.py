@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.training_batch import Batches
+from kbert.graph.spec import GraphSpec
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
 
@@ -27,6 +28,7 @@ class Recipe(Protocol):
         fingerprint: what the batches and the evaluation depend on, as JSON.
         steps, warmup_steps: updates of the whole run, and of its warm-up.
         evaluate_every: updates between two evaluations.
+        spec: of the graph that is trained; its dtype is the settings' precision.
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
     """
 
@@ -41,6 +43,7 @@ class Recipe(Protocol):
     steps: int
     warmup_steps: int
     evaluate_every: int
+    spec: GraphSpec
     flops: float
 
     @classmethod
@@ -55,9 +58,6 @@ class Recipe(Protocol):
 
     def open(self, compiled: bool) -> None:
         """Makes the batches, for a step that XLA compiles or not; opens what they depend on."""
-
-    def build(self):
-        """The model that is trained; called within the engine's scope and in its precision."""
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""

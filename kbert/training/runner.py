@@ -5,12 +5,12 @@
 What is trained is the recipe's (`kbert.training.recipe`), how one update is done the engine's.
 """
 
+import dataclasses
 import logging
 import os
 from pathlib import Path
 
 from kbert.checkpoints.bert import load
-from kbert.training import precision
 from kbert.training.determinism import drawn_from, make_deterministic
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
@@ -108,12 +108,13 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 
 def _prepare(engine, recipe: Recipe, begin: bool) -> None:
     """Builds the model, with its first weights, and compiles the step."""
+    from kbert.model.builder import build
     from kbert.training.optimizers import Optimizer
 
     settings = recipe.settings
     with drawn_from(settings.seed):
-        with engine.scope(), precision.built_in(settings.precision):
-            model = recipe.build()
+        with engine.scope():
+            model = build(dataclasses.replace(recipe.spec, dtype=settings.precision))
         if begin:
             recipe.begin(model)
     optimizer = Optimizer(

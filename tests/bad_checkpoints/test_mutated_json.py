@@ -102,15 +102,15 @@ def check_types(path) -> None:
     text = inspection_text(found, every_tensor=True)
     assert printable.lines(text) == text
     with formats.opened(path) as checkpoint:
-        for owner in (checkpoint.config, checkpoint.sentence or SentenceSettings("cls", True)):
+        for owner in (checkpoint.spec.config, checkpoint.sentence or SentenceSettings("cls", True)):
             for name, hint in typing.get_type_hints(type(owner)).items():
                 assert is_of(getattr(owner, name), hint), (name, getattr(owner, name))
-        assert type(checkpoint.num_labels) is int and checkpoint.num_labels > 0
+        assert type(checkpoint.spec.num_labels) is int and checkpoint.spec.num_labels > 0
         assert is_of(checkpoint.architecture, str | None)
         assert is_of(checkpoint.lowercase, bool | None)
         labels = checkpoint.labels
         if labels is not None:
-            assert type(labels) is tuple and len(labels) == checkpoint.num_labels
+            assert type(labels) is tuple and len(labels) == checkpoint.spec.num_labels
             assert {type(label) for label in labels} == {str}
         if checkpoint.vocabulary is not None:
             check_vocabulary(Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase))

@@ -15,7 +15,7 @@ import kbert
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.keras import file as keras_file
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.graph.closed_form import HEADS
+from kbert.graph.spec import HEADS, GraphSpec
 from kbert.model import builder
 
 LABELS = ("no", "yes", "maybe", "so", "what")
@@ -42,7 +42,7 @@ def model_of(config, head, **options):
     """A model of odd weights, none of them alike."""
     import keras
 
-    model = builder.build(config, head, num_labels=len(LABELS), **options)
+    model = builder.build(GraphSpec(config, head, num_labels=len(LABELS), **options))
     random = np.random.default_rng(5)
     for weight in model.weights:
         value = keras.ops.convert_to_numpy(weight)
@@ -74,7 +74,8 @@ def test_every_head_comes_back_bit_for_bit(small, tokenizer, tmp_path, head):
     assert [file.name for file in tmp_path.iterdir()] == ["bert.keras"]
     expected = arrays_of(model)
     with keras_file.opened(tmp_path / "bert.keras") as found:
-        assert (found.config, found.head, found.num_labels) == (small, head, len(labels or "ab"))
+        assert found.spec == model.spec
+        assert found.spec.num_labels == len(labels or "ab")
         assert (found.labels, found.sentence) == (labels, sentence)
         again = kbert.Tokenizer.load(found.vocabulary)
         assert again.encode("word7 word50").ids == tokenizer.encode("word7 word50").ids
@@ -92,7 +93,7 @@ def test_names_and_shapes_are_those_of_the_table(small, tmp_path, head):
         entries = [
             entry
             for part in weight_names.PARTS_OF_HEAD[head]
-            for entry in weight_names.entries(part, small, found.column, found.num_labels)
+            for entry in weight_names.entries(part, small, found.column, found.spec.num_labels)
         ]
         shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
     assert shapes == {entry.name: entry.shape for entry in entries}
@@ -131,9 +132,9 @@ def test_a_plain_file_tells_its_configuration(small, tmp_path, hidden_act):
         initializer_range=0.03,
         pad_token_id=4,
     )
-    builder.build(config, "pretraining", seq_len=None).save(tmp_path / "bert.keras")
+    builder.build(GraphSpec(config, seq_len=None)).save(tmp_path / "bert.keras")
     with keras_file.opened(tmp_path / "bert.keras") as found:
-        assert (found.config, found.head) == (config, "pretraining")
+        assert found.spec == GraphSpec(config, seq_len=None, dtype="float32")
         assert (found.vocabulary, found.labels, found.sentence) == (None, None, None)
 
 
@@ -143,7 +144,7 @@ def test_a_plain_classifier_tells_its_labels_and_dropout(small, tmp_path, head, 
     config = small.replace(classifier_dropout=rate)
     model_of(config, head, seq_len=11).save(tmp_path / "bert.keras")
     with keras_file.opened(tmp_path / "bert.keras") as found:
-        assert (found.config, found.head, found.num_labels) == (config, head, len(LABELS))
+        assert (found.spec.config, found.spec.head, found.spec.num_labels) == (config, head, 5)
 
 
 def test_an_optimizer_is_left_out(small, tmp_path):
@@ -159,7 +160,7 @@ def test_an_optimizer_is_left_out(small, tmp_path):
     graph = keras.Model(model.inputs, model.outputs)  # no BertModel, and the same layers
     graph.save(tmp_path / "graph.keras")
     with keras_file.opened(tmp_path / "graph.keras") as found:
-        assert (found.config, found.head) == (small, "encoder")
+        assert found.spec == model.spec
 
 
 def test_a_gathered_head_is_a_head_all_the_same(small, tmp_path):

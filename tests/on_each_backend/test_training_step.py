@@ -11,7 +11,7 @@ from training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training import engines, precision
+from kbert.training import engines
 from kbert.training import loss as objectives
 from kbert.training.loop import diagnosis
 from kbert.training.optimizers import Optimizer
@@ -28,8 +28,8 @@ def compiled(number: int, dropout: float, mixed: str, learning_rate: float, rema
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
     engine = engines.start()
-    with engine.scope(), precision.built_in(mixed):
-        model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+    with engine.scope():
+        model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS, dtype=mixed)
     optimizer = Optimizer(learning_rate=learning_rate, total_steps=50)
     engine.prepare(model, optimizer, rematerialize=rematerialize)
     return engine, engine.state()

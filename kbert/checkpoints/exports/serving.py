@@ -1,6 +1,7 @@
 """The model that is exported: any batch and length, float32, inference alone; and its names."""
 
 import contextlib
+import dataclasses
 import importlib.util
 import logging
 import os
@@ -39,7 +40,7 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
             f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
             f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
         )
-    ready = bert.model.inputs[0].shape[1] is None and _computes_in_float32(bert.model)
+    ready = bert.spec.seq_len is None and _computes_in_float32(bert.model)
     return _with_sentence_vector(bert, bert.model if ready else _copy(bert))
 
 
@@ -129,7 +130,7 @@ def _with_sentence_vector(bert, model):
     if bert.sentence is None:
         return model
     pooling = bert.sentence.pooling
-    if pooling == "pooler" and bert.head in ("tokens", "qa"):
+    if pooling == "pooler" and not bert.spec.has_pooler:
         _logger.warning("the export has no %s: head %s has no pooler", SENTENCE, bert.head)
         return model
     import keras
@@ -139,7 +140,8 @@ def _with_sentence_vector(bert, model):
 
     vectors = build_vectors(model, pooling, 1).outputs[0]
     last = keras.layers.UnitNormalization if bert.sentence.normalize else keras.layers.Identity
-    return BertModel(model.inputs, [*model.outputs, last(name=SENTENCE)(vectors)])
+    outputs = [*model.outputs, last(name=SENTENCE)(vectors)]
+    return BertModel(model.inputs, outputs, spec=None)
 
 
 def _computes_in_float32(model) -> bool:
@@ -153,18 +155,7 @@ def _copy(bert):
 
     from kbert.model import builder
 
-    options = {}
-    if bert.model.inputs[-1].name == names.MASKED_POSITIONS:
-        options["max_predictions"] = bert.model.inputs[-1].shape[1]
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32")
-    try:
-        labels = bert.model.outputs[0].shape[-1]
-        model = builder.build(
-            bert.config, bert.head, num_labels=labels or 2, seq_len=None, **options
-        )
-    finally:
-        keras.config.set_dtype_policy(policy)
+    model = builder.build(dataclasses.replace(bert.spec, seq_len=None, dtype="float32"))
     expected = [tuple(weight.shape) for weight in model.weights]
     found = [tuple(weight.shape) for weight in bert.model.weights]
     if expected != found:

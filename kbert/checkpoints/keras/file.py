@@ -20,9 +20,10 @@ from pathlib import Path
 from kbert.checkpoints import weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive
-from kbert.checkpoints.keras.graph import Graph, read_graph
 from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
 from kbert.graph.config import BertConfig
+from kbert.graph.keras_config import read_graph
+from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file
 from kbert.io.leftovers import part_folder_of
@@ -70,10 +71,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             source=str(path),
             format="keras",
             column="kbert",
-            config=graph.config,
-            head=graph.head,
+            spec=graph,
             tensors=tensors,
-            num_labels=graph.num_labels,
             vocabulary=_vocabulary(archive, stack),
             left_out=left_out,
             **_own_settings(own, graph, path),
@@ -131,7 +130,7 @@ def _own_config(own: dict, path: Path) -> BertConfig | None:
     return BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}") if own else None
 
 
-def _own_settings(own: dict, graph: Graph, path: Path) -> dict:
+def _own_settings(own: dict, graph: GraphSpec, path: Path) -> dict:
     """Architecture, labels and sentence settings, as `Checkpoint` has them."""
     labels, sentence = own.get("labels"), own.get("sentence")
     if own and own["head"] != graph.head:
@@ -151,7 +150,7 @@ def _own_settings(own: dict, graph: Graph, path: Path) -> dict:
     }
 
 
-def _tensors(archive, graph: Graph) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+def _tensors(archive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The weights by kbert's names, and what else the file holds: an optimizer's variables."""
     places = _places(graph)
     tensors, left_out = {}, []
@@ -170,7 +169,7 @@ def _tensors(archive, graph: Graph) -> tuple[dict[str, Tensor], tuple[str, ...]]
     return tensors, tuple(left_out)
 
 
-def _places(graph: Graph) -> dict[tuple, str]:
+def _places(graph: GraphSpec) -> dict[tuple, str]:
     """kbert's name by (layer, sublayer, number), which is how Keras numbers a layer's variables."""
     counts: dict[tuple[str, str], int] = {}
     places = {}

@@ -23,6 +23,7 @@ from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, ope
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
@@ -81,12 +82,12 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             source,
             "keras_hub",
             "keras_hub",
-            config,
-            tensors=tensors,
+            _spec(config, task, settings, source),
+            tensors,
+            sentence=_sentence(task, settings),
             vocabulary=vocabulary,
             lowercase=lowercase,
             left_out=left_out,
-            **_head(task, settings, source),
         )
 
 
@@ -111,11 +112,11 @@ def opened_backbone(backbone) -> Iterator[Checkpoint]:
             source,
             "keras_hub",
             "keras_hub",
-            _config(sizes, source, task, settings, vocabulary),
-            tensors=_live_tensors(backbone),
+            _spec(_config(sizes, source, task, settings, vocabulary), task, settings, source),
+            _live_tensors(backbone),
+            sentence=_sentence(task, settings),
             vocabulary=vocabulary,
             lowercase=lowercase,
-            **_head(task, settings, source),
         )
 
 
@@ -168,10 +169,8 @@ def _config(
         raise ValueError(f"{source}: {error}") from None
 
 
-def _head(task: str | None, settings: dict, source: str) -> dict:
-    """Head, labels' count and sentence settings, as `Checkpoint` has them."""
-    head = _HEADS.get(task or "", "encoder")
-    found: dict = {"head": head}
+def _spec(config: BertConfig, task: str | None, settings: dict, source: str) -> GraphSpec:
+    head, num_labels = _HEADS.get(task or "", "encoder"), 2
     if head == "pretraining":
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
@@ -179,15 +178,19 @@ def _head(task: str | None, settings: dict, source: str) -> dict:
             source,
         )
     if head == "classifier":
-        found["num_labels"] = settings.get("num_classes", 2)
+        num_labels = settings.get("num_classes", 2)
         if settings.get("activation") not in (None, "linear"):
             _logger.warning("%s: kbert's outputs are logits, before the activation", source)
-    if task == "BertTextEmbedder":
-        preprocessor = settings.get("preprocessor")
-        length = (preprocessor or {}).get("config", {}).get("sequence_length")
-        pooling = settings.get("pooling_mode", "mean")
-        found["sentence"] = SentenceSettings(pooling, settings.get("normalize", True), length)
-    return found
+    return GraphSpec(config, head, seq_len=None, num_labels=num_labels)
+
+
+def _sentence(task: str | None, settings: dict) -> SentenceSettings | None:
+    if task != "BertTextEmbedder":
+        return None
+    preprocessor = settings.get("preprocessor")
+    length = (preprocessor or {}).get("config", {}).get("sequence_length")
+    pooling = settings.get("pooling_mode", "mean")
+    return SentenceSettings(pooling, settings.get("normalize", True), length)
 
 
 def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:

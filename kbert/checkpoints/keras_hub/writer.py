@@ -16,6 +16,8 @@ from kbert.checkpoints.keras_hub.weights import (
     write_weights,
 )
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
+from kbert.graph import closed_form
+from kbert.graph.spec import GraphSpec
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
@@ -66,7 +68,7 @@ def _check(bert, path: Path) -> None:
     activation = bert.config.hidden_act
     if path.suffix == ".zip":
         raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
-    if bert.head in ("tokens", "qa"):
+    if bert.head not in ("encoder", *_TASKS):
         raise ValueError(
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
             f"{bert.head}: save it with format='transformers'"
@@ -109,7 +111,7 @@ def _json_files(bert) -> dict[str, dict]:
     if task == "BertTextClassifier":
         rate = bert.config.classifier_dropout
         rate = bert.config.hidden_dropout_prob if rate is None else rate
-        settings = objects.classifier_settings(bert.model.outputs[0].shape[-1], rate)
+        settings = objects.classifier_settings(bert.spec.num_labels, rate)
     if task:
         files["task.json"] = objects.task_object(task, backbone, preprocessor, **settings)
     return files
@@ -118,9 +120,7 @@ def _json_files(bert) -> dict[str, dict]:
 def _metadata(bert) -> dict:
     import keras
 
-    from kbert.graph import closed_form
-
-    rows = closed_form.rows(bert.config, head="encoder")
+    rows = closed_form.rows(GraphSpec(bert.config, "encoder"))
     return {
         "keras_version": keras.version(),
         "keras_hub_version": objects.VERSION,
@@ -142,11 +142,10 @@ def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
 
 def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The weights of the backbone, and of the task around it, by their paths."""
-    labels = bert.model.outputs[0].shape[-1] if bert.head == "classifier" else 2
     body: dict[str, np.ndarray] = {}
     of_task: dict[str, np.ndarray] = {}
     for part in weight_names.PARTS_OF_HEAD[bert.head]:
-        entries = weight_names.entries(part, bert.config, "keras_hub", labels)
+        entries = weight_names.entries(part, bert.config, "keras_hub", bert.spec.num_labels)
         target = of_task if part in TASK_PARTS else body
         target.update(transfer.arrays_of(bert.model, entries))
     return body, of_task

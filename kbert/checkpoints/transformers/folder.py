@@ -15,6 +15,7 @@ from kbert.checkpoints.sentence_settings import read_sentence_settings, write_se
 from kbert.checkpoints.transformers import tf_weights
 from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, read_tensors
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
 
@@ -73,17 +74,16 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     head = CLASSES[architecture][0] if architecture else _head_of(tensors)
     weight = tensors.get("classifier.weight")
     num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
+    spec = GraphSpec(config, head, seq_len=None, num_labels=num_labels)
     has_tokens = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     yield Checkpoint(
         str(path),
         "transformers",
         "transformers",
-        config,
-        head,
+        spec,
         tensors,
-        num_labels=num_labels,
         architecture=architecture,
-        labels=_labels(values, num_labels, path) if head in ("classifier", "tokens") else None,
+        labels=_labels(values, num_labels, path) if spec.has_labels else None,
         sentence=read_sentence_settings(path),
         vocabulary=path if has_tokens else None,
         left_out=tuple(left_out),
@@ -112,7 +112,7 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
     """
     name = _class_to_write(bert, architecture)
     _refuse_leftovers(bert, path)
-    labels = bert.labels or [f"LABEL_{label}" for label in range(_num_labels(bert))]
+    labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
     parts = CLASSES[name][1]
     left_out = [part for part in weight_names.PARTS_OF_HEAD[bert.head] if part not in parts]
     if left_out:
@@ -124,7 +124,7 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
     ]
     arrays = transfer.arrays_of(bert.model, entries)
     values = json.loads(bert.config.to_json()) | {"architectures": [name], "dtype": "float32"}
-    if bert.head in ("classifier", "tokens"):
+    if bert.spec.has_labels:
         values["id2label"] = {str(place): label for place, label in enumerate(labels)}
         values["label2id"] = {label: place for place, label in enumerate(labels)}
     with atomic_folder(path) as folder:
@@ -147,10 +147,6 @@ def _class_to_write(bert, architecture: str | None) -> str:
             f"{architecture!r}"
         )
     return architecture
-
-
-def _num_labels(bert) -> int:
-    return bert.model.outputs[0].shape[-1] if bert.head in ("classifier", "tokens") else 2
 
 
 def _refuse_leftovers(bert, path: Path) -> None:

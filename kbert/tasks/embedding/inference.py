@@ -121,7 +121,7 @@ def _check(bert: Bert, pooling, layers, long) -> None:
             f"layers must be at most the model's {bert.config.num_hidden_layers}, got {layers}"
         )
     if pooling == "pooler":
-        if bert.head in ("tokens", "qa"):
+        if not bert.spec.has_pooler:
             raise ValueError(
                 "pooling='pooler' needs a model with a pooler, got one with the head "
                 f"{bert.head!r}: choose another pooling"

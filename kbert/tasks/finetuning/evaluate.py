@@ -59,9 +59,8 @@ def evaluate(
     def predict(inputs):
         return function(inputs[TOKEN_IDS], inputs[SEGMENT_IDS])
 
-    lengths = lengths_up_to(limit)
-    if (fixed := bert.model.inputs[0].shape[1]) is not None:
-        lengths = (fixed,)
+    fixed = bert.spec.seq_len
+    lengths = lengths_up_to(limit) if fixed is None else (fixed,)
     measured = LabelledEvaluation(
         found, records, examples, labels, batch_size, tokenizer.pad_id, lengths
     )
@@ -153,7 +152,6 @@ def known_labels(bert: Bert) -> tuple[str, ...] | None:
     """What a head's outputs are called in data; 0, 1, … where the checkpoint does not say."""
     if bert.head == "qa":
         return None
-    count = bert.model.outputs[0].shape[-1]
-    numbers = tuple(map(str, range(count)))
+    numbers = tuple(map(str, range(bert.spec.num_labels)))
     unnamed = tuple(f"LABEL_{number}" for number in numbers)  # transformers' own
     return numbers if bert.labels is None or tuple(bert.labels) == unnamed else tuple(bert.labels)

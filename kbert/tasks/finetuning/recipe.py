@@ -10,6 +10,7 @@ from pathlib import Path
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.length_buckets import BucketedBatches
 from kbert.data.padding import lengths_up_to
+from kbert.graph.spec import GraphSpec
 from kbert.model.weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
 from kbert.tasks.finetuning.best_weights import BestWeights
@@ -77,6 +78,8 @@ class Finetuning(Recipe):
     def open(self, compiled: bool) -> None:
         source = self._sources["source"]
         self.bert = source if isinstance(source, Bert) else load(source)
+        count = len(self.labels) if self.labels else 2
+        self.spec = GraphSpec(self.bert.config, self.task.head, seq_len=None, num_labels=count)
         limit = longest(self.bert, self.settings.max_length)
         if self.settings.lengths is None:  # a run that goes on has the same
             lengths = tuple(lengths_up_to(limit, compiled))
@@ -110,7 +113,7 @@ class Finetuning(Recipe):
         """The mean over an epoch, padding included: an update's own grows with its length."""
         from kbert.graph.accounting import account
 
-        sizes = {"head": self.task.head, "num_labels": len(self.labels or "no")}
+        sizes = {"head": self.spec.head, "num_labels": self.spec.num_labels}
         counts = Counter(self.batches.lengths_in(0))
         total = sum(
             count * account(self.bert.config, length, **sizes).training_flops_per_sequence
@@ -128,12 +131,6 @@ class Finetuning(Recipe):
             for name, source in self._sources.items()
             if isinstance(source, (str, os.PathLike))
         }
-
-    def build(self):
-        from kbert.model.builder import build
-
-        count = len(self.labels or "no")
-        return build(self.bert.config, self.task.head, num_labels=count, seq_len=None)
 
     def begin(self, model) -> None:
         """With the source's weights; a head of other labels, or of another kind, begins anew."""
@@ -157,8 +154,10 @@ class Finetuning(Recipe):
         return self._best.evaluate if self.dev else None
 
     def trained(self, engine, history) -> Bert:
+        from kbert.model.builder import build
+
         self._update, self._metrics = self._best.restore(history)
-        model = self.build()
+        model = build(self.spec)
         copy_weights(engine.model, model)
         tokenizer = self.bert.tokenizer
         return Bert(self.bert.config, self.task.head, model, tokenizer, labels=self.labels)

@@ -20,7 +20,7 @@ class Task(Protocol):
 
     Attributes:
         name: as in `TASKS`.
-        head: the graph's, one of `kbert.graph.closed_form.HEADS`.
+        head: the graph's, one of `kbert.graph.spec.HEADS`.
         score: which figure of `metrics` says what is best, higher is better.
         title: what is trained, after "Fine-tuning", on the run's page.
     """

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.model.weights import copy_weights
 from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
@@ -79,8 +80,9 @@ class Pretraining(Recipe):
         from kbert.graph.accounting import account
 
         batches = self.batches
-        self._sizes = {"seq_len": batches.seq_len, "max_predictions": batches.max_predictions}
-        account = account(self.config, **self._sizes)
+        sizes = {"seq_len": batches.seq_len, "max_predictions": batches.max_predictions}
+        self.spec = GraphSpec(self.config, **sizes)
+        account = account(self.config, **sizes)
         self.flops = account.training_flops_per_sequence * batches.batch_size
 
     def content(self) -> dict:
@@ -88,11 +90,6 @@ class Pretraining(Recipe):
 
     def places(self) -> dict[str, str | None]:
         return self._places
-
-    def build(self):
-        from kbert.model.builder import build_bert
-
-        return build_bert(self.config, **self._sizes)
 
     def begin(self, model) -> None:
         """With the weights of `init`, whose vocabulary must be the shards'."""

@@ -4,10 +4,9 @@ Every layer's class, connections and settings are compared with what kbert build
 configuration that they tell, so that another graph is never taken for a BERT.
 """
 
-from dataclasses import dataclass
-
 from kbert.graph import closed_form, names
 from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 
 _HEADS = {
@@ -32,6 +31,7 @@ _HISTORY = js.Kind(
     lambda value: js.LIST.fits(value) and list(map(type, value)) == [str, int, int],
 )
 _TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
+_POLICY = js.fields({"config": js.fields({"name": js.TEXT})})
 _LENGTH = js.or_null(js.whole(1))
 _SHAPE = js.Kind(
     "a batch of a number of positions or of any",
@@ -39,24 +39,7 @@ _SHAPE = js.Kind(
 )
 
 
-@dataclass(frozen=True)
-class Graph:
-    """What a graph's layers tell.
-
-    Attributes:
-        config: the configuration.
-        head: one of `kbert.graph.closed_form.HEADS`.
-        num_labels: outputs of the classifier; 2 where it has none.
-        max_predictions: positions of the gathered MLM head; None: every position.
-    """
-
-    config: BertConfig
-    head: str
-    num_labels: int
-    max_predictions: int | None
-
-
-def read_graph(values: dict, source: str, config: BertConfig | None = None) -> Graph:
+def read_graph(values: dict, source: str, config: BertConfig | None = None) -> GraphSpec:
     """The graph of a config.json.
 
     Args:
@@ -68,12 +51,17 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
         ValueError: no graph that kbert builds: what it is, or which layers differ.
     """
     layers = _layers(values, source)
-    found = Graph(
-        config or _config(layers, source),
-        next((head for name, head in _HEADS.items() if name in layers), "encoder"),
-        _num_labels(layers, source),
-        _max_predictions(layers, source),
-    )
+    config = config or _config(layers, source)
+    sizes = {
+        "seq_len": _length(layers, names.TOKEN_IDS, source),
+        "max_predictions": _length(layers, names.MASKED_POSITIONS, source),
+        "num_labels": _num_labels(layers, source),
+    }
+    head = next((head for name, head in _HEADS.items() if name in layers), "encoder")
+    try:
+        found = GraphSpec(config, head, **sizes, dtype=_dtype(layers))
+    except ValueError as error:
+        raise ValueError(f"{source}: config.json: {error}") from None
     differences = _differences(layers, found)
     if differences:
         more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
@@ -155,21 +143,24 @@ def _num_labels(layers: dict[str, dict], source: str) -> int:
     return 2
 
 
-def _max_predictions(layers: dict[str, dict], source: str) -> int | None:
-    if names.MASKED_POSITIONS not in layers:
+def _length(layers: dict[str, dict], name: str, source: str) -> int | None:
+    """The length of an input's rows; None: any, or no such input."""
+    if name not in layers:
         return None
-    return _setting(layers, names.MASKED_POSITIONS, "batch_shape", _SHAPE, source)[1]
+    return _setting(layers, name, "batch_shape", _SHAPE, source)[1]
 
 
-def _differences(layers: dict[str, dict], found: Graph) -> list[str]:
+def _dtype(layers: dict[str, dict]) -> str | None:
+    """The dtype policy that all the layers have, by its name; None where they differ."""
+    inside = [layer for layer in layers.values() if layer["class_name"] != "InputLayer"]
+    policies = [layer["config"].get("dtype") for layer in inside]
+    found = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
+    return found.pop() if len(found) == 1 else None
+
+
+def _differences(layers: dict[str, dict], found: GraphSpec) -> list[str]:
     """Every layer that is missing, added, connected or set otherwise than kbert's."""
-    rows = closed_form.rows(
-        found.config,
-        head=found.head,
-        max_predictions=found.max_predictions,
-        num_labels=found.num_labels,
-    )
-    expected = {row.layer: row for row in rows}
+    expected = {row.layer: row for row in closed_form.rows(found)}
     differences = [f"no {name}" for name in expected if name not in layers]
     for name, layer in layers.items():
         if name not in expected:
@@ -203,7 +194,7 @@ def _connection(tensor) -> str:
     return f"{name}[{node}][{output}]"
 
 
-def _changed_settings(name: str, layer: dict, found: Graph) -> list[str]:
+def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
     settings = layer["config"]
     dtype = settings.get("dtype")
     kind = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
@@ -216,7 +207,7 @@ def _changed_settings(name: str, layer: dict, found: Graph) -> list[str]:
     ]
 
 
-def _settings(name: str, kind: str, found: Graph) -> dict:
+def _settings(name: str, kind: str, found: GraphSpec) -> dict:
     """What decides a layer's numbers beside its weights."""
     config = found.config
     rate = config.hidden_dropout_prob

@@ -1,0 +1,100 @@
+"""What a graph is: the arguments that tell one from another, checked before anything is built."""
+
+from dataclasses import KW_ONLY, dataclass
+
+from kbert.graph import names
+from kbert.graph.config import BertConfig, require_positive
+from kbert.graph.presets import get_config
+
+HEADS = {
+    "pretraining": "masked language model and next sentence (document 004)",
+    "encoder": "sequence output and pooled output",
+    "classifier": "labels for a sequence",
+    "tokens": "labels for each token",
+    "qa": "start and end of an answer",
+}
+HEADS_WITH_LABELS = ("classifier", "tokens")
+POSITIONS = "positions"  # seq_len's default: as many tokens as the configuration has positions
+
+_OUTPUTS = {
+    "pretraining": (names.MLM, names.NSP),
+    "classifier": (names.CLASSIFIER,),
+    "tokens": (names.TOKEN_CLASSIFIER,),
+    "qa": (names.SPAN_START, names.SPAN_END),
+}
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """The identity of a graph: equal specs are built into equal graphs.
+
+    Args:
+        config: the configuration; a preset's name or a path to a JSON file is looked up.
+        head: one of `HEADS`.
+        seq_len: tokens in a sequence; default: the configuration's positions; None: any length.
+        max_predictions: predicted positions of the gathered MLM head; None: every position.
+        num_labels: labels of the heads that have them; the others count as 2.
+        dtype: the name of the layers' dtype policy, such as "mixed_bfloat16"; None: the one that
+            Keras is set to when the graph is built.
+
+    Raises:
+        ValueError: a configuration, head or size that no graph can have.
+    """
+
+    config: BertConfig
+    head: str = "pretraining"
+    _: KW_ONLY
+    seq_len: int | None = POSITIONS
+    max_predictions: int | None = None
+    num_labels: int = 2
+    dtype: str | None = None
+
+    def __post_init__(self):
+        self._set("config", get_config(self.config))
+        if not isinstance(self.head, str) or self.head not in HEADS:
+            raise ValueError(f"head must be one of {', '.join(HEADS)}, got {self.head!r}")
+        if self.seq_len is not None:
+            self._set("seq_len", self._checked_length())
+        if self.max_predictions is not None:
+            self._set("max_predictions", self._checked_predictions())
+        labels = require_positive("num_labels", self.num_labels)
+        self._set("num_labels", labels if self.has_labels else 2)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the head is a classifier, whose outputs are `num_labels` labels."""
+        return self.head in HEADS_WITH_LABELS
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the graph has a pooled output."""
+        return self.head in ("pretraining", "encoder", "classifier")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the output layers."""
+        last = names.encoder_output(self.config.num_hidden_layers)
+        return _OUTPUTS.get(self.head, (last, names.POOLER))
+
+    def _set(self, name: str, value) -> None:
+        object.__setattr__(self, name, value)
+
+    def _checked_length(self) -> int:
+        positions = self.config.max_position_embeddings
+        if isinstance(self.seq_len, str) and self.seq_len == POSITIONS:
+            return positions
+        seq_len = require_positive("seq_len", self.seq_len)
+        if seq_len > positions:
+            raise ValueError(
+                f"seq_len must be at most max_position_embeddings = {positions}, got {seq_len}"
+            )
+        return seq_len
+
+    def _checked_predictions(self) -> int:
+        if self.head != "pretraining":
+            raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
+        most = self.seq_len or self.config.max_position_embeddings
+        predictions = require_positive("max_predictions", self.max_predictions)
+        if predictions > most:
+            raise ValueError(f"max_predictions must be at most seq_len = {most}, got {predictions}")
+        return predictions
