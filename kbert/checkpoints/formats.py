@@ -10,6 +10,7 @@ from kbert.checkpoints import run_models
 from kbert.checkpoints.zip_archive import unpacked
 from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
+from kbert.io.atomic_write import check_new_file
 
 # Each reader has `is_one(path)` and `opened(path, config)`.
 READERS = {
@@ -160,10 +161,7 @@ def check_destination(path: Path, form: str) -> None:
     """
     module = importlib.import_module(WRITERS[form])
     if form in _ENDINGS.values():
-        if path.is_dir():
-            raise IsADirectoryError(21, "a folder, not a file", str(path))
-        if not path.parent.is_dir():
-            raise FileNotFoundError(2, "no such folder", str(path.parent))
+        check_new_file(path)
     elif path.exists() and not path.is_dir():
         raise NotADirectoryError(20, "a file, not a folder", str(path))
     if check := getattr(module, "check", None):

@@ -19,15 +19,6 @@ class Output(click.Path):
         return super().convert(value, param, ctx)
 
 
-def check_new_file(path: Path) -> None:
-    """An OSError unless a file can be written there."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
-    check_writable(path)
-
-
 def check_writable(path: Path) -> None:
     """A PermissionError where the first folder above a path that is there cannot be written to."""
     folder = next((one for one in path.absolute().parents if one.exists()), Path("/"))

@@ -9,9 +9,11 @@ import click
 
 from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli.console import progress, say, starting_keras
-from kbert.cli.early_checks import Output, check_new_file, check_source
+from kbert.cli.early_checks import Output, check_source, check_writable
 from kbert.cli.options import POSITIVE, SOURCE, output_format
+from kbert.data.corpus.text_files import decoded
 from kbert.io import printable
+from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.embedding import LONG_TEXTS
 
@@ -100,6 +102,7 @@ def embed(source, lines, output, pooling, layers, normalize, long, max_length, b
     if output.suffix != ".npy":
         raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
     check_new_file(output)
+    check_writable(output)
     texts = read_lines(lines)
     with _loaded(source) as bert:
         from kbert.tasks.embedding.inference import embed
@@ -164,7 +167,8 @@ def attention(source, text, pair, output, layer, head, special):
     """Draw a heat map of how much each token attends to each."""
     from kbert.tasks.attention.heat_map import check_path
 
-    check_new_file(check_path(output))
+    check_path(output)
+    check_writable(output)
     with _loaded(source) as bert:
         from kbert.tasks.attention.inference import attention
 
@@ -274,14 +278,10 @@ def read_lines(path: str) -> list[str]:
         lines.pop()
     if not lines:
         raise ValueError(f"{name} must have a text a line, got an empty file")
-    texts = []
-    for number, line in enumerate(lines, 1):
-        try:
-            texts.append(line.removesuffix(b"\r").decode())
-        except UnicodeDecodeError as error:
-            byte = f"0x{line[error.start]:02x} at byte {error.start + 1}"
-            raise ValueError(f"{name}, line {number}: must be UTF-8, got {byte}") from None
-    return texts
+    return [
+        decoded(line.removesuffix(b"\r"), f"{name}, line {number}")
+        for number, line in enumerate(lines, 1)
+    ]
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
 
 import dataclasses
-import difflib
 import json
 import math
 import os
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
+from kbert.io.wording import hint
 
 ACTIVATIONS = {
     "gelu": "erf form: transformers' `gelu`, Google's first release",
@@ -252,6 +252,6 @@ def _refuse_unknown(keys, source: str = "the configuration") -> None:
     fields = [field.name for field in dataclasses.fields(BertConfig)]
     for key in keys:
         if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(fields)}"
-            raise ValueError(f"{source} has an unknown key {js.shown(key)}: {hint}")
+            raise ValueError(
+                f"{source} has an unknown key {js.shown(key)}: {hint(key, fields, 'the keys are')}"
+            )

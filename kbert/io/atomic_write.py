@@ -27,8 +27,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
         OSError: it cannot be written; names the path that was asked for.
     """
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+    _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(errno.EINVAL, "a device or a pipe, not a regular file", str(path))
     try:
@@ -37,3 +36,15 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
             os.replace(part, path)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def check_new_file(path: Path) -> None:
+    """An OSError where no file can be written for want of a folder, or because one is there."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
+    _refuse_folder(path)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))

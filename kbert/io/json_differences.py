@@ -45,9 +45,3 @@ def _short(value) -> str:
         value = f"{value[:8]}…"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else f"{text[:37]}…"
-
-
-def listed(different: list[str], most: int = 3) -> str:
-    """The first of them, as one text."""
-    more = f" and {len(different) - most} more" if len(different) > most else ""
-    return "; ".join(different[:most]) + more

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from kbert.checkpoints import first_values
 from kbert.checkpoints.bert import Bert
-from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.graph import names
 from kbert.graph.config import require_positive
 
@@ -26,7 +26,7 @@ def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
         ValueError: something else than text, or none at all; the message names the place.
     """
     if isinstance(texts, str):
-        _check_text(texts, name)
+        check_text(texts, name)
         return [texts], True
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
         raise ValueError(f"{name} must be a str or a list of str, got {type(texts).__name__}")
@@ -34,7 +34,7 @@ def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
     if not found:
         raise ValueError(f"{name} must hold at least one text, got an empty list")
     for place, text in enumerate(found):
-        _check_text(text, f"{name}[{place}]")
+        check_text(text, f"{name}[{place}]")
     return found, False
 
 
@@ -123,14 +123,3 @@ def longest(bert: Bert, max_length: int | None = None) -> int:
     if max_length is not None:
         require_positive("max_length", max_length)
     return min(limit for limit in limits if limit is not None)
-
-
-def _check_text(text, name: str) -> None:
-    if not isinstance(text, str):
-        raise ValueError(f"{name} must be a str, got {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{name} must be Unicode text, got a lone surrogate at character {error.start}"
-        ) from None

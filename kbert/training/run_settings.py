@@ -1,12 +1,12 @@
 """What a run is told, of either kind: settings from keyword arguments, and its surroundings."""
 
 import dataclasses
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, get_args
 
 from kbert.io import json_schema as js
+from kbert.io.wording import hint
 from kbert.training.setting_rules import checked
 
 
@@ -53,9 +53,9 @@ class RunSettings:
         names = [field.name for field in cls.fields()]
         for name in options:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-                raise ValueError(f"{cls.command} has no option {name!r}: {hint}")
+                raise ValueError(
+                    f"{cls.command} has no option {name!r}: {hint(name, names, 'there are')}"
+                )
         return cls(**options)
 
     @classmethod

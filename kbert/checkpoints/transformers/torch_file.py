@@ -12,6 +12,7 @@ import numpy as np
 
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.io import bounds
+from kbert.io.wording import first_few
 
 _CHUNK = 2**22  # bytes
 _ALLOCATES = b"\nbytearray\n"  # the loader calls it with any number: no tensor is made of it
@@ -46,9 +47,8 @@ def tensors_of(file: Path) -> list[Tensor]:
     bounds.check_count(file, len(state))
     others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
     if others:
-        few = ", ".join(f"{name!r} ({type(state[name]).__name__})" for name in others[:5])
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise ValueError(f"{file} must hold plain tensors by name alone, got {few}{more}")
+        few = first_few([f"{name!r} ({type(state[name]).__name__})" for name in others])
+        raise ValueError(f"{file} must hold plain tensors by name alone, got {few}")
     return [
         Tensor(
             name,

@@ -12,6 +12,7 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.transformers import tf_weights, torch_file
 from kbert.io import bounds
 from kbert.io import json_schema as js
+from kbert.io.wording import first_few
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -53,10 +54,9 @@ def _read_shards(index: Path) -> list[Tensor]:
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
     held = {(plain(tensor.name), name) for name in names for tensor in found[name]}
     if lost := [name for name, place in places.items() if (plain(name), place) not in held]:
-        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
         raise ValueError(
             f"{index} must name what its shards hold, got {len(lost)} tensors that the shard named "
-            f"does not: {', '.join(lost[:5])}{more}"
+            f"does not: {first_few(lost)}"
         )
     return [tensor for tensors in found.values() for tensor in tensors]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from kbert.data.corpus.text_files import (
     Block,
     check_format,
+    decoded,
     find_files,
     format_of,
     heading_level,
@@ -73,7 +74,7 @@ def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Pa
             if level == 1:
                 parsed.end_document()
             continue
-        text = _decoded(line, where).strip()
+        text = decoded(line, where).strip()
         if block.form == "jsonl":
             if text:
                 parsed.end_document()
@@ -144,14 +145,6 @@ def cut(text: str, size: int) -> Iterator[str]:
         yield text[start:end]
         start = end
     yield text[start:]
-
-
-def _decoded(line: bytes, where: str) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        byte = f"0x{line[error.start]:02x} at byte {error.start + 1}"
-        raise ValueError(f"{where}: must be UTF-8, got {byte}") from None
 
 
 def _split(text: str, language: str) -> Iterator[str]:

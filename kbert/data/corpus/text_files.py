@@ -141,6 +141,15 @@ def _line_end(file) -> bytes:
     return b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
 
 
+def decoded(line: bytes, where: str) -> str:
+    """A line as text; a ValueError that says where it is not UTF-8."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        byte = f"0x{line[error.start]:02x} at byte {error.start + 1}"
+        raise ValueError(f"{where}: must be UTF-8, got {byte}") from None
+
+
 def describe(path: Path) -> dict:
     """A file's name, size in bytes and SHA-256: what makes a corpus the same."""
     with open(path, "rb") as file:

@@ -115,9 +115,9 @@ class Tokenizer:
             ValueError: not a str, a lone surrogate in it, a `max_length` that does not hold the
                 special tokens, a `truncation` that cannot reach `max_length`.
         """
-        _check_text(text, "text")
+        check_text(text, "text")
         if pair is not None:
-            _check_text(pair, "pair")
+            check_text(pair, "pair")
         texts, pairs = [text], None if pair is None else [pair]
         encodings = self._word_piece.encode(
             texts, pairs, add_special_tokens, max_length, truncation
@@ -240,11 +240,12 @@ def _listed(texts: Iterable[str], name: str) -> list[str]:
         raise ValueError(f"{name} must be a list of str, got one {type(texts).__name__}")
     texts = list(texts)
     for place, text in enumerate(texts):
-        _check_text(text, f"{name}[{place}]")
+        check_text(text, f"{name}[{place}]")
     return texts
 
 
-def _check_text(text, name: str) -> None:
+def check_text(text, name: str) -> None:
+    """A ValueError for what is no text, or none that UTF-8 has; `name` is the argument's."""
     if not isinstance(text, str):
         raise ValueError(f"{name} must be a str, got {type(text).__name__}")
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from kbert.graph.config import require_positive
 from kbert.io import bounds
 from kbert.io import json_schema as js
+from kbert.io.wording import first_few
 
 # google-research/bert, tokenization.py and create_pretraining_data.py
 SPECIAL_TOKENS = {
@@ -141,9 +142,7 @@ def _check_tokens(tokens: Iterable[str], source: str) -> None:
         if seen.setdefault(token, place) != place:
             twice.append(f"{token!r} (ids {seen[token]} and {place})")
     if twice:
-        more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
-        listed = ", ".join(twice[:5]) + more
-        raise ValueError(f"{source} must hold each token once, got twice: {listed}")
+        raise ValueError(f"{source} must hold each token once, got twice: {first_few(twice)}")
 
 
 def _special(token: str, place: int) -> dict:

@@ -1,6 +1,5 @@
 """A square matrix over tokens as a picture."""
 
-import errno
 import io
 import os
 import warnings
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.io import printable
-from kbert.io.atomic_write import write_atomically
+from kbert.io.atomic_write import check_new_file, write_atomically
 
 ENDINGS = (".png", ".svg", ".pdf")
 _INCHES = 0.22  # a token's, at most
@@ -25,10 +24,7 @@ def check_path(path: str | os.PathLike) -> Path:
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"path must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+    check_new_file(path)
     return path
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from keras import ops
 
+from kbert.io.wording import first_few
 from kbert.training import precision
 
 
@@ -78,10 +79,8 @@ class TrainingState:
             if name in state and tuple(variable.shape) != state[name].shape
         ]
         if problems:
-            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
-            raise ValueError(
-                f"the state is not this model's and optimizer's: {'; '.join(problems[:5])}{more}"
-            )
+            listed = first_few(problems, between="; ")
+            raise ValueError(f"the state is not this model's and optimizer's: {listed}")
         for name, variable in variables.items():
             self._set(variable, state[name])
         self._set(self.counts[-1], np.float32(0))

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.io.wording import first_few
 
 ROWS = 8  # examples whose layer outputs are held at a time
 
@@ -30,16 +31,15 @@ class Found:
         """In words; `first_row` is the part's first row in the whole batch."""
         if not self.rows:
             return f"first bad: {self.tensor}"
-        shown = ", ".join(str(first_row + row) for row in self.rows[:5])
-        more = f" and {len(self.rows) - 5} more" if len(self.rows) > 5 else ""
-        return f"row{'s' * (len(self.rows) > 1)} {shown}{more}, first bad: {self.tensor}"
+        shown = first_few([first_row + row for row in self.rows])
+        return f"row{'s' * (len(self.rows) > 1)} {shown}, first bad: {self.tensor}"
 
 
 def first_bad(engine, batch: TrainingBatch, step: int) -> Found:
     """Looks at the weights, then each layer's output in the graph's order, then the gradients."""
     model = engine.model
     if bad := bad_weights(model):
-        return Found(f"the weight {bad[0]}" + (f" and {len(bad) - 1} more" * (len(bad) > 1)))
+        return Found(f"the weight {first_few(bad, 1)}")
     outputs = _LayerOutputs(model)
     if layer := outputs.first_bad(batch):
         rows = tuple(row for row in range(len(batch)) if outputs.first_bad(_row(batch, row)))

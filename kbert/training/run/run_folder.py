@@ -18,7 +18,8 @@ from pathlib import Path
 
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
-from kbert.io.json_differences import differences, listed
+from kbert.io.json_differences import differences
+from kbert.io.wording import first_few
 from kbert.training.run import environment
 from kbert.training.run.event_file import EventFile
 from kbert.training.run.records import RecordFile, read_records
@@ -141,9 +142,10 @@ class RunFolder:
         different = differences(self.settings, _as_json(settings or self.settings), "")
         different += differences(self.fingerprint, _as_json(fingerprint), "data")
         if different:
+            different = first_few(different, 3, "; ")
             raise ValueError(
-                f"{self.path} was made with other data or settings: {listed(different)}: put "
-                "them back, or begin a new run"
+                f"{self.path} was made with other data or settings: {different}: put them back, "
+                "or begin a new run"
             )
 
     def last_state(self) -> State | None:
