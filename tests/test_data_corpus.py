@@ -4,10 +4,10 @@ import gzip
 import json
 
 import pytest
+from corpus_documents import read_documents
 from wikitext_shards import text_files
 
 from kbert.data.corpus import text_files as corpus
-from kbert.data.corpus.sentences import read_documents
 
 GOOGLE = "One sentence here.\nAnd two.\n\n\n  \nOther document.\nIts end.\n"
 DOCUMENTS = [["One sentence here.", "And two."], ["Other document.", "Its end."]]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus_documents import read_documents
 from sizes import ROOT
 from wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
 from kbert.data.corpus.preparing import prepare
-from kbert.data.corpus.sentences import read_documents
 from kbert.data.tokenization.tokenizer import Tokenizer
 
 

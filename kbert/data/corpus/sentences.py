@@ -114,28 +114,6 @@ def parse_corpus(
             yield path, parse(block, text_field=text_field, language=language)
 
 
-def read_documents(corpus, **options) -> Iterator[list[str]]:
-    """The documents of a corpus, one by one, each as its sentences; arguments of `parse_corpus`.
-
-    A document ends with its file at the latest.
-    """
-    document, last = [], None
-    for path, parsed in parse_corpus(corpus, **options):
-        begins = [0, *parsed.begins] if path != last else [*parsed.begins]
-        last, start = path, 0
-        for begin in [*begins, len(parsed.sentences)]:
-            document += parsed.sentences[start:begin]
-            start = begin
-            if document and begin in begins:
-                yield document
-                document = []
-        if parsed.broken and document:
-            yield document
-            document = []
-    if document:
-        yield document
-
-
 def cut(text: str, size: int) -> Iterator[str]:
     """The text in pieces of at most that many characters, cut at spaces where there are any."""
     start = 0

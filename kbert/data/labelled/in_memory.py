@@ -107,12 +107,12 @@ def class_names(data, column: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def text_of(value, what: str, place: str) -> str:
+def text_of(value, what: str, place: str, kind: str = "a text") -> str:
     """A cell that must be a text; a ValueError that says where it is none."""
     if isinstance(value, str) and value.strip():
         return value.strip()
     hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
-    raise ValueError(f'{place}: "{what}" must be a text, got {value!r:.60}{hint}')
+    raise ValueError(f'{place}: "{what}" must be {kind}, got {value!r:.60}{hint}')
 
 
 def label_of(value, what: str, place: str, names: Sequence[str] | None = None) -> str:
@@ -126,7 +126,4 @@ def label_of(value, what: str, place: str, names: Sequence[str] | None = None) -
         return names[value]
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, str) and value.strip():
-        return value.strip()
-    hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""
-    raise ValueError(f'{place}: "{what}" must be a text or a whole number, got {value!r:.60}{hint}')
+    return text_of(value, what, place, "a text or a whole number")
