@@ -8,12 +8,14 @@ number).
 
 import ast
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _TOKEN = re.compile(r"\(H/A\)|(?<![0-9])[A-Za-z]+")  # a letter right after a number is none
 _ARITHMETIC = re.compile(r"[0-9+·() ]*")
 
 
-def put_in_numbers(formula: str, letters: dict[str, int | None]) -> str:
+def put_in_numbers(formula: str, letters: Mapping[str, Any]) -> str:
     """`H·H + H` with H = 768 is `768·768 + 768`; (H/A) is shown as the size of a head."""
 
     def number(match: re.Match) -> str:
@@ -24,7 +26,7 @@ def put_in_numbers(formula: str, letters: dict[str, int | None]) -> str:
     return _TOKEN.sub(number, formula)
 
 
-def compute(formula: str, letters: dict[str, int]) -> int:
+def compute(formula: str, letters: Mapping[str, int]) -> int:
     """The value of a formula of numbers, letters, +, · and brackets; "" is 0.
 
     Raises:
