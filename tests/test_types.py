@@ -9,6 +9,7 @@ import sys
 import typing
 from pathlib import Path
 
+import keras
 import pytest
 from sizes import ROOT
 
@@ -69,8 +70,9 @@ def public_callables():
             found[name] = value
             classes |= {cls.__name__: cls for cls in given_classes(value)}
     for cls in classes.values():
+        kerass = vars(keras.Model) if issubclass(cls, keras.Model) else {}
         for name, member in vars(cls).items():
-            if function := function_of(member):
+            if name not in kerass and (function := function_of(member)):
                 found[f"{cls.__name__}.{name}"] = function
     return {
         name: function
@@ -138,7 +140,5 @@ def test_a_users_type_checker_sees_the_types(tmp_path):
     lines = run.stdout.splitlines()
     assert [line.split('"')[1] for line in lines if "Revealed type" in line] == SEEN
     errors = [line for line in lines if ": error: " in line]
-    assert [
-        error.split(": error: ")[1].startswith(text)
-        for error, text in zip(errors, REFUSED, strict=True)
-    ] == [True] * len(REFUSED)
+    assert len(errors) == len(REFUSED), errors
+    assert [text for text, line in zip(REFUSED, errors, strict=True) if text not in line] == []
