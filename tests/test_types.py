@@ -70,7 +70,7 @@ def public_callables():
             found[name] = value
             classes |= {cls.__name__: cls for cls in given_classes(value)}
     for cls in classes.values():
-        kerass = vars(keras.Model) if issubclass(cls, keras.Model) else {}
+        kerass = dir(keras.Model) if issubclass(cls, keras.Model) else []
         for name, member in vars(cls).items():
             if name not in kerass and (function := function_of(member)):
                 found[f"{cls.__name__}.{name}"] = function

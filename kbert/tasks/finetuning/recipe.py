@@ -93,7 +93,7 @@ class Finetuning(Recipe):
         self.steps = self.settings.epochs * epoch
         self.warmup_steps = round(self.settings.warmup_share * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
-        self.flops = self._flops()
+        self.flops = mean_flops(self.spec, self.batches)
 
     def _encode(self, limit: int, lengths: Sequence[int]) -> None:
         """The records as the model reads them."""
@@ -114,19 +114,6 @@ class Finetuning(Recipe):
                 self.task, self._dev, dev, self.labels, size, pad_id, lengths
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
-
-    def _flops(self) -> float:
-        """The mean over an epoch, padding included: an update's own grows with its length."""
-        from kbert.graph.accounting import account
-
-        count_of = functools.partial(
-            account, self.bert.config, head=self.spec.head, num_labels=self.spec.num_labels
-        )
-        counts = Counter(self.batches.lengths_in(0))
-        total = sum(
-            count * count_of(length).training_flops_per_sequence for length, count in counts.items()
-        )
-        return total * self.batches.batch_size / counts.total()
 
     def content(self) -> dict:
         labels = {"labels": self.labels and list(self.labels)}
@@ -186,3 +173,15 @@ class Finetuning(Recipe):
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
         return Finetuned(bert, history, result["metrics"], folder)
+
+
+def mean_flops(spec: GraphSpec, batches: BucketedBatches) -> float:
+    """Of an update, over an epoch, padding included: an update's own grows with its length."""
+    from kbert.graph.accounting import account
+
+    counted = functools.partial(account, spec.config, head=spec.head, num_labels=spec.num_labels)
+    counts = Counter(batches.lengths_in(0))
+    total = sum(
+        count * counted(length).training_flops_per_sequence for length, count in counts.items()
+    )
+    return total * batches.batch_size / counts.total()
