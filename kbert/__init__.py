@@ -4,8 +4,55 @@ Public names are resolved when they are first used: importing kbert imports no K
 """
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from kbert.model.registration import register_with_keras
+
+if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
+    from kbert.checkpoints.bert import Bert as Bert
+    from kbert.checkpoints.bert import load as load
+    from kbert.checkpoints.bert import save as save
+    from kbert.checkpoints.inspection import inspect as inspect
+    from kbert.checkpoints.resizing import keep_tokens as keep_tokens
+    from kbert.checkpoints.resizing import resize_positions as resize_positions
+    from kbert.checkpoints.resizing import resize_vocab as resize_vocab
+    from kbert.checkpoints.sentence_settings import SentenceSettings as SentenceSettings
+    from kbert.checkpoints.weight_names import named_parameters as named_parameters
+    from kbert.data.corpus.preparing import prepare as prepare
+    from kbert.data.corpus.shards import open_shards as open_shards
+    from kbert.data.corpus.vocab_training import train_vocab as train_vocab
+    from kbert.data.pretraining.pretraining_batches import PretrainingBatches as PretrainingBatches
+    from kbert.data.tokenization.tokenizer import Tokenizer as Tokenizer
+    from kbert.graph.accounting import account as account
+    from kbert.graph.config import BertConfig as BertConfig
+    from kbert.graph.presets import PRESETS as PRESETS
+    from kbert.graph.presets import base as base
+    from kbert.graph.presets import get_config as get_config
+    from kbert.graph.presets import large as large
+    from kbert.model.builder import build_bert as build_bert
+    from kbert.model.builder import build_classifier as build_classifier
+    from kbert.model.builder import build_encoder as build_encoder
+    from kbert.model.builder import build_question_answering as build_question_answering
+    from kbert.model.builder import build_token_classifier as build_token_classifier
+    from kbert.model.inference import predict as predict
+    from kbert.model.probes import build_attention_maps as build_attention_maps
+    from kbert.model.probes import build_hidden_states as build_hidden_states
+    from kbert.model.summary import model_rows as model_rows
+    from kbert.show.diagrams import plot as plot
+    from kbert.show.one_projection import compare_heads as compare_heads
+    from kbert.show.verification import verify as verify
+    from kbert.tasks.answering.inference import answer as answer
+    from kbert.tasks.attention.inference import attention as attention
+    from kbert.tasks.classification.inference import classify as classify
+    from kbert.tasks.classification.inference import next_sentence as next_sentence
+    from kbert.tasks.embedding.inference import embed as embed
+    from kbert.tasks.embedding.inference import similarity as similarity
+    from kbert.tasks.fill_mask.inference import fill_mask as fill_mask
+    from kbert.tasks.finetuning.evaluate import evaluate as evaluate
+    from kbert.tasks.finetuning.finetune import finetune as finetune
+    from kbert.tasks.pretraining.pretrain import pretrain as pretrain
+    from kbert.tasks.resume import resume as resume
+    from kbert.tasks.tagging.inference import tag as tag
 
 __version__ = "0.1.0"
 
@@ -59,15 +106,17 @@ _PUBLIC = {
 __all__ = ["__version__", *_PUBLIC]
 
 
-def __getattr__(name: str):
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'kbert' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_PUBLIC[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else no name would be unknown to them
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'kbert' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_PUBLIC[name]), name)
+        globals()[name] = value
+        return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(__all__)
 
 

@@ -15,11 +15,11 @@ import kbert
 from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.graph.names import CLASSIFIER, POOLER
+from kbert.graph.spec import GraphSpec
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
 from kbert.tasks.finetuning.finetune import finetune
-from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.resume import resume
 from kbert.training.run.state_files import read_state
 
@@ -149,9 +149,8 @@ def test_flops_are_those_of_the_lengths_that_batches_have(berts):
     examples = Examples(ids, ids, {CLASSIFIER: [0, 1, 0, 1, 0]})
     batches = BucketedBatches(examples, batch_size=2, lengths=(4, 8), pool=3)
     assert sorted(batches.lengths_in(0)) == [4, 8, 8]  # two, of 3 and 4 or 7, and 8 alone
-    recipe = Finetuning(task_of("classify"), FinetuningSettings(), {})
-    recipe.bert, recipe.labels, recipe.batches = berts["encoder"], ("a", "b", "c"), batches
     config = berts["encoder"].config
+    spec = GraphSpec(config, "classifier", num_labels=3)
     hidden, wide = config.hidden_size, config.intermediate_size
 
     def forward(length):
@@ -159,7 +158,7 @@ def test_flops_are_those_of_the_lengths_that_batches_have(berts):
         return 2 * (projections + 2 * length**2 * hidden + hidden**2 + hidden * 3)
 
     expected = 3 * 2 * (forward(4) + 2 * forward(8)) / 3
-    assert recipe.flops == expected
+    assert mean_flops(spec, batches) == expected
 
 
 def test_the_mfu_is_recorded(whole, folder):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints import first_values, fitting, formats, transfer
-from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
@@ -65,7 +65,7 @@ class Bert:
 
 
 def load(
-    path: str | os.PathLike,
+    path: str | os.PathLike | Backbone,
     *,
     head: str | None = None,
     num_labels: int | None = None,
@@ -84,7 +84,7 @@ def load(
     KerasHub preset, keras_bert's .h5, kbert's .keras; or a KerasHub `BertBackbone` itself.
 
     Args:
-        path: the folder or file.
+        path: the folder or file, or that `BertBackbone`.
         head: the graph to build, one of `kbert.graph.spec.HEADS`; None: the one that
             the checkpoint has. A head that it lacks keeps its first weights; the log says so,
             once, by name.

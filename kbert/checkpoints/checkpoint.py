@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -25,6 +26,15 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], np.ndarray]
+
+
+class Backbone(Protocol):
+    """A live BertBackbone of KerasHub, or one of the tasks around it."""
+
+    name: str
+    weights: list
+
+    def get_config(self) -> dict: ...
 
 
 @dataclass(frozen=True)

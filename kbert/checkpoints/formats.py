@@ -4,13 +4,18 @@ import contextlib
 import dataclasses
 import importlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import run_models
 from kbert.checkpoints.zip_archive import unpacked
 from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file
+
+if TYPE_CHECKING:
+    from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 
 # Each reader has `is_one(path)` and `opened(path, config)`.
 READERS = {
@@ -40,7 +45,11 @@ _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
 
 
 @contextlib.contextmanager
-def opened(source, config: BertConfig | None = None, form: str | None = None):
+def opened(
+    source: "str | os.PathLike | Backbone",
+    config: BertConfig | None = None,
+    form: str | None = None,
+) -> "Iterator[Checkpoint]":
     """The checkpoint at a path, or a KerasHub backbone; its numbers are read within the context.
 
     Raises:

@@ -249,8 +249,9 @@ def answer(source, question, context, stride, no_answer_threshold, form):
     with _loaded(source, "answer", "qa") as bert:
         from kbert.tasks.answering.inference import answer
 
-        options = {"stride": stride, "no_answer_threshold": no_answer_threshold}
-        found = answer(bert, question, context, **options)
+        found = answer(
+            bert, question, context, stride=stride, no_answer_threshold=no_answer_threshold
+        )
     if form == "json":
         click.echo(row_formats.to_json(found), nl=False)
     else:

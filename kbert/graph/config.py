@@ -147,10 +147,10 @@ class BertConfig:
         """Width of one attention head: H / A."""
         return self.hidden_size // self.num_attention_heads
 
-    def replace(self, **changes) -> "BertConfig":
+    def replace(self, **changes: int | float | str | None) -> "BertConfig":
         """A copy with some values changed; an unknown key raises a ValueError that names it."""
         _refuse_unknown(changes)
-        return dataclasses.replace(self, **changes)
+        return BertConfig(**self.to_dict() | changes)
 
     def to_dict(self) -> dict:
         """The values by key, in the order of the class."""

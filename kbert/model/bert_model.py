@@ -1,6 +1,7 @@
 """The class of kbert's models: a functional Keras model whose summary is whole."""
 
 import json
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -39,13 +40,13 @@ class BertModel(keras.Model):
 
     def summary(
         self,
-        line_length=None,
-        positions=None,
-        print_fn=None,
-        expand_nested=False,
-        show_trainable=False,
-        layer_range=None,
-    ):
+        line_length: int | None = None,
+        positions: Sequence[float] | None = None,
+        print_fn: Callable[[str], object] | None = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: Sequence[str] | None = None,
+    ) -> None:
         """Prints document 004's table: nothing cut at any width, no optimizer in the totals.
 
         The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models.

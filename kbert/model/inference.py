@@ -1,13 +1,24 @@
 """Ids in, numbers out: every id is checked on the host before anything is computed."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.graph import names
 from kbert.graph.config import require_positive
 
+if TYPE_CHECKING:
+    import keras
+
 
 def predict(
-    model, token_ids, segment_ids=None, marks=None, *, batch_size: int = 32
+    model: "keras.Model",
+    token_ids: ArrayLike,
+    segment_ids: ArrayLike | None = None,
+    marks: ArrayLike | None = None,
+    *,
+    batch_size: int = 32,
 ) -> dict[str, np.ndarray]:
     """Runs a model that kbert built.
 

@@ -7,9 +7,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kbert.graph.config import require_positive
 from kbert.graph.summary_rows import Row
+
+if TYPE_CHECKING:
+    import keras
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 _GAP = 2
@@ -17,7 +21,7 @@ _INDENT = 2
 _NOTEBOOK_WIDTH = 100  # what Jupyter shows of a line before it wraps, in the midst of a word
 
 
-def model_rows(model) -> tuple[Row, ...]:
+def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     """The rows of a functional `keras.Model`, as its graph has them.
 
     Raises:

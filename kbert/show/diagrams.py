@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.graph import names
 from kbert.graph.config import BertConfig, write_atomically
@@ -14,6 +15,9 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.summary_rows import Row, sources
 from kbert.show import graphviz
 from kbert.show.graphviz import POINTS
+
+if TYPE_CHECKING:
+    import keras
 
 ENDINGS = (".png", ".svg", ".pdf", ".dot", ".mmd")
 
@@ -51,7 +55,12 @@ _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
 _MERMAID = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%'  # pixels; names stay on a line
 
 
-def plot(model, path: str | os.PathLike, *, collapse: bool = True) -> Path:
+def plot(
+    model: "keras.Model | BertConfig | str | os.PathLike",
+    path: str | os.PathLike,
+    *,
+    collapse: bool = True,
+) -> Path:
     """Draws a functional model: each layer with its type, output shape and parameters.
 
     Args:

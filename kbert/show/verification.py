@@ -1,8 +1,10 @@
 """Three independent sources compared: the built graph, the closed forms, the documents' tables."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import weight_names
 from kbert.graph import closed_form, names, reference
@@ -11,6 +13,9 @@ from kbert.graph.config import BertConfig
 from kbert.graph.presets import base, get_config
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.graph.summary_rows import COLUMNS, Row
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,11 @@ class VerificationReport:
         return verify_text(self)
 
 
-def verify(subject=None, *, config: BertConfig | str | None = None) -> VerificationReport:
+def verify(
+    subject: "keras.Model | BertConfig | str | os.PathLike | None" = None,
+    *,
+    config: BertConfig | str | os.PathLike | None = None,
+) -> VerificationReport:
     """Compares a graph with the closed forms and, where a document prints it, with its table.
 
     Args:

@@ -2,9 +2,18 @@
 
 import dataclasses
 import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbert.data.labelled.in_memory import Rows
+    from kbert.tasks.finetuning.recipe import Finetuned
+    from kbert.tasks.pretraining.recipe import Trained
+    from kbert.training.run_settings import Setting
 
 
-def resume(folder: str | os.PathLike, **options):
+def resume(
+    folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows"
+) -> "Trained | Finetuned":
     """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
 
     On another number of devices, or another backend, it is equal to rounding, and the log says
@@ -34,6 +43,6 @@ def resume(folder: str | os.PathLike, **options):
     run = RunFolder.open(folder)
     kind = {kind.command: kind for kind in (Pretraining, Finetuning)}[run.task]
     names = [field.name for field in dataclasses.fields(Surroundings)]
-    surroundings = {name: options.pop(name) for name in names if name in options}
+    surroundings: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
     moved = {name: options.pop(name, None) for name in kind.may_move}
     return runner.resume(kind, run, moved, options, Surroundings(**surroundings))

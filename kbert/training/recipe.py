@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 from kbert.checkpoints.bert import Bert
 from kbert.data.training_batch import Batches
 from kbert.graph.spec import GraphSpec
+from kbert.training.loop.history import History
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
 
@@ -71,7 +72,7 @@ class Recipe(Protocol):
     def evaluation(self, engine, run: RunFolder | None) -> Callable[[], dict[str, float]] | None:
         """What gives the figures of the engine's weights; None where there are no data for it."""
 
-    def trained(self, engine, history) -> Bert:
+    def trained(self, engine, history: History) -> Bert:
         """The weights that are the result, as a float32 model of any length."""
 
     def result(self, last: dict) -> dict:
@@ -81,5 +82,5 @@ class Recipe(Protocol):
         """How much was trained on in so many updates, in words by name, for the report."""
 
     @staticmethod
-    def outcome(bert: Bert, history, result: dict, folder: Path | None):
+    def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
         """What the user gets; `result` is as in result.json."""

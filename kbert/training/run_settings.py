@@ -9,6 +9,8 @@ from kbert.io import json_schema as js
 from kbert.io.wording import hint
 from kbert.training.setting_rules import checked
 
+Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `RunSettings`'
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:

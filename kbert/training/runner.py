@@ -67,8 +67,8 @@ def resume(
     kind.settings_type.of(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
     run.keep = surroundings.keep or run.keep
-    if run.finished:
-        return _opened(kind, run)
+    if (result := run.finished) is not None:
+        return _opened(kind, run, result)
     recipe = kind.of_run(run, settings, moved)
     engine = _engine(recipe, surroundings)
     run.chief = engine.process == 0
@@ -82,11 +82,10 @@ def resume(
     return _train(engine, recipe, run, surroundings, done=state.step)
 
 
-def _opened(kind: type[Recipe], run: RunFolder):
+def _opened(kind: type[Recipe], run: RunFolder, result: dict):
     from kbert.training.loop.history import History
 
     run.tidy()  # it may have been killed before
-    result = run.finished
     _logger.warning("%s is finished: %s updates", run.path, f"{result['steps']:,}")
     history = History(run.read_records())
     return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
@@ -182,4 +181,4 @@ def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
         run.finish(bert, result, recipe.described(last["step"]), **about)
         engine.barrier()  # the others have read the best state
         run.tidy()
-    return recipe.outcome(bert, history, result, run and run.path)
+    return recipe.outcome(bert, history, result, None if run is None else run.path)

@@ -30,7 +30,7 @@ class Rule:
 def _whole(value) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError
-    if value >= 2**63:
+    if int(value) >= 2**63:
         raise OverflowError  # no counter of any backend has more
     return int(value)
 

@@ -5,7 +5,9 @@ a tf.data data set are known by the methods that they have.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+
+Rows = Iterable | Sized  # what `rows_of` takes; a pyarrow table is no Iterable
 
 _EXPECTED = (
     "must be a file or rows: a list of tuples or dicts, a DataFrame, a datasets.Dataset or a "

@@ -41,12 +41,12 @@ class Examples:
     ids: Sequence[Sequence[int]]
     segment_ids: Sequence[Sequence[int]]
     labels: Mapping[str, Sequence]
-    notes: Sequence | None = None
+    notes: Sequence = ()
 
     def __post_init__(self):
         counts = {"segment_ids": len(self.segment_ids)}
         counts |= {f"labels of {name}": len(found) for name, found in self.labels.items()}
-        if self.notes is not None:
+        if self.notes:
             counts["notes"] = len(self.notes)
         for name, count in counts.items():
             if count != len(self):

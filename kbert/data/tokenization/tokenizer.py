@@ -14,11 +14,12 @@ import operator
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from kbert.data.padding import padded
 from kbert.data.tokenization.encodings import EncodedBatch, Encoding
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
-from kbert.data.tokenization.vocabulary import Vocabulary, read_tokens
+from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
 from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph.config import require_positive, write_atomically
 
@@ -53,7 +54,7 @@ class Tokenizer:
 
     @classmethod
     def from_vocab(
-        cls, vocab: str | os.PathLike | Iterable[str], *, lowercase: bool, **rules
+        cls, vocab: str | os.PathLike | Iterable[str], *, lowercase: bool, **rules: Unpack[Rules]
     ) -> "Tokenizer":
         """From the path of a `vocab.txt`, or the tokens in the order of their ids.
 
@@ -67,14 +68,15 @@ class Tokenizer:
             ValueError: an empty file, not UTF-8, a token twice, a special token missing.
         """
         if isinstance(vocab, (str, os.PathLike)):
-            tokens, rules = read_tokens(vocab), {"source": str(vocab)} | rules
+            tokens = read_tokens(vocab)
+            rules.setdefault("source", str(vocab))
         else:
             tokens = tuple(vocab)
         return cls(Vocabulary(tokens=tokens, lowercase=lowercase, **rules))
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike, *, lowercase: bool | None = None, **rules
+        cls, path: str | os.PathLike, *, lowercase: bool | None = None, **rules: Unpack[Rules]
     ) -> "Tokenizer":
         """From a folder or a file: `tokenizer.json`, else `vocab.txt`, with transformers' settings.
 

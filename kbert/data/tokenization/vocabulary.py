@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from kbert.graph.config import require_positive
 from kbert.io import bounds
@@ -26,6 +27,17 @@ ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 FLAGS = dict.fromkeys(ADDED_TOKEN_FLAGS, js.FLAG)
 ADDED_TOKEN = js.fields({"content": js.TEXT, "id": js.whole()}, FLAGS)
+
+
+class Rules(TypedDict, total=False):
+    """The arguments of `Vocabulary` beside the tokens and the casing."""
+
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool
+    special_tokens: dict[str, str]
+    added: tuple[dict, ...]
+    max_word_chars: int
+    source: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """A question's answer, as a span of a context."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
@@ -48,10 +49,34 @@ class Answer:
     odds: float
 
 
+@overload
+def answer(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert,
+    question: str,
+    context: str,
+    *,
+    no_answer_threshold: float | None = ...,
+    stride: int = ...,
+    max_answer_tokens: int = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
+) -> Answer: ...
+@overload
 def answer(
     bert: Bert,
-    question,
-    context,
+    question: Iterable[str],
+    context: Iterable[str],
+    *,
+    no_answer_threshold: float | None = ...,
+    stride: int = ...,
+    max_answer_tokens: int = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
+) -> list[Answer]: ...
+def answer(
+    bert: Bert,
+    question: str | Iterable[str],
+    context: str | Iterable[str],
     *,
     no_answer_threshold: float | None = None,
     stride: int = STRIDE,
@@ -113,7 +138,8 @@ def _logits(bert: Bert, examples, batch_size: int, progress: bool) -> tuple[list
     outputs = (names.SPAN_START, names.SPAN_END)
     function = function_of(bert, outputs, outputs_of(*outputs))
     rows = list(zip(examples.ids, examples.segment_ids, strict=True))
-    starts, ends = [None] * len(rows), [None] * len(rows)
+    starts: list = [None] * len(rows)
+    ends: list = [None] * len(rows)
     with progress_bar(len(rows), " texts", progress) as bar:
         for place, (start, end) in run_rows(bert, function, rows, batch_size):
             length = len(rows[place][0])

@@ -186,10 +186,9 @@ def encode_squad(
         dropped = bool(record.answers) and span is None
         lost += dropped
         for start, end in _windows(record, len(context), max_length - len(first) - 1, stride):
-            inside = span is not None and start <= span[0] and span[1] < end
-            begin, last = (len(first) + n - start for n in span) if inside else (0, 0)
-            if dropped:
-                begin = last = IGNORED
+            begin = last = IGNORED if dropped else 0
+            if span is not None and start <= span[0] and span[1] < end:
+                begin, last = (len(first) + n - start for n in span)
             ids.append([*first, *context.ids[start:end], tokenizer.sep_id])
             segments.append([0] * len(first) + [1] * (end - start + 1))
             starts.append(begin)

@@ -40,6 +40,8 @@ class BestWeights:
         return figures
 
     def _figures(self) -> dict[str, float]:
+        if self._dev is None:
+            return {}
         return self._dev(self._engine.predict, list(self._engine.model.output_names))
 
     def restore(self, history) -> tuple[int, dict[str, float]]:
@@ -48,8 +50,6 @@ class BestWeights:
         if self._wanted and lines:
             line = max(lines, key=lambda one: one[f"val_{self._name}"])
             step = self._restore_best(line["step"], step)
-        if self._dev is None:
-            return step, {}
         for line in lines:
             if line["step"] == step:
                 return step, {name[4:]: line[name] for name in line if name.startswith("val_")}

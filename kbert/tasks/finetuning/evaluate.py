@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, load
+from kbert.data.labelled.in_memory import Rows
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, padded_length
 from kbert.graph.config import require_positive
@@ -23,7 +24,7 @@ BATCH_SIZE = 32
 def evaluate(
     source: Bert | str | os.PathLike,
     task: str,
-    data,
+    data: str | os.PathLike | Rows,
     *,
     max_length: int | None = None,
     batch_size: int = BATCH_SIZE,

@@ -7,28 +7,33 @@ kbert.classify(tuned.bert, "a fine film")
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
+from kbert.data.labelled.in_memory import Rows
 from kbert.tasks.finetuning.recipe import Finetuned, Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
-from kbert.training.run_settings import Surroundings
+from kbert.training.run_settings import Setting, Surroundings
+
+if TYPE_CHECKING:
+    import keras
 
 
 def finetune(
     source: Bert | str | os.PathLike,
     task: str,
     *,
-    train,
-    dev=None,
+    train: str | os.PathLike | Rows,
+    dev: str | os.PathLike | Rows | None = None,
     output: str | os.PathLike | None = None,
     devices: int | None = None,
-    callbacks: Sequence = (),
+    callbacks: "Sequence[keras.callbacks.Callback]" = (),
     show: bool = True,
     peak_flops: float | None = None,
     keep: str | None = None,
-    **options,
+    **options: Setting,
 ) -> Finetuned:
     """Fine-tunes a BERT; see the paper, section 4.
 

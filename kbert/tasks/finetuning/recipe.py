@@ -1,9 +1,11 @@
 """Fine-tuning as a recipe: a checkpoint, a task's labelled data, the weights that did best."""
 
 import dataclasses
+import functools
 import logging
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels, records_of
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, task_of
+from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
 
@@ -35,7 +38,7 @@ class Finetuned:
     """
 
     bert: Bert
-    history: object
+    history: History
     metrics: dict[str, float]
     folder: Path | None
 
@@ -81,45 +84,36 @@ class Finetuning(Recipe):
         count = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, seq_len=None, num_labels=count)
         limit = longest(self.bert, self.settings.max_length)
-        if self.settings.lengths is None:  # a run that goes on has the same
+        lengths = self.settings.lengths
+        if lengths is None:  # a run that goes on has the same
             lengths = tuple(lengths_up_to(limit, compiled))
             self.settings = dataclasses.replace(self.settings, lengths=lengths)
-        self._encode(limit)
+        self._encode(limit, lengths)
         epoch = self.batches.steps_per_epoch
         self.steps = self.settings.epochs * epoch
         self.warmup_steps = round(self.settings.warmup_share * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
+        self.flops = mean_flops(self.spec, self.batches)
 
-    def _encode(self, limit: int) -> None:
+    def _encode(self, limit: int, lengths: Sequence[int]) -> None:
         """The records as the model reads them."""
         tokenizer, size = require_tokenizer(self.bert, "finetune"), self.settings.batch_size
-        train, dev = (
-            None
-            if found is None
-            else self.task.encode(found, tokenizer, self.labels, max_length=limit)
-            for found in (self._train, self._dev)
+        encode = functools.partial(
+            self.task.encode, tokenizer=tokenizer, labels=self.labels, max_length=limit
         )
+        train, dev = encode(self._train), None if self._dev is None else encode(self._dev)
         if any(max(row, default=0) > 0 for row in train.segment_ids):
             require_two_segments(self.bert, "finetune")
-        shapes = {"pad_id": tokenizer.pad_id, "lengths": self.settings.lengths}
-        self.batches = BucketedBatches(train, batch_size=size, seed=self.settings.seed, **shapes)
-        self.dev = dev and LabelledEvaluation(
-            self.task, self._dev, dev, self.labels, size, **shapes
+        seed, pad_id = self.settings.seed, tokenizer.pad_id
+        self.batches = BucketedBatches(
+            train, batch_size=size, seed=seed, pad_id=pad_id, lengths=lengths
         )
+        self.dev: LabelledEvaluation | None = None
+        if dev:
+            self.dev = LabelledEvaluation(
+                self.task, self._dev, dev, self.labels, size, pad_id, lengths
+            )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
-
-    @property
-    def flops(self) -> float:
-        """The mean over an epoch, padding included: an update's own grows with its length."""
-        from kbert.graph.accounting import account
-
-        sizes = {"head": self.spec.head, "num_labels": self.spec.num_labels}
-        counts = Counter(self.batches.lengths_in(0))
-        total = sum(
-            count * account(self.bert.config, length, **sizes).training_flops_per_sequence
-            for length, count in counts.items()
-        )
-        return total * self.batches.batch_size / counts.total()
 
     def content(self) -> dict:
         labels = {"labels": self.labels and list(self.labels)}
@@ -177,5 +171,17 @@ class Finetuning(Recipe):
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
 
     @staticmethod
-    def outcome(bert: Bert, history, result: dict, folder: Path | None) -> Finetuned:
+    def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
         return Finetuned(bert, history, result["metrics"], folder)
+
+
+def mean_flops(spec: GraphSpec, batches: BucketedBatches) -> float:
+    """Of an update, over an epoch, padding included: an update's own grows with its length."""
+    from kbert.graph.accounting import account
+
+    counted = functools.partial(account, spec.config, head=spec.head, num_labels=spec.num_labels)
+    counts = Counter(batches.lengths_in(0))
+    total = sum(
+        count * counted(length).training_flops_per_sequence for length, count in counts.items()
+    )
+    return total * batches.batch_size / counts.total()

@@ -34,7 +34,7 @@ def open_batches(
     names = ("batch_size", "seq_len", "max_predictions", "seed", "masked_share", "short_share")
     options = {name: getattr(settings, name) for name in (*names, "whole_word", "mlm_only")}
     train = PretrainingBatches(shards, **options)
-    batches = train, dev and PretrainingBatches(dev, **options)
+    batches = train, None if dev is None else PretrainingBatches(dev, **options)
     if not settings.mlm_only:
         for whole in opened:
             warn_of_long(whole, settings.seq_len)

@@ -8,28 +8,32 @@ kbert.fill_mask(trained.bert, "the capital of france is [MASK]")
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.graph.config import BertConfig
 from kbert.tasks.pretraining.recipe import Pretraining, Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
-from kbert.training.run_settings import Surroundings
+from kbert.training.run_settings import Setting, Surroundings
+
+if TYPE_CHECKING:
+    import keras
 
 
 def pretrain(
     shards: str | os.PathLike,
-    config: BertConfig | str = "tiny",
+    config: BertConfig | str | os.PathLike = "tiny",
     *,
     output: str | os.PathLike,
     steps: int,
     init: str | os.PathLike | None = None,
     dev: str | os.PathLike | None = None,
     devices: int | None = None,
-    callbacks: Sequence = (),
+    callbacks: "Sequence[keras.callbacks.Callback]" = (),
     show: bool = True,
     peak_flops: float | None = None,
     keep: str | None = None,
-    **options,
+    **options: Setting,
 ) -> Trained:
     """Pretrains a BERT: MLM and NSP, or MLM alone.
 

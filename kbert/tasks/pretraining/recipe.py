@@ -9,6 +9,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.weights import copy_weights
 from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
+from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
 
@@ -24,7 +25,7 @@ class Trained:
     """
 
     bert: Bert
-    history: object
+    history: History
     folder: Path
 
     def __repr__(self) -> str:
@@ -45,7 +46,10 @@ class Pretraining(Recipe):
 
     def __init__(self, settings: PretrainingSettings, places: dict, config=None, init=None):
         self.settings, self._places = settings, places
-        self._preset, self._init, self.config = config, init, None
+        self._preset, self._init = config, init
+        self._own_config: BertConfig | None = None  # of a run that goes on
+        # the settings have put their numbers for None
+        assert settings.warmup_steps is not None and settings.evaluate_every is not None
         self.steps, self.warmup_steps = settings.steps, settings.warmup_steps
         self.evaluate_every = settings.evaluate_every
 
@@ -56,15 +60,14 @@ class Pretraining(Recipe):
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
             raise FileNotFoundError(2, how, places["shards"])
         found = cls(settings, places)
-        found.config = BertConfig.from_dict(run.settings["config"])
+        found._own_config = BertConfig.from_dict(run.settings["config"])
         return found
 
     def read(self) -> None:
         self.batches, self.held_out = open_batches(self._places, self.settings)
         held_out = self.held_out and self.held_out.fingerprint
         self.fingerprint = {"train": self.batches.fingerprint, "dev": held_out}
-        if self.config is None:
-            self.config = self._checked_config()
+        self.config = self._own_config or self._checked_config()
 
     def _checked_config(self) -> BertConfig:
         size, seq_len = self.batches.shards.vocab_size, self.settings.seq_len
@@ -79,11 +82,10 @@ class Pretraining(Recipe):
     def open(self, compiled: bool) -> None:
         from kbert.graph.accounting import account
 
-        batches = self.batches
-        sizes = {"seq_len": batches.seq_len, "max_predictions": batches.max_predictions}
-        self.spec = GraphSpec(self.config, **sizes)
-        account = account(self.config, **sizes)
-        self.flops = account.training_flops_per_sequence * batches.batch_size
+        seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
+        self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
+        counted = account(self.config, seq_len, max_predictions=predictions)
+        self.flops = counted.training_flops_per_sequence * self.batches.batch_size
 
     def content(self) -> dict:
         return self.settings.as_dict() | {"config": self.config.to_dict()}
@@ -129,7 +131,8 @@ class Pretraining(Recipe):
         return found | {"Seen": words}
 
     @staticmethod
-    def outcome(bert: Bert, history, result: dict, folder: Path) -> Trained:
+    def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Trained:
+        assert folder is not None  # `pretrain` asks for one
         return Trained(bert, history, folder)
 
 

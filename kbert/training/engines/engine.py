@@ -73,6 +73,10 @@ class Engine(TrainingState):
             self._make_variables()
         self._compile()
 
+    def _compile(self) -> None:
+        """Makes the functions of the step, for what `prepare` was told."""
+        raise NotImplementedError
+
     def scope(self):
         """The context in which a model is built."""
         raise NotImplementedError
@@ -145,6 +149,10 @@ class Engine(TrainingState):
         found = [self._gradients_now(*pair) for pair in zip(arrays, seeds, strict=True)]
         paths = [weight.path for weight in self.weights]
         return dict(zip(paths, map(sum, zip(*found, strict=True)), strict=True))
+
+    def _gradients_now(self, arrays: tuple, seeds: np.ndarray) -> list[np.ndarray]:
+        """The gradients of one replica's examples."""
+        raise NotImplementedError
 
     # What an update is, in tensors of one replica.
 

@@ -103,17 +103,18 @@ def _jax_processes() -> tuple[list[str], int, int]:
     """The addresses, all or the first alone; how many processes; which one this is."""
     addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
     _check_addresses(addresses, _ADDRESSES)
-    count, mine = os.environ.get(_COUNT), os.environ.get(_ID)
-    if not _is_number(count) or int(count) < 1:
-        raise ValueError(f"{_COUNT} must be a whole number of at least 1, got {count!r}")
-    if not _is_number(mine) or int(mine) >= int(count):
-        raise ValueError(f"{_ID} must be 0 … {int(count) - 1}, got {mine!r}")
-    if len(addresses) not in (1, int(count)):
+    count, mine = _number_in(_COUNT), _number_in(_ID)
+    if count < 1:
+        got = os.environ.get(_COUNT)
+        raise ValueError(f"{_COUNT} must be a whole number of at least 1, got {got!r}")
+    if not 0 <= mine < count:
+        raise ValueError(f"{_ID} must be 0 … {count - 1}, got {os.environ.get(_ID)!r}")
+    if len(addresses) not in (1, count):
         raise ValueError(
             f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
             f"{len(addresses)} addresses"
         )
-    return addresses, int(count), int(mine)
+    return addresses, count, mine
 
 
 def _call_roll(addresses: list[str], count: int, patience_s: float) -> None:
@@ -194,8 +195,10 @@ def _has_left(connection: socket.socket) -> bool:
         return True
 
 
-def _is_number(text: str | None) -> bool:
-    return text is not None and text.strip().isdecimal()
+def _number_in(variable: str) -> int:
+    """The whole number in a variable of the environment; −1 where there is none."""
+    text = os.environ.get(variable, "").strip()
+    return int(text) if text.isdecimal() else -1
 
 
 def _check_addresses(addresses: list[str], variable: str) -> None:

@@ -24,7 +24,8 @@ class RematerializedModel:
         import keras
 
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
-        cuts, layers = [], {layer.name for layer in model.layers}
+        cuts: list[keras.KerasTensor] = []
+        layers = {layer.name for layer in model.layers}
         while names.encoder_output(len(cuts)) in layers:
             cuts.append(model.get_layer(names.encoder_output(len(cuts))).output)
         _, table = model.get_layer(names.TOKEN_EMBEDDING).output

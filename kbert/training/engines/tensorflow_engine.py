@@ -4,6 +4,7 @@ TPU is untested: shapes are static, and nothing of the host is in the step.
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -194,7 +195,7 @@ def _for_any_length(function, jit: bool):
     """The function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
         return _function(function, jit_compile=True)
-    made = []
+    made: list[Callable] = []
 
     def call(*arguments):
         if not made:

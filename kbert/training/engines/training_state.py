@@ -1,5 +1,6 @@
 """Every number that the next update depends on: the variables, read as arrays and set to them."""
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -19,9 +20,16 @@ class TrainingState:
         seed_states: of the dropouts.
     """
 
+    model: "keras.Model"
+    weights: list
+    first: list
+    second: list
+    counts: list
+    seed_states: list
+    scaled: bool  # whether the loss is
+
     def _make_variables(self) -> None:
         """The optimizer's, for `self.model`."""
-        import keras
 
         def zeros(variable, name):
             return keras.Variable(
@@ -83,7 +91,7 @@ class TrainingState:
             raise ValueError(f"the state is not this model's and optimizer's: {listed}")
         for name, variable in variables.items():
             self._set(variable, state[name])
-        self._set(self.counts[-1], np.float32(0))
+        self._set(self.counts[-1], np.array(0, np.float32))
 
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(array)
@@ -95,5 +103,5 @@ class TrainingState:
     def _split(self, values: list) -> tuple[list, list, list, list]:
         """Values in the order of `_updated`, as its four parts."""
         count = len(self.weights)
-        parts = (values[n * count : (n + 1) * count] for n in range(3))
-        return (*parts, values[3 * count :])
+        weights, first, second = (values[n * count : (n + 1) * count] for n in range(3))
+        return weights, first, second, values[3 * count :]

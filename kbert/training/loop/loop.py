@@ -93,8 +93,8 @@ def train(
         # goes on, the number of updates done is all of its position in the data.
         Prefetched(batches, part, start, steps) as prefetched,
     ):
-        trainer = _Trainer(engine, plan, run, start, callbacks, Speed(flops, peak), live)
-        trainer.batch_size = batches.batch_size
+        speed, size = Speed(flops, peak), batches.batch_size
+        trainer = _Trainer(engine, plan, run, start, size, callbacks, speed, live)
         try:
             trainer.fit(prefetched, stop_request)
         except Exception as error:
@@ -118,15 +118,25 @@ def _first(engine) -> str:
 class _Trainer:
     """A run under way: `done` updates are sent, the figures of those in flight are not read yet."""
 
-    def __init__(self, engine, plan: Plan, run, start: int, callbacks, speed, live):
+    def __init__(
+        self,
+        engine,
+        plan: Plan,
+        run: RunFolder | None,
+        start: int,
+        batch_size: int,
+        callbacks: Sequence[keras.callbacks.Callback],
+        speed: Speed,
+        live: Live,
+    ):
         self.engine, self.plan, self.run = engine, plan, run
-        self.speed, self.live = speed, live
+        self.batch_size, self.speed, self.live = batch_size, speed, live
         self.done, self.saved = start, None
         self.in_flight: deque[tuple[int, TrainingBatch, dict]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
         self.skipped = 0  # updates in a row that were not finite
-        self.score = None  # of the weights as they are
+        self.score: float | None = None  # of the weights as they are
         self.history = History()
         if run is not None:
             self.history.updates = run.begin(start)
@@ -183,8 +193,8 @@ class _Trainer:
         # their next sum. So a wish to stop travels in the update's own sums, and is due once the
         # host that is furthest ahead can have read them.
         wishes = self.agreement.due(self.done)
-        if plan.evaluates(self.done):
-            save = self._evaluate() or save
+        if plan.evaluate is not None and plan.evaluates(self.done):
+            save = self._evaluate(plan.evaluate) or save
         elif ends or wishes.callback:
             self._end_epoch({})
         if ends:  # every host is here, where its callbacks may have stopped it: no update's to wait
@@ -233,9 +243,9 @@ class _Trainer:
             f"{values['gradient_norm']:g}): batch {step}, {where}; {self._last_good()}"
         )
 
-    def _not_saved(self, error: OSError) -> str:
+    def _not_saved(self, error: OSError, way_on: str) -> str:
         good = f"{self._last_good()}; " if self.saved is not None else ""
-        return f"{error.strerror or error}; {good}once there is room: {self.run.way_on}"
+        return f"{error.strerror or error}; {good}once there is room: {way_on}"
 
     def _last_good(self) -> str:
         if self.run is None:
@@ -248,15 +258,15 @@ class _Trainer:
         if self.run is not None:
             self.run.log(step, values)
 
-    def _evaluate(self) -> bool:
+    def _evaluate(self, evaluate: Callable[[], dict[str, float]]) -> bool:
         """Whether it is the best so far."""
-        figures = {f"val_{name}": float(value) for name, value in self.plan.evaluate().items()}
+        figures = {f"val_{name}": float(value) for name, value in evaluate().items()}
         self._record(self.done, self.line | figures)
         self.live.evaluated(self.done, figures)
         self._end_epoch(figures)
         self.speed.pause()
-        self.score = self.plan.score_of(figures)
-        better, self.best = self.score > self.best, max(self.score, self.best)
+        self.score = score = self.plan.score_of(figures)
+        better, self.best = score > self.best, max(score, self.best)
         return better
 
     def _end_epoch(self, figures: dict[str, float]) -> None:
@@ -270,7 +280,9 @@ class _Trainer:
         try:
             self.run.save_state(self.engine.state(), self.done, score=self.score)
         except OSError as error:
-            raise OSError(error.errno, self._not_saved(error), error.filename) from None
+            raise OSError(
+                error.errno, self._not_saved(error, self.run.way_on), error.filename
+            ) from None
         if wait:
             self.engine.barrier()  # no host goes on before the chief's state is on the disk
         self.saved = self.done

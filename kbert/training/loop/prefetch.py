@@ -47,7 +47,7 @@ class Prefetched:
     def _work(self) -> None:
         for step in self._steps:
             try:
-                batch = self._make(step)
+                batch: TrainingBatch | BaseException = self._make(step)
             except BaseException as error:
                 batch = error
             while not self._ended.is_set():

@@ -27,7 +27,8 @@ class Live:
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH
         self._next = time.monotonic() + (0.0 if self._terminal else SECONDS[1])
         self._open = False
-        self._last = None  # the arguments of the last update, where it was not shown
+        # the arguments of the last update, where it was not shown
+        self._last: tuple[int, dict[str, float], float | None] | None = None
 
     def update(self, step: int, values: dict[str, float], seconds_left: float | None) -> None:
         """Shows an update, where the last line is old enough."""
@@ -50,7 +51,7 @@ class Live:
         return self
 
     def __exit__(self, *_) -> None:
-        if self._show and self._last is not None:
+        if self._show:
             self._show_last()
         if self._open:  # the last line stays as it is
             self._stream.write("\n")
@@ -58,6 +59,8 @@ class Live:
             self._open = False
 
     def _show_last(self) -> None:
+        if self._last is None:
+            return
         step, values, left = self._last
         self._last = None
         text = line(step, self._steps, values, left, width=self._width)
@@ -90,7 +93,8 @@ def line(
     """
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
     text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
-    room, shown = width - 1 - len(text) - len(end), set()
+    room = width - 1 - len(text) - len(end)
+    shown: set[int] = set()
     figures = _figures(values)
     for place in sorted(range(len(figures)), key=lambda place: figures[place][0]):
         if (size := len(figures[place][1]) + 2) <= room:

@@ -22,7 +22,7 @@ class Plan:
         return done % self.epoch == 0 or done == self.steps
 
     def saves(self, done: int) -> bool:
-        return bool(self.save_every) and done % self.save_every == 0
+        return bool(self.save_every and done % self.save_every == 0)
 
     def records(self, done: int) -> bool:
         return done % self.log_every == 0 or done == self.steps

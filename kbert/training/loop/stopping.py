@@ -73,8 +73,10 @@ class Agreement:
         """
         if self._engine.processes == 1:
             return self.own()
-        known = self._known is not None and done > self._known[0] + MOST_AHEAD
-        return self._known[1] if known else NO_WISH
+        if self._known is None:
+            return NO_WISH
+        since, wishes = self._known
+        return wishes if done > since + MOST_AHEAD else NO_WISH
 
     def at_once(self) -> Wishes:
         """The same where all hosts are at one place, such as the end of an epoch."""

@@ -23,7 +23,7 @@ class Speed:
     def __init__(self, flops: float | None = None, peak: float | None = None):
         self._flops, self._peak = flops, peak
         self._last: deque = deque(maxlen=WINDOW)
-        self._clock = None
+        self._clock: float | None = None
 
     def add(self, tokens: float) -> dict[str, float]:
         """One more update, of so many tokens, padding included: the rates, once there are any."""

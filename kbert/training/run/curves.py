@@ -33,7 +33,8 @@ def figures(records: list[dict]) -> str:
     Args:
         records: the lines of metrics.jsonl.
     """
-    seen, found = [], []
+    seen: list[list[tuple[float, float]]] = []
+    found: list[str] = []
     for title, names in _panels(records):
         curves = []
         for name, label in names:

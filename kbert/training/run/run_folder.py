@@ -66,8 +66,9 @@ class RunFolder:
         self.keep = content.get("keep", "all")
         self.chief = chief
         self._states = States(self.path / "checkpoints", self._id, self.check)
-        self._records = self._events = None
-        self._whole = None  # the step of the last state that is known to be whole
+        self._records: RecordFile | None = None
+        self._events: EventFile | None = None
+        self._whole: int | None = None  # the step of the last state that is known to be whole
 
     @classmethod
     def create(
@@ -191,7 +192,7 @@ class RunFolder:
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Records one update: a line of metrics.jsonl and TensorBoard's scalars."""
-        if self.chief:
+        if self._records is not None and self._events is not None:  # the chief's
             self._records.add(step, values)
             self._events.add(step, values)
 

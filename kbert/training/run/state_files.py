@@ -108,7 +108,7 @@ def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view("uint8"))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
     return digest.hexdigest()
 
 

@@ -129,4 +129,4 @@ def _score(path: Path) -> float:
 
 
 def _step(path: Path) -> int:
-    return int(_NAME.fullmatch(path.name).group(1))
+    return int(path.name.removeprefix("step-").removesuffix(".safetensors"))  # as `_NAME` has it
