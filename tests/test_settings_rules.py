@@ -126,6 +126,24 @@ def test_no_setting_has_no_rule():
     assert named - {"name"} <= set(RULES)
 
 
+# As settings.json of 0.1.0's first runs has them, which --help follows.
+ORDERS = {
+    PretrainingSettings: "steps batch_size seq_len max_predictions optimizer learning_rate "
+    "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
+    "masked_share short_share whole_word mlm_only held_out evaluate_every evaluation_batches "
+    "save_every log_every",
+    FinetuningSettings: "epochs batch_size max_length lengths learning_rate warmup_share optimizer "
+    "schedule weight_decay clip_norm accumulation precision jit rematerialize seed keep_best "
+    "evaluate_every save_every log_every",
+}
+
+
+@pytest.mark.parametrize("cls", ORDERS)
+def test_the_settings_that_runs_share_change_no_order(cls):
+    needed = {"steps": 9} if cls is PretrainingSettings else {}
+    assert list(cls(**needed).as_dict()) == ORDERS[cls].split()
+
+
 @pytest.mark.parametrize("cls", [PretrainingSettings, FinetuningSettings])
 def test_numbers_of_other_makes_are_numbers(cls):
     needed = {"steps": np.int32(90)} if cls is PretrainingSettings else {}

@@ -1,4 +1,4 @@
-"""What a run is told, of either kind: settings from keyword arguments, and its surroundings."""
+"""The settings of runs of every kind, from keyword arguments, and a run's surroundings."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     if output is not None:
         refuse_used(output, recipe.command)
     engine = _engine(recipe, surroundings)
-    _prepare(engine, recipe, begin=True)  # what cannot be is said before there is a folder
+    _prepare(engine, recipe, begin=True)  # raises what it raises before there is a folder
     run = None
     if output is not None:
         run = _created(engine, recipe, Path(output), surroundings.keep or "model")
