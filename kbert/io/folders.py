@@ -25,7 +25,7 @@ from kbert.io.leftovers import is_left, owner, part_folder_of
 _NAME = ".kbert"
 _NEW, _ALONE = "new", "alone.new"
 _DESCRIBING = (".json", ".pb")  # endings of what another program opens first
-_PATIENCE_S = 5.0  # renames take far less: who takes longer was stopped on another machine
+_WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 _one_at_a_time = threading.Lock()
 
 
@@ -65,7 +65,7 @@ def finish(path: str | os.PathLike) -> None:
         OSError: the folder cannot be written.
     """
     path = Path(path)
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + _WRITER_TIMEOUT_S
     while unfinished := _unfinished(path):
         if not is_left(unfinished) and time.monotonic() < until:  # its writer is at it
             time.sleep(0.01)
