@@ -2,6 +2,7 @@
 
 Keras makes variables this way itself where it builds a model within a traced function: within a
 StatelessScope a variable keeps its initializer, and gets its value when all of them are asked for.
+A Keras that no longer does (`keras_internals.can_defer`) draws them first: slower, equal weights.
 Drawing 110 million random numbers, only to overwrite them, takes longer than reading the file.
 """
 
@@ -10,17 +11,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kbert.model import keras_internals
+
 
 @contextlib.contextmanager
 def without_values():
     """Models built within have no values until `fill` gives them theirs."""
-    import keras
-
     try:
-        with keras.StatelessScope(initialize_variables=False):
+        with keras_internals.without_values():
             yield
     except BaseException:
-        _forget_all()
+        keras_internals.forget_waiting()
         raise
 
 
@@ -33,7 +34,7 @@ def for_shapes_only():
     """
     with without_values():
         yield
-        _forget_all()
+        keras_internals.forget_waiting()
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
@@ -44,15 +45,13 @@ def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
         values: by the path of a variable, a function that reads its first value, in its shape;
             other variables get what their initializers draw.
     """
-    from keras.src.backend.common.variables import initialize_all_variables
-
-    for variable in model.variables:
-        if read := values.get(variable.path):
-            variable._initializer = _Given(read)
     try:
-        initialize_all_variables()
+        for variable in model.variables:
+            if read := values.get(variable.path):
+                keras_internals.give_first_value(variable, _Given(read))
+        keras_internals.initialize()
     except BaseException:
-        _forget_all()
+        keras_internals.forget_waiting()
         raise
 
 
@@ -80,10 +79,3 @@ class _Given:
         import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
 
         return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
-
-
-def _forget_all() -> None:
-    """What is not built to its end is no variable that Keras should fill later."""
-    from keras.src.backend.common import global_state
-
-    global_state.set_global_attribute("uninitialized_variables", [])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbert.graph.config import require_positive
 from kbert.graph.summary_rows import Row
+from kbert.model import keras_internals
 
 if TYPE_CHECKING:
     import keras
@@ -27,26 +28,12 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     Raises:
         ValueError: a model that is not functional, so has no graph to read.
     """
-    nodes_by_depth = getattr(model, "_nodes_by_depth", None)
-    if nodes_by_depth is None:
-        raise ValueError(
-            f"expected a functional keras.Model, got {type(model).__name__}: build it with "
-            "keras.Model(inputs, outputs)"
-        )
-    nodes = {id(node) for depth in nodes_by_depth.values() for node in depth}
-    return tuple(
-        _row(operation, [node for node in operation._inbound_nodes if id(node) in nodes])
-        for operation in model.operations
-    )
+    return tuple(_row(*found) for found in keras_internals.calls(model))
 
 
-def _row(operation, nodes) -> Row:
-    shapes = [str(tuple(tensor.shape)) for tensor in nodes[-1].output_tensors]
-    connections = []
-    for node in nodes:
-        for tensor in node.input_tensors:
-            source, node_index, tensor_index = tensor._keras_history
-            connections.append(f"{source.name}[{node_index}][{tensor_index}]")
+def _row(operation, outputs, sources) -> Row:
+    shapes = [str(tuple(tensor.shape)) for tensor in outputs]
+    connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
     return Row(
         operation.name,
         type(operation).__name__,

@@ -3,6 +3,7 @@
 import functools
 import html
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+_logger = logging.getLogger("kbert")
 POINTS = 72  # an inch
 _DPI = 144
 _MOST_PIXELS = 32_000  # a side of a PNG; cairo's limit is 32,767
@@ -60,14 +62,21 @@ def command() -> list[str]:
 def lend_to_pydot() -> None:
     """Lets pydot, if it is loaded, draw where no `dot` is on PATH: `keras.utils.plot_model` does.
 
-    pydot only knows programs by their names, and Keras gives it no other. Where there is a `dot`,
-    or another program is asked for, pydot does what it always does.
+    pydot only knows programs by their names, and Keras gives it no other: no public way leads to
+    another drawer, so pydot's method `Dot.create` is replaced. Where there is a `dot`, or another
+    program is asked for, pydot does what it always does. kbert's own pictures do without pydot.
     """
     pydot = sys.modules.get("pydot")
     if pydot is None or importlib.util.find_spec("pygraphviz") is None:
         return
-    by_program = pydot.Dot.create
-    if hasattr(by_program, "__wrapped__"):
+    by_program = getattr(pydot.Dot, "create", None)
+    if by_program is None:
+        _logger.warning(
+            "pydot %s has no Dot.create: keras.utils.plot_model draws only with Graphviz's dot "
+            "program on PATH; kbert.plot needs neither",
+            pydot.__version__,
+        )
+    if by_program is None or hasattr(by_program, "__wrapped__"):
         return
 
     @functools.wraps(by_program)

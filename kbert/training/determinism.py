@@ -4,14 +4,17 @@ import contextlib
 import os
 import random
 
+from kbert.model.keras_internals import check_seeds_are_pythons
+
 
 @contextlib.contextmanager
 def drawn_from(seed: int):
     """The first weights of models built within depend on the seed alone.
 
     Keras's initializers take their seeds from Python's generator, which afterwards goes on as if
-    nothing had been. (`keras.utils.set_random_seed` imports TensorFlow on every backend.)
+    nothing had been.
     """
+    check_seeds_are_pythons()
     before = random.getstate()
     random.seed(seed)
     try:

@@ -6,7 +6,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.model import deferred
+from kbert.model import deferred, keras_internals
+from kbert.training.determinism import drawn_from
 
 
 def build(small):
@@ -66,3 +67,70 @@ def test_what_fails_leaves_keras_as_it_was(small):
     with keras.StatelessScope():  # at its end Keras fills what waits for a value
         pass
     assert kbert.build_encoder(small).count_params()
+
+
+def filled(small, seed: int) -> list[np.ndarray]:
+    """The weights of a model of which one is given, and the others are drawn from a seed."""
+    given = np.random.default_rng(2).normal(size=(99, small.hidden_size)).astype("float32")
+    with drawn_from(seed):
+        model = build(small)
+    deferred.fill(model, {"Embedding-Token/embeddings": lambda: given})
+    return model.get_weights()
+
+
+@pytest.fixture
+def not_tried_yet():
+    """Has `can_defer` look again, then and afterwards."""
+    keras_internals.can_defer.cache_clear()
+    yield
+    keras_internals.can_defer.cache_clear()
+
+
+def no_such_option(monkeypatch):
+    class Scope:
+        def __init__(self, state_mapping=None):
+            """As Keras's, without `initialize_variables`."""
+
+    monkeypatch.setattr(keras, "StatelessScope", Scope)
+
+
+def no_such_list(monkeypatch):
+    from keras.src.backend.common import global_state
+
+    monkeypatch.delattr(global_state, "get_global_attribute")
+
+
+def another_list(monkeypatch):
+    from keras.src.backend.common import global_state
+
+    usual = global_state.get_global_attribute
+    other = {"uninitialized_variables": "waiting_variables"}
+    monkeypatch.setattr(
+        global_state,
+        "get_global_attribute",
+        lambda name, *more: usual(other.get(name, name), *more),
+    )
+
+
+def initializer_kept_elsewhere(monkeypatch):
+    """A variable that waits takes its value, and not from where kbert puts another initializer."""
+    kept = property(lambda variable: keras.initializers.Zeros(), lambda variable, given: None)
+    monkeypatch.setattr(keras.Variable, "_initializer", kept, raising=False)
+
+
+@pytest.mark.parametrize(
+    "change", [no_such_option, no_such_list, another_list, initializer_kept_elsewhere]
+)
+def test_where_keras_does_not_defer_the_weights_are_the_same(
+    small, monkeypatch, caplog, not_tried_yet, change
+):
+    expected = filled(small, 5)
+    assert not caplog.messages
+    keras_internals.can_defer.cache_clear()
+    with monkeypatch.context() as patch:
+        change(patch)
+        assert not keras_internals.can_defer()  # from here on, with Keras as it is again
+    for found, wanted in zip(filled(small, 5), expected, strict=True):
+        assert_array_equal(found, wanted)
+    (message,) = caplog.messages
+    assert "has no variables that wait for their values" in message and "\n" not in message

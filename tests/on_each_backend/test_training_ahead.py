@@ -124,8 +124,8 @@ def test_dropout_whose_seeds_are_not_found_is_refused(monkeypatch, hidden, atten
     model = with_dropout(hidden, attention)
     drawing = 3 * (hidden > 0) + (attention > 0)  # embeddings, two of the block; its attention
     assert len(dropout_seeds.seed_states(model)) == drawing
-    monkeypatch.setattr(dropout_seeds, "_SEED_STATE", "another_name")
-    with pytest.raises(RuntimeError, match=f"has {drawing} layers with dropout and 0 var") as error:
+    monkeypatch.setattr(type(model), "variables", property(lambda model: model.weights))
+    with pytest.raises(RuntimeError, match=f"has 0 seeds .* {drawing} layers with dr") as error:
         dropout_seeds.seed_states(model)
     assert "\n" not in str(error.value)
     assert dropout_seeds.seed_states(with_dropout(0.0, 0.0)) == []

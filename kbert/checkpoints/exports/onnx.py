@@ -9,6 +9,7 @@ from pathlib import Path
 from kbert.checkpoints.exports import serving
 from kbert.graph import names
 from kbert.io.atomic_write import atomic_file
+from kbert.model.keras_internals import TORCHVISION_REMARKS
 
 _WHAT = "an ONNX file"
 _BACKENDS = ("tensorflow", "torch")
@@ -130,7 +131,7 @@ def _quiet_torch() -> Iterator[None]:
     """Leaves out that torchvision is absent, and that two inputs share their axes."""
     with (
         warnings.catch_warnings(),
-        serving.only_errors_of("torch.onnx._internal.exporter._registration"),
+        serving.only_errors_of(TORCHVISION_REMARKS),
     ):
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)

@@ -63,9 +63,15 @@ def save(model, folder: Path) -> None:
         parameter: tf.TensorSpec(tensor.shape, "int32", parameter)
         for parameter, tensor in zip(parameters, model.inputs, strict=True)
     }
+
+    class Served(tf.Module):
+        """A plain object: a module computes these three, and here they are given."""
+
+        variables = trainable_variables = non_trainable_variables = ()
+
     # As Keras's ExportArchive lays it out, which keras.layers.TFSMLayer expects; but that (Keras
-    # 3.15) writes every variable twice.
-    saved = tf.__internal__.tracking.AutoTrackable()
+    # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
+    saved = Served()
     saved.serve = tf.function(serve, input_signature=[signature], autograph=False)
     saved.trainable_variables = [weight.value for weight in model.trainable_weights]
     saved.non_trainable_variables = [weight.value for weight in model.non_trainable_weights]

@@ -1,4 +1,16 @@
-"""The .keras file as bytes: a zip with JSON and an HDF5 file of variables, read in place."""
+"""The .keras file as bytes: a zip with JSON and an HDF5 file of variables, read in place.
+
+Keras (3.15) does not document how they lie in it:
+
+    config.json                                   the graph: see `kbert.checkpoints.keras.graph`
+    model.weights.h5                              every variable, numbered within its layer:
+        layers/dense_1/vars/0                     a layer's; the group's attribute "name" is the
+        layers/dense_1/query_dense/vars/0         layer's name; that of a layer within it
+        optimizer/vars/0                          no layer's
+
+Keras's own readers run what the file says (`load_model`), or take a model to fill (`load_weights`).
+A file that lies otherwise is refused: every weight that is missing or unexpected is named.
+"""
 
 import functools
 import io

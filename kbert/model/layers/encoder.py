@@ -198,24 +198,23 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             dense.supports_masking = True  # else each warns that it drops the mask
 
     def call(self, x, mask=None, training=None):
-        query, key, value, keep = self._project(x, mask)  # (B, S, A, D) each
         if training and self.dropout > 0:
-            context, _ = self._compute_attention(query, key, value, keep, training)
-        else:
-            context = ops.dot_product_attention(query, key, value, mask=keep)
+            return self._of_keras(x, mask, training=True)
+        keep = None if mask is None else ops.expand_dims(mask, (1, 2))  # (B, 1, 1, S)
+        query, key, value = self.query_dense(x), self.key_dense(x), self.value_dense(x)
+        context = ops.dot_product_attention(query, key, value, mask=keep)  # (B, S, A, D)
         return self.output_dense(context)  # (B, S, A, D) -> (B, S, H)
 
     def attention_weights(self, x, mask=None):
         """The weights that `call` averages the values with: float (B, A, S, S), rows sum to 1."""
-        query, key, value, keep = self._project(x, mask)
-        _, weights = self._compute_attention(
-            query, key, value, keep, training=False, return_attention_scores=True
-        )
-        return weights
+        return self._of_keras(x, mask, return_attention_scores=True)[1]
 
-    def _project(self, x, mask):
-        keep = None if mask is None else ops.expand_dims(mask, (1, 2))  # (B, 1, 1, S)
-        return self.query_dense(x), self.key_dense(x), self.value_dense(x), keep
+    def _of_keras(self, x, mask, **options):
+        """Keras's own call, on tensors of their own (no copies once compiled): it clears the masks
+        of those that it is given. Three, so that their gradients are summed as those of `x`."""
+        query, key, value = (ops.squeeze(ops.expand_dims(x, 0), 0) for _ in range(3))
+        keep = None if mask is None else ops.expand_dims(mask, 1)  # (B, 1, S)
+        return super().call(query, value, key, attention_mask=keep, **options)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -4,27 +4,35 @@ import numpy as np
 
 from kbert.data.counter_draws import fork, key_of
 
-_SEED_STATE = "seed_generator_state"  # Keras's name of such a variable
-
 
 def seed_states(model) -> list:
     """The states of the model's seed generators, in the order of its layers.
+
+    Keras: `variables` are "all layer state, including random seeds", `weights` without these.
 
     Raises:
         RuntimeError: fewer than there are layers with dropout: those would draw the same mask at
             each update, and nothing would show it.
     """
-    found = [v for v in model.non_trainable_variables if v.path.endswith(_SEED_STATE)]
-    # Dropout's rate, and the attention's
-    rates = [getattr(layer, "rate", 0) or getattr(layer, "dropout", 0) for layer in model.layers]
-    drawing = sum(rate > 0 for rate in rates)
+    weights = set(map(id, model.weights))
+    found = [variable for variable in model.variables if id(variable) not in weights]
+    drawing = sum(_drops_out(layer) for layer in model.layers)
     if len(found) < drawing:
+        import keras
+
         raise RuntimeError(
-            f"the model has {drawing} layers with dropout and {len(found)} variables named "
-            f"{_SEED_STATE}, expected one for each: this version of Keras names them otherwise; "
-            "take one that kbert was tested with, or dropout 0"
+            f"Keras {keras.__version__} has {len(found)} seeds among the model's variables for "
+            f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"
         )
     return found
+
+
+def _drops_out(layer) -> bool:
+    import keras
+
+    if isinstance(layer, keras.layers.Dropout):
+        return layer.rate > 0
+    return isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0
 
 
 def seeds_of(seed: int, step: int, replicas: range, micro_batches: int, states: int) -> np.ndarray:

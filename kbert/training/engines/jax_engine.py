@@ -34,12 +34,14 @@ class JaxEngine(Engine):
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
         self.replicas = len(used)
-        self.distribution = None
+        self.distribution = self.mesh = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]
             self.distribution = keras.distribution.DataParallel(
                 devices=names, auto_shard_dataset=False
             )
+            # equal to Keras's own, which JAX compares by its devices and names
+            self.mesh = jax.sharding.Mesh(np.array(used), [self.distribution.batch_dim_name])
 
     def scope(self):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
@@ -64,9 +66,8 @@ class JaxEngine(Engine):
         """This process's arrays as parts of the whole batch's, split along an axis."""
         if not self.distribution:
             return arrays
-        mesh = self.distribution.device_mesh.backend_mesh
         spec = jax.sharding.PartitionSpec(*[None] * axis, self.distribution.batch_dim_name)
-        sharding = jax.sharding.NamedSharding(mesh, spec)
+        sharding = jax.sharding.NamedSharding(self.mesh, spec)
         return jax.tree.map(
             lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
         )

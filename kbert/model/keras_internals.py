@@ -1,0 +1,171 @@
+"""What kbert uses of Keras and torch beyond their documentation: all of it, and nowhere else.
+
+Each function says what for, and which public way was tried (Keras 3.15.1). What a version of Keras
+no longer has is one line at its first use, never a wrong number. `tests/test_internals.py` refuses
+such names in every other module.
+
+What is no name in a program stands beside its one reader: the layout of `.keras` archives in
+`kbert.checkpoints.keras` (`archive` its HDF5, `graph` its config.json), that of KerasHub's presets
+in `kbert.checkpoints.keras_hub` (`weights`, `objects`). `kbert.show.graphviz` says what it lends
+pydot.
+"""
+
+import contextlib
+import functools
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+_logger = logging.getLogger("kbert")
+
+# torch's logger that says at each export that torchvision is absent. The public one, torch.onnx,
+# would take all other remarks along. Under another name that line is seen again, no more.
+TORCHVISION_REMARKS = "torch.onnx._internal.exporter._registration"
+
+
+class Calls(NamedTuple):
+    """One operation of a graph: its output tensors, and for each input where it comes from.
+
+    A source is (operation, which of its calls, which of that call's outputs).
+    """
+
+    operation: object
+    outputs: list
+    sources: list[tuple[object, int, int]]
+
+
+def calls(model) -> list[Calls]:
+    """The operations of a functional `keras.Model` in its order, with the calls that are its own.
+
+    Tried: `layer.input` and `layer.output` know the first call alone, and nothing of where a tensor
+    comes from; what `get_config` says of it is undocumented too, and imports TensorFlow.
+
+    Raises:
+        ValueError: a model that is not functional, so has no graph to read.
+        RuntimeError: Keras keeps its graphs otherwise.
+    """
+    operations = getattr(model, "operations", None)
+    if operations is None:
+        raise ValueError(
+            f"expected a functional keras.Model, got {type(model).__name__}: build it with "
+            "keras.Model(inputs, outputs)"
+        )
+    with _needed("to read a graph"):
+        nodes = {id(node) for depth in model._nodes_by_depth.values() for node in depth}
+        return [_calls(operation, nodes) for operation in operations]
+
+
+def _calls(operation, nodes: set[int]) -> Calls:
+    own = [node for node in operation._inbound_nodes if id(node) in nodes]
+    histories = [tensor._keras_history for node in own for tensor in node.input_tensors]
+    sources = [(found.operation, found.node_index, found.tensor_index) for found in histories]
+    return Calls(operation, list(own[-1].output_tensors), sources)
+
+
+@contextlib.contextmanager
+def without_values() -> Iterator[None]:
+    """Variables made within have no values until `initialize`; ordinary ones where that is not so.
+
+    Tried: `keras.StatelessScope` alone draws all values at its end; initializers of one's own are
+    saved with the model.
+    """
+    import keras
+
+    if not can_defer():
+        yield
+        return
+    with keras.StatelessScope(initialize_variables=False):
+        yield
+
+
+def give_first_value(variable, initializer: Callable) -> None:
+    """Has a variable made in `without_values` take its value from another initializer.
+
+    Where Keras has given it one already it is assigned: slower, and the same numbers.
+    """
+    if can_defer():
+        variable._initializer = initializer
+    else:
+        variable.assign(initializer(variable.shape, variable.dtype))
+
+
+def initialize() -> None:
+    """Gives every variable that waits for a value its own."""
+    import keras
+
+    with keras.StatelessScope():  # at the end of the outermost
+        pass
+
+
+def forget_waiting() -> None:
+    """Leaves variables that wait without a value for ever; else Keras would keep and fill them.
+
+    Tried: `keras.utils.clear_session` forgets them with everything else, the names among it.
+    """
+    if can_defer():
+        from keras.src.backend.common import global_state
+
+        global_state.set_global_attribute("uninitialized_variables", [])
+
+
+@functools.cache
+def can_defer() -> bool:
+    """Whether Keras lets a variable wait for its value, tried on one; if not, the log says so."""
+    import keras
+
+    try:
+        from keras.src.backend.common import global_state
+
+        with keras.StatelessScope(initialize_variables=False):
+            tried = keras.Variable("zeros", (1,), "float32", name="tried")
+        waits = global_state.get_global_attribute("uninitialized_variables")[-1] is tried
+        tried._initializer = keras.initializers.Ones()
+        initialize()
+        works = waits and float(keras.ops.convert_to_numpy(tried)[0]) == 1.0
+    except (AttributeError, ImportError, IndexError, TypeError, ValueError):
+        works = False
+    if not works:
+        _logger.warning(
+            "Keras %s has no variables that wait for their values: a model is drawn at random "
+            "before a checkpoint fills it, which takes longer; use Keras 3.15, or report it",
+            keras.__version__,
+        )
+    return works
+
+
+@functools.cache
+def check_seeds_are_pythons() -> None:
+    """Checks that initializers take the seeds that they are not given from Python's `random`.
+
+    So `random.seed` decides a model's first weights. Tried: `keras.utils.set_random_seed` does the
+    same, sets NumPy's and the backend's as well, and imports TensorFlow on every backend.
+
+    Raises:
+        RuntimeError: they come from elsewhere: a seed would no longer decide the weights.
+    """
+    import keras
+
+    before = random.getstate()
+    keras.initializers.TruncatedNormal()
+    drawn = random.getstate() != before
+    random.setstate(before)
+    if not drawn:
+        raise _lacking("initializers that are seeded by Python's random", "to repeat a run")
+
+
+@contextlib.contextmanager
+def _needed(purpose: str) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, IndexError, TypeError) as error:
+        raise _lacking(getattr(error, "name", None) or "calls of a layer", purpose) from error
+
+
+def _lacking(what: str, purpose: str) -> RuntimeError:
+    import keras
+
+    return RuntimeError(
+        f"Keras {keras.__version__} has no {what}, which kbert needs {purpose}: use Keras 3.15, or "
+        "report it"
+    )
