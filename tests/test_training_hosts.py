@@ -37,7 +37,7 @@ def workers(addresses, index: int = 0) -> str:
 
 def test_an_absent_worker_is_named(monkeypatch, addresses):
     with pytest.raises(TimeoutError) as error:
-        hosts.wait_for(addresses, 0, patience_s=0.3)
+        hosts.wait_for(addresses, 0, timeout_s=0.3)
     assert str(error.value).startswith(f"no host answered at {addresses[1]} within 0 s: start")
 
 
@@ -61,7 +61,7 @@ def test_workers_wait_for_each_other(addresses):
 def test_an_absent_process_of_jax_is_named(jax_process, addresses, number, listed, named):
     jax_process(number, None if listed else addresses[0])
     with pytest.raises(TimeoutError) as error:
-        hosts.start_jax(patience_s=0.3)
+        hosts.start_jax(timeout_s=0.3)
     assert str(error.value).startswith(named.format(*addresses))
     assert addresses[0] in str(error.value) and "\n" not in str(error.value)
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kbert.io import json_schema as js
 
-PROGRESS_DELAY_S = 40  # with the start of the libraries less than a minute
+HOST_TIMEOUT_S = 40  # with the start of the libraries less than a minute
 _TF_CONFIG = "TF_CONFIG"
 _CONFIG = js.fields(
     {
@@ -55,7 +55,7 @@ def tf_config() -> dict | None:
     return found
 
 
-def wait_for(addresses: list[str], mine: int, patience_s: float = PROGRESS_DELAY_S) -> None:
+def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S) -> None:
     """Waits until every other host takes connections; this one does so meanwhile.
 
     Raises:
@@ -63,14 +63,14 @@ def wait_for(addresses: list[str], mine: int, patience_s: float = PROGRESS_DELAY
         OSError: this host's own port is taken.
     """
     missing = [address for n, address in enumerate(addresses) if n != mine]
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     with _listening(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
         while missing:
             there = threads.map(_is_there, missing)  # at once: a host that is off takes a second
             missing = [address for address, found in zip(missing, there, strict=True) if not found]
             if missing and time.monotonic() > end:
                 raise TimeoutError(
-                    f"no host answered at {', '.join(missing)} within {patience_s:.0f} s: start "
+                    f"no host answered at {', '.join(missing)} within {timeout_s:.0f} s: start "
                     "it with the same list of workers, or take it out of the list"
                 )
             if missing:
@@ -78,7 +78,7 @@ def wait_for(addresses: list[str], mine: int, patience_s: float = PROGRESS_DELAY
         time.sleep(1.0)  # for those that ask a moment later
 
 
-def start_jax(patience_s: float = PROGRESS_DELAY_S) -> None:
+def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
     """`keras.distribution.initialize`, once all processes are there.
 
     JAX itself waits for five minutes, then aborts, and names nobody. So process 0 calls the roll
@@ -93,9 +93,9 @@ def start_jax(patience_s: float = PROGRESS_DELAY_S) -> None:
 
     addresses, count, mine = _jax_processes()
     if mine == 0:
-        _call_roll(addresses, count, patience_s)
+        _call_roll(addresses, count, timeout_s)
     else:
-        _answer_roll(addresses[0], mine, patience_s)
+        _answer_roll(addresses[0], mine, timeout_s)
     keras.distribution.initialize()
 
 
@@ -117,9 +117,9 @@ def _jax_processes() -> tuple[list[str], int, int]:
     return addresses, count, mine
 
 
-def _call_roll(addresses: list[str], count: int, patience_s: float) -> None:
+def _call_roll(addresses: list[str], count: int, timeout_s: float) -> None:
     """Process 0: waits for the others, then tells each that it may go on, or who is absent."""
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     here: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(_listening(addresses[0], _ADDRESSES))
@@ -135,12 +135,12 @@ def _call_roll(addresses: list[str], count: int, patience_s: float) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(f"{', '.join(names) or _GO}\n".encode())
     if absent:
-        raise TimeoutError(_absent(", ".join(names), addresses[0], patience_s))
+        raise TimeoutError(_absent(", ".join(names), addresses[0], timeout_s))
 
 
-def _answer_roll(first: str, mine: int, patience_s: float) -> None:
+def _answer_roll(first: str, mine: int, timeout_s: float) -> None:
     """Any other process: tells process 0 that it is there, and waits until all are."""
-    end, answer = time.monotonic() + patience_s, ""
+    end, answer = time.monotonic() + timeout_s, ""
     while not answer and (left := end - time.monotonic()) > 0:
         with contextlib.suppress(OSError), _connected(first) as connection:
             connection.sendall(f"{mine}\n".encode())
@@ -152,12 +152,12 @@ def _answer_roll(first: str, mine: int, patience_s: float) -> None:
             answer = ""
             time.sleep(0.2)
     if answer != _GO:
-        raise TimeoutError(_absent(answer or f"process 0 ({first})", first, patience_s))
+        raise TimeoutError(_absent(answer or f"process 0 ({first})", first, timeout_s))
 
 
-def _absent(names: str, first: str, patience_s: float) -> str:
+def _absent(names: str, first: str, timeout_s: float) -> str:
     return (
-        f"{names} did not answer within {patience_s:.0f} s: start it with {first} as the first of "
+        f"{names} did not answer within {timeout_s:.0f} s: start it with {first} as the first of "
         f"{_ADDRESSES} and its own {_ID}, or lower {_COUNT}"
     )
 
