@@ -1,5 +1,6 @@
 """Pretraining as a recipe: shards of text, MLM and NSP, a held-out part to evaluate with."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +81,9 @@ class Pretraining(Recipe):
         from kbert.graph.accounting import account
 
         batches = self.batches
-        sizes = {"seq_len": batches.seq_len, "max_predictions": batches.max_predictions}
-        self.spec = GraphSpec(self.config, **sizes)
-        account = account(self.config, **sizes)
+        seq_len, predictions = batches.seq_len, batches.max_predictions
+        self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
+        account = account(self.config, seq_len, max_predictions=predictions)
         self.flops = account.training_flops_per_sequence * batches.batch_size
 
     def content(self) -> dict:
@@ -109,9 +110,9 @@ class Pretraining(Recipe):
         return HeldOutEvaluation(engine, self.held_out, self.settings.evaluation_batches)
 
     def trained(self, engine, history) -> Bert:
-        from kbert.model.builder import build_bert
+        from kbert.model.builder import build
 
-        model = build_bert(self.config, seq_len=None)
+        model = build(dataclasses.replace(self.spec, seq_len=None, max_predictions=None))
         copy_weights(engine.model, model)
         return Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
 
