@@ -71,7 +71,7 @@ def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predic
 def test_siblings_have_the_published_number_of_parameters(build, head, total):
     model = build("base_uncased")
     assert model.count_params() == total
-    assert kbert.model_rows(model) == closed_form.rows(GraphSpec("base_uncased", head))
+    assert kbert.model_rows(model) == closed_form.rows(GraphSpec.of("base_uncased", head))
 
 
 def test_published_models_have_their_published_number_of_parameters():

@@ -271,17 +271,17 @@ def test_jax_is_told_which_backend_to_set(run_python):
         assert "got jax: set KERAS_BACKEND=tensorflow" in line
 
 
-def test_half_precision_is_exported_in_float32(tmp_path):
+def test_half_precision_is_exported_in_float32(tmp_path, monkeypatch):
     import keras
 
     policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        bert, _ = bert_of()
-    finally:
-        keras.config.set_dtype_policy(policy)
+    bert, _ = bert_of(dtype="mixed_bfloat16")
     _, model = bert_of()  # the same weights, computed in float32
     compare(model, saved_model_runner(written("saved_model", bert, tmp_path / "saved")))
+    monkeypatch.setattr("kbert.model.builder._pooler", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        written("saved_model", bert, tmp_path / "failed")
+    assert keras.config.dtype_policy() is policy
 
 
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "litert"])

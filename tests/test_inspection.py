@@ -154,8 +154,8 @@ def test_what_is_no_checkpoint_is_one_line_and_exit_status_2(capsys, folder, tmp
 
 def test_piped_it_starts_no_keras(folder, run_python):
     code = (
-        "import sys; from kbert import patience; from kbert.cli.main import main\n"
-        "patience.PROGRESS_DELAY_S = 600\n"
+        "import sys; from kbert.io import progress; from kbert.cli.main import main\n"
+        "progress.PROGRESS_DELAY_S = 600\n"
         f"try: main(['inspect', {str(folder)!r}])\n"
         "except SystemExit as done: assert not done.code\n"
         "assert not {'keras', 'tensorflow', 'torch', 'jax'} & set(sys.modules)"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -52,8 +52,9 @@ class Bert:
     def spec(self) -> GraphSpec:
         """What the graph is: the model's, or of a model that is of none, as its sizes tell."""
         found = getattr(self.model, "spec", None)
-        own = found is not None and (found.config, found.head) == (self.config, self.head)
-        return found if own else _told_by_sizes(self)
+        if found is not None and (found.config, found.head) == (self.config, self.head):
+            return found
+        return _told_by_sizes(self)
 
     def __repr__(self) -> str:
         params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
@@ -206,7 +207,7 @@ def _built(
 def _told_by_sizes(bert: Bert) -> GraphSpec:
     """For a model that its user has made, and that carries no spec, or one of another head."""
     inputs, outputs = bert.model.inputs, bert.model.outputs
-    sizes = {"seq_len": inputs[0].shape[1]}
+    sizes: dict[str, Any] = {"seq_len": inputs[0].shape[1]}
     if bert.head == "pretraining" and inputs[-1].name == names.MASKED_POSITIONS:
         sizes["max_predictions"] = inputs[-1].shape[1]
     if bert.head in HEADS_WITH_LABELS:

@@ -83,7 +83,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         str(path),
         "google",
         "google",
-        GraphSpec(config, _head_of(tensors), seq_len=None, num_labels=num_labels),
+        GraphSpec(config, _head_of(tensors), num_labels=num_labels),
         tensors,
         vocabulary=folder if has_vocabulary else None,
         lowercase=_lowercase(folder) if has_vocabulary else None,

@@ -75,7 +75,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             str(path),
             "keras_bert",
             "keras_bert",
-            GraphSpec(config, _head_of(tensors), seq_len=None),
+            GraphSpec(config, _head_of(tensors)),
             tensors,
             left_out=tuple(f"optimizer_weights/{name}" for name in of_training),
         )

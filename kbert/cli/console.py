@@ -12,7 +12,7 @@ import threading
 import click
 
 from kbert.io import printable
-from kbert.io import progress as patience
+from kbert.io import progress as progress_bars
 
 _A_MOMENT_S = 0.05  # until the callback that swallowed Ctrl-C has ended
 
@@ -78,7 +78,7 @@ def _log_lines():
     """kbert's log on stderr, a line a warning."""
     logger, handler = logging.getLogger("kbert"), logging.StreamHandler(sys.stderr)
     over_the_live_line = (
-        f"\r{'':{patience.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
+        f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
     )
     handler.setFormatter(_Line(f"{over_the_live_line}kbert: "))
     logger.addHandler(handler)
@@ -146,7 +146,7 @@ def _fail(message: str, status: int = 2) -> None:
 def progress(what: str, file=None):
     """Says what is going on, on stderr, once it has taken two seconds."""
     timer = threading.Timer(
-        patience.PROGRESS_DELAY_S,
+        progress_bars.PROGRESS_DELAY_S,
         lambda: print(f"kbert: {printable.line(what)} …", file=file or sys.stderr, flush=True),
     )
     timer.daemon = True

@@ -250,7 +250,7 @@ def _build(config, head, num_labels, max_predictions, options):
     from kbert.graph.spec import GraphSpec
 
     options = options | {"max_predictions": max_predictions}
-    spec = GraphSpec(config, head, num_labels=_labels(head, num_labels), **options)
+    spec = GraphSpec.of(config, head, num_labels=_labels(head, num_labels), **options)
     with starting_keras():
         from kbert.model import builder
     with progress(f"building {config}"):

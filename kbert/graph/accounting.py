@@ -7,7 +7,8 @@ from kbert.graph import closed_form
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.layer_table import layers as graph_layers
-from kbert.graph.spec import POSITIONS, GraphSpec
+from kbert.graph.presets import get_config
+from kbert.graph.spec import GraphSpec
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
 # policies variables, gradients and moments stay float32 (keras.io/api/mixed_precision).
@@ -202,10 +203,12 @@ def account(
     Raises:
         ValueError: an argument out of range; the message says which and what was expected.
     """
+    config = get_config(config)
+    seq_len = config.max_position_embeddings if seq_len is None else seq_len
     spec = GraphSpec(
         config,
         head,
-        seq_len=POSITIONS if seq_len is None else seq_len,
+        seq_len=seq_len,
         max_predictions=max_predictions,
         num_labels=num_labels,
         dtype=dtype,
@@ -213,13 +216,13 @@ def account(
     batch_size = require_positive("batch_size", batch_size)
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    letters = closed_form.config_letters(spec.config) | {
-        "S": spec.seq_len,
+    letters = closed_form.config_letters(config) | {
+        "S": seq_len,
         "B": batch_size,
         "w": DTYPES[dtype][3],
     }
-    if spec.max_predictions is not None:
-        letters["M"] = spec.max_predictions
+    if max_predictions is not None:
+        letters["M"] = max_predictions
     rows = tuple(
         LayerAccount(
             layer=row.layer,
@@ -237,8 +240,7 @@ def account(
         )
         for layer, row in zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     )
-    sizes = (spec.seq_len, batch_size, spec.max_predictions)
-    return Account(spec.config, spec.head, *sizes, dtype, rows)
+    return Account(config, head, seq_len, batch_size, max_predictions, dtype, rows)
 
 
 def default_predictions(seq_len: int) -> int:

@@ -52,14 +52,19 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     """
     layers = _layers(values, source)
     config = config or _config(layers, source)
-    sizes = {
-        "seq_len": _length(layers, names.TOKEN_IDS, source),
-        "max_predictions": _length(layers, names.MASKED_POSITIONS, source),
-        "num_labels": _num_labels(layers, source),
-    }
+    length = _length(layers, names.TOKEN_IDS, source)
+    predictions = _length(layers, names.MASKED_POSITIONS, source)
+    labels = _num_labels(layers, source)
     head = next((head for name, head in _HEADS.items() if name in layers), "encoder")
     try:
-        found = GraphSpec(config, head, **sizes, dtype=_dtype(layers))
+        found = GraphSpec(
+            config,
+            head,
+            seq_len=length,
+            max_predictions=predictions,
+            num_labels=labels,
+            dtype=_dtype(layers),
+        )
     except ValueError as error:
         raise ValueError(f"{source}: config.json: {error}") from None
     differences = _differences(layers, found)

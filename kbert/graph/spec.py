@@ -1,6 +1,8 @@
 """What a graph is: the arguments that tell one from another, checked before anything is built."""
 
+import os
 from dataclasses import KW_ONLY, dataclass
+from typing import Self
 
 from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
@@ -29,36 +31,51 @@ class GraphSpec:
     """The identity of a graph: equal specs are built into equal graphs.
 
     Args:
-        config: the configuration; a preset's name or a path to a JSON file is looked up.
+        config: the configuration.
         head: one of `HEADS`.
-        seq_len: tokens in a sequence; default: the configuration's positions; None: any length.
+        seq_len: tokens in a sequence; None: any length.
         max_predictions: predicted positions of the gathered MLM head; None: every position.
         num_labels: labels of the heads that have them; the others count as 2.
         dtype: the name of the layers' dtype policy, such as "mixed_bfloat16"; None: the one that
             Keras is set to when the graph is built.
 
     Raises:
-        ValueError: a configuration, head or size that no graph can have.
+        ValueError: a head or size that no graph can have.
     """
 
     config: BertConfig
     head: str = "pretraining"
     _: KW_ONLY
-    seq_len: int | None = POSITIONS
+    seq_len: int | None = None
     max_predictions: int | None = None
     num_labels: int = 2
     dtype: str | None = None
 
     def __post_init__(self):
-        self._set("config", get_config(self.config))
         if not isinstance(self.head, str) or self.head not in HEADS:
             raise ValueError(f"head must be one of {', '.join(HEADS)}, got {self.head!r}")
         if self.seq_len is not None:
-            self._set("seq_len", self._checked_length())
+            self._set("seq_len", self._checked_length(self.seq_len))
         if self.max_predictions is not None:
-            self._set("max_predictions", self._checked_predictions())
+            self._set("max_predictions", self._checked_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
         self._set("num_labels", labels if self.has_labels else 2)
+
+    @classmethod
+    def of(
+        cls,
+        config: BertConfig | str | os.PathLike,
+        head: str = "pretraining",
+        *,
+        seq_len: int | str | None = POSITIONS,
+        **others,
+    ) -> Self:
+        """The spec that a user's arguments mean: a preset's name, a path, `POSITIONS`."""
+        config = get_config(config)
+        others["seq_len"] = seq_len
+        if isinstance(seq_len, str) and seq_len == POSITIONS:
+            others["seq_len"] = config.max_position_embeddings
+        return cls(config, head, **others)
 
     @property
     def has_labels(self) -> bool:
@@ -79,22 +96,20 @@ class GraphSpec:
     def _set(self, name: str, value) -> None:
         object.__setattr__(self, name, value)
 
-    def _checked_length(self) -> int:
+    def _checked_length(self, seq_len: int) -> int:
         positions = self.config.max_position_embeddings
-        if isinstance(self.seq_len, str) and self.seq_len == POSITIONS:
-            return positions
-        seq_len = require_positive("seq_len", self.seq_len)
+        seq_len = require_positive("seq_len", seq_len)
         if seq_len > positions:
             raise ValueError(
                 f"seq_len must be at most max_position_embeddings = {positions}, got {seq_len}"
             )
         return seq_len
 
-    def _checked_predictions(self) -> int:
+    def _checked_predictions(self, predictions: int) -> int:
         if self.head != "pretraining":
             raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
         most = self.seq_len or self.config.max_position_embeddings
-        predictions = require_positive("max_predictions", self.max_predictions)
+        predictions = require_positive("max_predictions", predictions)
         if predictions > most:
             raise ValueError(f"max_predictions must be at most seq_len = {most}, got {predictions}")
         return predictions

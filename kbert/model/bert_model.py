@@ -88,7 +88,7 @@ class BertModel(keras.Model):
             marks = inputs[names.MASKED_POSITIONS]
         elif name != names.TOKEN_CLASSIFIER:
             return output
-        return Masked()([output, marks])
+        return Masked(dtype=output.dtype)([output, marks])
 
     def _by_input_name(self, x) -> dict:
         """The inputs by name, in the types that the graph takes them in.

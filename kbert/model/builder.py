@@ -56,8 +56,9 @@ def build_bert(
     Raises:
         ValueError: a configuration, length, number of predictions or dtype that cannot be.
     """
-    options = {"seq_len": seq_len, "max_predictions": max_predictions, "dtype": dtype}
-    return build(GraphSpec(config, "pretraining", **options))
+    return build(
+        GraphSpec.of(config, seq_len=seq_len, max_predictions=max_predictions, dtype=dtype)
+    )
 
 
 def build_encoder(
@@ -74,7 +75,7 @@ def build_encoder(
         A functional model. Inputs Input-Token, Input-Segment. Outputs: the sequence output, float
         (B, S, H), and the pooled output, float (B, H).
     """
-    return build(GraphSpec(config, "encoder", seq_len=seq_len, dtype=dtype))
+    return build(GraphSpec.of(config, "encoder", seq_len=seq_len, dtype=dtype))
 
 
 def build_classifier(
@@ -90,8 +91,9 @@ def build_classifier(
         A functional model. Inputs Input-Token, Input-Segment. Output: logits, float
         (B, num_labels).
     """
-    options = {"num_labels": num_labels, "seq_len": seq_len, "dtype": dtype}
-    return build(GraphSpec(config, "classifier", **options))
+    return build(
+        GraphSpec.of(config, "classifier", num_labels=num_labels, seq_len=seq_len, dtype=dtype)
+    )
 
 
 def build_token_classifier(
@@ -107,7 +109,9 @@ def build_token_classifier(
         A functional model. Inputs Input-Token, Input-Segment. Output: logits, float
         (B, S, num_labels); they carry the padding mask, so Keras's losses leave padding out.
     """
-    return build(GraphSpec(config, "tokens", num_labels=num_labels, seq_len=seq_len, dtype=dtype))
+    return build(
+        GraphSpec.of(config, "tokens", num_labels=num_labels, seq_len=seq_len, dtype=dtype)
+    )
 
 
 def build_question_answering(
@@ -122,7 +126,7 @@ def build_question_answering(
         A functional model. Inputs Input-Token, Input-Segment. Outputs Span-Start and Span-End:
         logits over the positions, float (B, S) each.
     """
-    return build(GraphSpec(config, "qa", seq_len=seq_len, dtype=dtype))
+    return build(GraphSpec.of(config, "qa", seq_len=seq_len, dtype=dtype))
 
 
 def build(spec: GraphSpec) -> BertModel:

@@ -98,6 +98,7 @@ def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None
             f"segment_ids must have the shape of token_ids, {token_ids.shape}, got "
             f"{segment_ids.shape}"
         )
+    # The input's own: a probe, or a model of one's own, is of no spec.
     length, expected = token_ids.shape[1], model.inputs[0].shape[1]
     if expected is not None and length != expected:
         raise ValueError(

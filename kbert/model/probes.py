@@ -50,7 +50,8 @@ def build_attention_maps(model: keras.Model, *, blocks: Sequence[int] | None = N
     for block in _chosen(model, blocks, first=1):
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
-        maps.append(AttentionWeights(attention, name=f"{attention.name}-Weights")(before))
+        policy, name = attention.dtype_policy, f"{attention.name}-Weights"
+        maps.append(AttentionWeights(attention, dtype=policy, name=name)(before))
     return BertModel(_inputs(model), maps, name=f"{model.name}_attention_maps", spec=None)
 
 

@@ -84,7 +84,7 @@ def plot(
     if isinstance(model, (str, os.PathLike, BertConfig)):
         from kbert.model.builder import build_outline
 
-        model = build_outline(GraphSpec(model))
+        model = build_outline(GraphSpec.of(model))
     rows = model_rows(model)
     rows, blocks = collapsed(rows) if collapse else (rows, 0)
     ending = path.suffix.lower()

@@ -117,7 +117,7 @@ def verify(
         from kbert.model.builder import build_outline
 
         config = get_config("base" if subject is None else subject)
-        subject = build_outline(GraphSpec(config))
+        subject = build_outline(GraphSpec.of(config))
     config = config_of(subject) if config is None else get_config(config)
     comparisons = [_graph_against_closed_form(subject, config), _weights(subject, config)]
     if _sizes(config) != _sizes(base) or not _is_document_graph(subject):

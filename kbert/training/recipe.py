@@ -26,10 +26,10 @@ class Recipe(Protocol):
         score: which figure of an evaluation says what is best; a minus before it: the lower.
         settings: complete from `open` on.
         batches: what is trained on; from `open` on, as all below.
+        spec: the graph that is trained, which the runner builds in the settings' precision.
         fingerprint: what the batches and the evaluation depend on, as JSON.
         steps, warmup_steps: updates of the whole run, and of its warm-up.
         evaluate_every: updates between two evaluations.
-        spec: of the graph that is trained; its dtype is the settings' precision.
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
     """
 
@@ -40,11 +40,11 @@ class Recipe(Protocol):
     score: str
     settings: Any
     batches: Batches
+    spec: GraphSpec
     fingerprint: dict
     steps: int
     warmup_steps: int
     evaluate_every: int
-    spec: GraphSpec
     flops: float
 
     @classmethod

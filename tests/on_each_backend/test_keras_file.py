@@ -132,9 +132,9 @@ def test_a_plain_file_tells_its_configuration(small, tmp_path, hidden_act):
         initializer_range=0.03,
         pad_token_id=4,
     )
-    builder.build(GraphSpec(config, seq_len=None)).save(tmp_path / "bert.keras")
+    builder.build(GraphSpec(config)).save(tmp_path / "bert.keras")
     with keras_file.opened(tmp_path / "bert.keras") as found:
-        assert found.spec == GraphSpec(config, seq_len=None, dtype="float32")
+        assert found.spec == GraphSpec(config, dtype="float32")
         assert (found.vocabulary, found.labels, found.sentence) == (None, None, None)
 
 

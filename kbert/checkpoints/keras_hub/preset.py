@@ -181,7 +181,7 @@ def _spec(config: BertConfig, task: str | None, settings: dict, source: str) -> 
         num_labels = settings.get("num_classes", 2)
         if settings.get("activation") not in (None, "linear"):
             _logger.warning("%s: kbert's outputs are logits, before the activation", source)
-    return GraphSpec(config, head, seq_len=None, num_labels=num_labels)
+    return GraphSpec(config, head, num_labels=num_labels)
 
 
 def _sentence(task: str | None, settings: dict) -> SentenceSettings | None:

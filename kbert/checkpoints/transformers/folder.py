@@ -74,7 +74,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     head = CLASSES[architecture][0] if architecture else _head_of(tensors)
     weight = tensors.get("classifier.weight")
     num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
-    spec = GraphSpec(config, head, seq_len=None, num_labels=num_labels)
+    spec = GraphSpec(config, head, num_labels=num_labels)
     has_tokens = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     yield Checkpoint(
         str(path),

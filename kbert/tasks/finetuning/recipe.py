@@ -81,8 +81,8 @@ class Finetuning(Recipe):
     def open(self, compiled: bool) -> None:
         source = self._sources["source"]
         self.bert = source if isinstance(source, Bert) else load(source)
-        count = len(self.labels) if self.labels else 2
-        self.spec = GraphSpec(self.bert.config, self.task.head, seq_len=None, num_labels=count)
+        num_labels = len(self.labels) if self.labels else 2
+        self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         limit = longest(self.bert, self.settings.max_length)
         lengths = self.settings.lengths
         if lengths is None:  # a run that goes on has the same

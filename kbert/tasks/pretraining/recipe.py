@@ -1,5 +1,6 @@
 """Pretraining as a recipe: shards of text, MLM and NSP, a held-out part to evaluate with."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,9 +112,9 @@ class Pretraining(Recipe):
         return HeldOutEvaluation(engine, self.held_out, self.settings.evaluation_batches)
 
     def trained(self, engine, history) -> Bert:
-        from kbert.model.builder import build_bert
+        from kbert.model.builder import build
 
-        model = build_bert(self.config, seq_len=None)
+        model = build(dataclasses.replace(self.spec, seq_len=None, max_predictions=None))
         copy_weights(engine.model, model)
         return Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
 

@@ -1,0 +1,133 @@
+"""`dtype=` of the builders does what Keras's global policy does, and leaves that as it is."""
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from run_shards import CONFIG, SETTINGS, make_shards
+
+import kbert
+from kbert.graph.spec import HEADS, GraphSpec
+from kbert.model.builder import build
+
+CASES = [(head, "mixed_bfloat16") for head in HEADS]
+CASES += [("pretraining", policy) for policy in ("mixed_float16", "bfloat16", "float32")]
+
+
+@pytest.fixture(autouse=True)
+def untouched():
+    """The very policy that was set before every test is set after it."""
+    before = keras.config.dtype_policy()
+    yield
+    after = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(before)
+    assert after is before
+
+
+def built_under(policy: str, spec: GraphSpec):
+    """What Keras's own setting gives."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    keras.utils.set_random_seed(7)
+    try:
+        return build(spec)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def layers_of(model) -> list[tuple]:
+    """Every layer, those within layers too, with its types; Keras numbers the names of these."""
+    return [
+        (layer.name.rstrip("_0123456789"), layer.compute_dtype, layer.variable_dtype)
+        for layer in model._flatten_layers()
+        if not isinstance(layer, keras.layers.InputLayer)  # integers under any policy
+    ]
+
+
+def arrays_of(tensors) -> list[np.ndarray]:
+    return [keras.ops.convert_to_numpy(keras.ops.cast(one, "float32")) for one in tensors]
+
+
+@pytest.mark.parametrize(("head", "policy"), CASES)
+def test_a_build_with_dtype_is_one_under_kerass_policy(small, head, policy):
+    expected = built_under(policy, GraphSpec(small, head, seq_len=7))
+    keras.utils.set_random_seed(7)
+    model = build(GraphSpec(small, head, seq_len=7, dtype=policy))
+    assert model.spec == expected.spec and model.spec.dtype == policy
+    assert layers_of(model) == layers_of(expected)
+    assert model.get_config() == expected.get_config()
+    weights = [(one.path, one.dtype, one.shape) for one in model.weights]
+    assert weights == [(one.path, one.dtype, one.shape) for one in expected.weights]
+    for found, wanted in zip(arrays_of(model.weights), arrays_of(expected.weights), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    ids = np.random.default_rng(3).integers(1, small.vocab_size, (13, 7)).astype("int32")
+    inputs = [ids] + [np.zeros_like(ids)] * (len(model.inputs) - 1)
+    outputs, wanted = (keras.tree.flatten(one(inputs)) for one in (model, expected))
+    assert [str(one.dtype) for one in outputs] == [str(one.dtype) for one in wanted]
+    for found, right in zip(arrays_of(outputs), arrays_of(wanted), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize(
+    "build_one",
+    [
+        kbert.build_bert,
+        kbert.build_encoder,
+        kbert.build_classifier,
+        kbert.build_token_classifier,
+        kbert.build_question_answering,
+    ],
+)
+def test_every_builder_takes_it(small, build_one):
+    model = build_one(small, seq_len=7, dtype="mixed_bfloat16")
+    assert model.spec.dtype == "mixed_bfloat16" and model.dtype_policy.name == "mixed_bfloat16"
+    assert build_one(small, seq_len=7).spec.dtype == keras.config.dtype_policy().name
+
+
+@pytest.mark.parametrize("dtype", ["float17", "int32", "int8_from_float32", "", 7, ["float32"]])
+def test_what_is_no_policy_of_floats_is_refused_in_one_line(small, dtype):
+    with pytest.raises(ValueError, match=r"^dtype must be the name of a dtype policy") as caught:
+        kbert.build_encoder(small, dtype=dtype)
+    assert repr(dtype) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_build_that_fails_leaves_the_policy(small, monkeypatch):
+    monkeypatch.setattr("kbert.model.builder._pooler", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        kbert.build_bert(small, dtype="mixed_bfloat16")
+
+
+class Watcher(keras.callbacks.Callback):
+    """Notes the policy during a run, and what its model computes in; raises if it is to."""
+
+    def __init__(self, fails: bool):
+        super().__init__()
+        self.fails, self.seen = fails, set()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.add(keras.config.dtype_policy().name)
+        if self.fails:
+            raise RuntimeError("on purpose")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_in_another_precision_leaves_the_policy(tmp_path, fails):
+    watcher = Watcher(fails)
+    options = SETTINGS | {"steps": 2, "precision": "mixed_bfloat16", "evaluate_every": 2}
+
+    def run():
+        shards, config = make_shards(tmp_path), kbert.BertConfig(**CONFIG)
+        quiet = {"show": False, "peak_flops": 1e9, "callbacks": [watcher]}
+        return kbert.pretrain(shards, config, output=tmp_path / "run", **quiet, **options)
+
+    if fails:
+        with pytest.raises(RuntimeError, match="on purpose"):
+            run()
+    else:
+        assert run().bert.model.spec.dtype == keras.config.dtype_policy().name
+    assert watcher.seen == {keras.config.dtype_policy().name}

@@ -1,0 +1,86 @@
+"""A graph's identity: what it is equal to, and that a model carries it wherever it goes."""
+
+import dataclasses
+import pickle
+
+import keras
+import numpy as np
+import pytest
+
+import kbert
+from kbert.graph.spec import HEADS, GraphSpec
+from kbert.model.builder import build
+from kbert.tasks.running import outputs_of
+
+SIZES = {"pretraining": {"max_predictions": 5}, "tokens": {"num_labels": 3}}
+
+
+def spec_of(small, head: str, **others) -> GraphSpec:
+    """All sizes differ from their defaults and from each other."""
+    sizes = {"seq_len": 11, "num_labels": 4} | SIZES.get(head, {}) | others
+    return GraphSpec(small, head, **sizes)
+
+
+def test_it_is_a_value(small):
+    assert len({GraphSpec(small, seq_len=np.int64(7)), GraphSpec(small, seq_len=7)}) == 1
+    assert GraphSpec(small, "tokens", num_labels=3) != GraphSpec(small, "tokens")
+    assert GraphSpec(small, "qa", num_labels=3) == GraphSpec(small, "qa")  # it has no labels
+    assert GraphSpec.of(small) == GraphSpec(small, seq_len=17) != GraphSpec(small)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        GraphSpec(small).head = "qa"
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_model_carries_it_through_everything_that_keras_does(small, tmp_path, head):
+    dtype = "mixed_bfloat16" if head == "pretraining" else "float32"
+    spec = spec_of(small.replace(hidden_act="gelu_new", pad_token_id=4), head, dtype=dtype)
+    model = build(spec)
+    assert model.spec == spec and list(spec.outputs) == model.output_names
+    model.save(tmp_path / "bert.keras")
+    assert keras.saving.load_model(tmp_path / "bert.keras").spec == spec
+    assert keras.models.clone_model(model).spec == spec
+    assert type(model).from_config(model.get_config()).spec == spec
+    assert pickle.loads(pickle.dumps(model)).spec == spec
+
+
+def test_what_kbert_writes_and_reads_carries_it(small, tmp_path):
+    model = kbert.build_token_classifier(small, num_labels=3, seq_len=11)
+    bert = kbert.Bert(small, "tokens", model)
+    assert bert.spec is model.spec
+    for path in ("bert", "bert.keras"):
+        kbert.save(bert, tmp_path / path)
+        loaded = kbert.load(tmp_path / path, seq_len=7)
+        assert loaded.spec == dataclasses.replace(model.spec, seq_len=7)
+
+
+def test_a_view_of_a_graph_is_of_no_spec(small, tmp_path):
+    model = kbert.build_encoder(small, seq_len=7)
+    views = [
+        kbert.build_hidden_states(model),
+        kbert.build_attention_maps(model, blocks=[-1]),
+        outputs_of("NSP-Dense")(model),
+    ]
+    for view in views:
+        assert view.spec is None
+        view.save(tmp_path / "view.keras")
+        assert keras.saving.load_model(tmp_path / "view.keras").spec is None
+
+
+def test_a_graph_that_its_user_has_changed_is_of_no_spec(small):
+    model = kbert.build_encoder(small, seq_len=7)
+    copy = keras.models.clone_model(model, call_function=lambda layer, *a, **k: layer(*a, **k))
+    assert copy.spec == model.spec
+    own = type(model)(model.inputs, keras.layers.Dense(3)(model.outputs[1]))
+    assert own.spec is None
+
+
+def test_a_model_of_ones_own_is_told_by_its_sizes(small):
+    classifier = kbert.build_classifier(small, num_labels=5, seq_len=11)
+    own = keras.Model(classifier.inputs, classifier.outputs)  # Keras's own class
+    bert = kbert.Bert(small, "classifier", own)
+    assert bert.spec == GraphSpec(small, "classifier", seq_len=11, num_labels=5)
+    ids = np.full((2, 11), 3)
+    found = kbert.predict(own, ids)["Classifier"]
+    np.testing.assert_array_equal(found, kbert.predict(classifier, ids)["Classifier"])
+    with pytest.raises(ValueError, match="token_ids must have 11 tokens a sequence, got 7"):
+        kbert.predict(kbert.build_hidden_states(own), ids[:, :7])
