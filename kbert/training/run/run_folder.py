@@ -143,9 +143,9 @@ class RunFolder:
         different = differences(self.settings, _as_json(settings or self.settings), "")
         different += differences(self.fingerprint, _as_json(fingerprint), "data")
         if different:
-            different = first_few(different, 3, "; ")
+            first = first_few(different, 3, "; ")
             raise ValueError(
-                f"{self.path} was made with other data or settings: {different}: put them back, "
+                f"{self.path} was made with other data or settings: {first}: put them back, "
                 "or begin a new run"
             )
 
