@@ -12,6 +12,7 @@ column here. Formats differ in their kernels' shapes too:
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from importlib import resources
 
@@ -146,7 +147,7 @@ def templates(config: BertConfig) -> list[Template]:
     return [row for part in PARTS_OF_HEAD["encoder"] for row in rows_of(part, config)]
 
 
-def named_parameters(config: BertConfig | str) -> tuple[NamedParameter, ...]:
+def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParameter, ...]:
     """transformers' `BertModel.named_parameters()`, in closed form.
 
     Args:

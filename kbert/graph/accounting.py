@@ -1,5 +1,6 @@
 """Closed-form accounting: parameters, FLOPs and bytes of a configuration, in whole numbers."""
 
+import os
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -154,9 +155,8 @@ class Account:
     @property
     def memory(self) -> Memory:
         """Bytes of a training step with Adam, in the account's dtype."""
-        weight, gradient, adam, _ = DTYPES[self.dtype]
-        sizes = (self.params * size for size in (weight, gradient, adam))
-        return Memory(*sizes, self.activation_bytes)
+        weights, gradients, adam = (self.params * size for size in DTYPES[self.dtype][:3])
+        return Memory(weights, gradients, adam, self.activation_bytes)
 
     def _totals(self, group: str) -> Totals:
         rows = [row for row in self.rows if row.group == group]
@@ -174,7 +174,7 @@ class Account:
 
 
 def account(
-    config: BertConfig | str,
+    config: BertConfig | str | os.PathLike,
     seq_len: int | None = None,
     batch_size: int = 1,
     *,

@@ -229,7 +229,7 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
         "attention_axes": [1],
     }
     norm = {"epsilon": config.layer_norm_eps, "axis": [-1], "center": True, "scale": True}
-    return {
+    settings: dict[str, dict] = {
         "TokenEmbedding": {"pad_token_id": config.pad_token_id, "mask_zero": False},
         "Dropout": {"rate": rate, "noise_shape": None},
         "MultiHeadAttention": attention,
@@ -237,7 +237,8 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
         "LayerNormalization": norm | {"rms_scaling": False},
         "Dense": {"activation": _activation(name, config), "use_bias": True},
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
-    }.get(kind, {})
+    }
+    return settings.get(kind, {})
 
 
 def _activation(name: str, config: BertConfig) -> str:

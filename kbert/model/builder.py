@@ -5,6 +5,7 @@ between them by layer name.
 """
 
 import dataclasses
+import os
 
 import keras
 from keras import layers as kl
@@ -32,7 +33,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def build_bert(
-    config: BertConfig | str = "base",
+    config: BertConfig | str | os.PathLike = "base",
     *,
     seq_len: int | str | None = POSITIONS,
     max_predictions: int | None = None,
@@ -62,7 +63,7 @@ def build_bert(
 
 
 def build_encoder(
-    config: BertConfig | str = "base",
+    config: BertConfig | str | os.PathLike = "base",
     *,
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,
@@ -79,7 +80,7 @@ def build_encoder(
 
 
 def build_classifier(
-    config: BertConfig | str = "base",
+    config: BertConfig | str | os.PathLike = "base",
     *,
     num_labels: int = 2,
     seq_len: int | str | None = POSITIONS,
@@ -97,7 +98,7 @@ def build_classifier(
 
 
 def build_token_classifier(
-    config: BertConfig | str = "base",
+    config: BertConfig | str | os.PathLike = "base",
     *,
     num_labels: int = 2,
     seq_len: int | str | None = POSITIONS,
@@ -115,7 +116,7 @@ def build_token_classifier(
 
 
 def build_question_answering(
-    config: BertConfig | str = "base",
+    config: BertConfig | str | os.PathLike = "base",
     *,
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,

@@ -1,5 +1,6 @@
 """Document 000's question: one W_Q is as many matrices as there are heads, side by side."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,9 @@ class HeadsReport:
         )
 
 
-def compare_heads(config: BertConfig | str = "base", *, length: int = 7) -> HeadsReport:
+def compare_heads(
+    config: BertConfig | str | os.PathLike = "base", *, length: int = 7
+) -> HeadsReport:
     """Computes one attention layer twice: with whole matrices, and head by head.
 
     Args:

@@ -214,7 +214,7 @@ def _shape_of(model) -> dict:
         names.TOKEN_CLASSIFIER: "tokens",
         names.SPAN: "qa",
     }
-    name = next((name for name in kinds if name in layers), None)
+    name = next((name for name in kinds if name in layers), "")
     shape = {"head": kinds.get(name, "encoder"), "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         shape["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
