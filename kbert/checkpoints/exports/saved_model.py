@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from kbert.checkpoints.exports import serving
@@ -67,7 +68,9 @@ def save(model, folder: Path) -> None:
     class Served(tf.Module):
         """A plain object: a module computes these three, and here they are given."""
 
-        variables = trainable_variables = non_trainable_variables = ()
+        variables: Sequence = ()
+        trainable_variables: Sequence = ()
+        non_trainable_variables: Sequence = ()
 
     # As Keras's ExportArchive lays it out, which keras.layers.TFSMLayer expects; but that (Keras
     # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
