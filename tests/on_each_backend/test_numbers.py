@@ -2,11 +2,13 @@
 
 import shutil
 
+import keras
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
+from kbert.model.layers import MultiHeadAttention, TokenEmbedding
 
 TOLERANCE = 1e-5
 
@@ -118,3 +120,24 @@ def test_probes_leave_the_model_as_it_was(small):
     ]
     assert [output.shape for output in states.outputs] == [(None, 7, 24)] * 3
     assert maps.get_layer("Embedding-Token") is model.get_layer("Embedding-Token")
+
+
+class Seen(keras.layers.Layer):
+    """Keeps the mask that it was given."""
+
+    supports_masking = True
+
+    def call(self, x, mask=None):
+        self.mask = mask
+        return x
+
+
+def test_dropout_in_the_attention_leaves_masks_where_they_are():
+    """Keras's own call clears that of its input, and the residual sum would find none."""
+    ids = np.array([[5, 7, 3, 0, 0], [8, 0, 0, 0, 0]], "int32")
+    x, _ = TokenEmbedding(11, 24)(keras.ops.convert_to_tensor(ids))
+    attended = MultiHeadAttention(num_heads=3, key_dim=8, dropout=0.5)(x, training=True)
+    for tensor in (x, attended):
+        seen = Seen()
+        seen(tensor)
+        assert_array_equal(keras.ops.convert_to_numpy(seen.mask), ids != 0)
