@@ -188,7 +188,7 @@ def test_what_needs_no_keras_to_be_seen_does_not_wait_for_it(refused, monkeypatc
     def started():
         raise AssertionError("Keras was started")
 
-    monkeypatch.setattr("kbert.cli.main.starting_keras", started)
+    monkeypatch.setattr("kbert.cli.graph_commands.starting_keras", started)
     refused(*line.split(), says=[])
 
 

@@ -8,7 +8,7 @@ import click
 from kbert.checkpoints.formats import WRITERS
 from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
-from kbert.cli.options import HEAD_NAMES, SOURCE
+from kbert.cli.options import HEAD_NAMES, SOURCE, output_format
 
 
 def _check_config(context, parameter, value):
@@ -105,4 +105,28 @@ def _record(found) -> dict:
     return record | {"params": found.params, "bytes": found.bytes}
 
 
-COMMANDS = [inspect, convert]
+@click.command(short_help="List transformers' named parameters.")
+@click.argument("config", default="base", metavar="[CONFIG]")
+@output_format("tsv", "json", "markdown")
+def params(config, form):
+    """List transformers' named parameters, with shapes and sums."""
+    from kbert.checkpoints.weight_names import named_parameters
+    from kbert.graph.presets import get_config
+    from kbert.io import row_formats
+
+    config = get_config(config)
+    if form == "text":
+        from kbert.show.texts import params_text
+
+        click.echo(params_text(config), nl=False)
+        return
+    rows = named_parameters(config)
+    write = {
+        "tsv": lambda rows: row_formats.to_csv(rows, "\t"),
+        "json": row_formats.to_json,
+        "markdown": row_formats.to_markdown,
+    }[form]
+    click.echo(write(rows), nl=False)
+
+
+COMMANDS = [inspect, convert, params]

@@ -37,3 +37,9 @@ def _escaped(found: re.Match) -> str:
         return found[0]
     pairs = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{pairs[n]:02x}{pairs[n + 1]:02x}" for n in range(0, len(pairs), 2))
+
+
+def cut(text: str, width: int = 80) -> str:
+    """A text as one line of at most that many characters."""
+    text = line(" ".join(text.split("\n")))
+    return text if len(text) <= width else text[: width - 1] + "…"

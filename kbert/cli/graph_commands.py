@@ -1,0 +1,286 @@
+"""The commands of the graph: parse, call, print; imports wait for the command that needs them."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from kbert.cli.console import progress, starting_keras
+from kbert.cli.early_checks import Output
+from kbert.cli.options import HEAD_NAMES, output_format
+
+CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
+HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
+LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
+PREDICTIONS = click.option(
+    "--max-predictions",
+    type=int,
+    metavar="M",
+    help="The MLM head sees only M positions to predict.",
+)
+
+
+@click.command(short_help="Print the built graph, row by row.")
+@CONFIG
+@HEAD
+@LABELS
+@PREDICTIONS
+@click.option("--seq-len", metavar="S", help="Tokens a sequence, or 'any'; default: all positions.")
+@click.option("--layers", metavar="I-J", help="Only the encoder blocks I to J.")
+@click.option("--rich", is_flag=True, help="Keras's own table, where the terminal has the room.")
+@output_format("tsv", "json", "markdown")
+def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, form):
+    """Print the built graph, row by row, as keras_bert printed it."""
+    _refuse_together(rich=rich, layers=layers)
+    if rich and form != "text":
+        raise click.UsageError(f"--rich goes with --format text, got {form}")
+    options = _length_option(seq_len)
+    layer_range = _layer_range(layers, config)
+    model = _build(config, head, num_labels, max_predictions, options)
+    from kbert.graph.summary_rows import to_tsv
+    from kbert.io import row_formats
+    from kbert.model.summary import model_rows, select
+
+    rows = select(model_rows(model), layer_range)
+    if rich:
+        _rich(model)
+    elif form == "tsv":
+        click.echo(to_tsv(rows), nl=False)
+    elif form == "json":
+        total = model.count_params()
+        click.echo(row_formats.to_json({"rows": rows, "total_params": total}), nl=False)
+    elif form == "markdown":
+        click.echo(row_formats.to_markdown(rows), nl=False)
+    else:
+        model.summary(layer_range=layer_range)
+
+
+@click.command(short_help="Count parameters, FLOPs, bytes; no Keras.")
+@CONFIG
+@HEAD
+@LABELS
+@PREDICTIONS
+@click.option("--seq-len", type=int, metavar="S", help="Tokens a sequence; default: all positions.")
+@click.option("--batch-size", type=int, default=1, metavar="B", help="Sequences a batch.")
+@click.option("--dtype", default="float32", help="float32, mixed_bfloat16, bfloat16, …")
+@click.option("--rows", "every_row", is_flag=True, help="Every layer's row, as text too.")
+@output_format("json", "csv", "markdown")
+def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtype, every_row, form):
+    """Count parameters, FLOPs and bytes in closed form; no Keras is imported."""
+    from kbert.graph.accounting import CONVENTIONS
+    from kbert.graph.accounting import account as count
+
+    result = count(
+        config,
+        seq_len,
+        batch_size,
+        head=head,
+        max_predictions=max_predictions,
+        num_labels=_labels(head, num_labels),
+        dtype=dtype,
+    )
+    if form == "text":
+        from kbert.show.texts import account_text
+
+        click.echo(account_text(config, result, every_row), nl=False)
+        return
+    from kbert.io import row_formats
+
+    if form == "csv":
+        click.echo(row_formats.to_csv(result.rows), nl=False)
+    elif form == "markdown":
+        columns = ["layer", "type", "output_shape", "params", "formula", "flops"]
+        click.echo(row_formats.to_markdown(result.rows, [*columns, "activation_bytes"]), nl=False)
+    else:
+        record = {
+            "config": result.config,
+            "head": result.head,
+            "seq_len": result.seq_len,
+            "batch_size": result.batch_size,
+            "max_predictions": result.max_predictions,
+            "dtype": result.dtype,
+            "params": result.params,
+            "forward_flops": result.flops,
+            "training_flops_per_sequence": result.training_flops_per_sequence,
+            "activation_bytes": result.activation_bytes,
+            "training_memory_bytes": result.memory,
+            "groups": result.groups,
+            "rows": result.rows,
+            "conventions": CONVENTIONS,
+        }
+        click.echo(row_formats.to_json(record), nl=False)
+
+
+@click.command(short_help="One W_Q is twelve: both computations.")
+@CONFIG
+def heads(config):
+    """Show that one W_Q is twelve: the slices, and both computations on a real layer."""
+    from kbert.graph.presets import get_config
+
+    config = get_config(config)
+    with starting_keras():
+        from kbert.show.one_projection import compare_heads
+    from kbert.show.texts import heads_text
+
+    click.echo(heads_text(compare_heads(config)), nl=False)
+
+
+@click.command(short_help="Graph = closed forms = published tables?")
+@CONFIG
+def verify(config):
+    """Compare the built graph, the closed forms and published tables.
+
+    The tables are those of five texts on BERT, documents 000 to 004: the README says what they are.
+    Exit status 0 if all agree, 1 if not.
+    """
+    if not _verify(config).ok:
+        sys.exit(1)
+
+
+@click.command(short_help="Draw the graph.")
+@CONFIG
+@HEAD
+@LABELS
+@PREDICTIONS
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=Output(),
+    help="Where to; the ending decides: .png .svg .pdf .dot .mmd (Mermaid).",
+)
+@click.option(
+    "--collapse/--expand", default=True, help="One encoder block '× 12', or all 112 nodes."
+)
+def plot(config, head, num_labels, max_predictions, output, collapse):
+    """Draw the graph; no Graphviz is needed on the machine."""
+    from kbert.show.diagrams import check_path
+
+    check_path(output)
+    model = _build(config, head, num_labels, max_predictions, {})
+    _plot(model, output, collapse)
+
+
+@click.command(short_help="Summary, account, check, picture of base.")
+@click.option(
+    "-o",
+    "--output",
+    default="bert.png",
+    type=Output(),
+    help="The picture; default: bert.png here.",
+)
+def demo(output):
+    """BERT base in one go: its summary, its account, its check, its picture."""
+    from kbert.show.diagrams import check_path
+
+    check_path(output)
+    start = time.perf_counter()
+    model = _build("base", "pretraining", None, None, {})
+    model.summary()
+    click.echo("\n$ kbert account base\n")
+    from kbert.graph.accounting import account as count
+    from kbert.show.texts import account_text
+
+    click.echo(account_text("base", count("base")))
+    click.echo("$ kbert verify base\n")
+    report = _verify(model)
+    click.echo(f"\n$ kbert plot base -o {output}\n")
+    _plot(model, output, True)
+    click.echo(f"Summary, account, check and picture in {time.perf_counter() - start:.0f} s.")
+    if not report.ok:
+        sys.exit(1)
+
+
+COMMANDS = [summary, account, heads, verify, plot, demo]
+
+
+def _build(config, head, num_labels, max_predictions, options):
+    """The graph that `--head` means, to look at, after every check that needs no Keras."""
+    from kbert.graph.spec import GraphSpec
+
+    options = options | {"max_predictions": max_predictions}
+    spec = GraphSpec.of(config, head, num_labels=_labels(head, num_labels), **options)
+    with starting_keras():
+        from kbert.model import builder
+    with progress(f"building {config}"):
+        return builder.build_outline(spec)
+
+
+def _rich(model) -> None:
+    """Keras's own table where the terminal has the room, else the one that fits, and a line."""
+    from kbert.model.summary import keras_table, width_shown
+
+    table, shown = keras_table(model), width_shown()
+    needed = max(map(len, table.splitlines()))
+    if shown is None or needed <= shown:
+        click.echo(table, nl=False)
+        return
+    click.echo(
+        f"kbert: --rich needs {needed} columns, this terminal has {shown}: here is the table "
+        "that fits; for Keras's, widen the terminal or write it to a file",
+        err=True,
+    )
+    model.summary()
+
+
+def _verify(subject):
+    from kbert.graph.presets import get_config
+    from kbert.show.texts import verify_text
+
+    if isinstance(subject, str):
+        subject = get_config(subject)
+    with starting_keras():
+        from kbert.model import builder  # noqa: F401
+        from kbert.show.verification import verify
+    with progress("verifying"):
+        report = verify(subject)
+    click.echo(verify_text(report), nl=False)
+    return report
+
+
+def _plot(model, output: Path, collapse: bool) -> None:
+    from kbert.show.diagrams import plot
+
+    with progress("drawing"):
+        path = plot(model, output, collapse=collapse)
+    click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+def _labels(head: str, num_labels: int | None) -> int:
+    from kbert.graph.spec import HEADS_WITH_LABELS
+
+    if num_labels is not None and head not in HEADS_WITH_LABELS:
+        raise click.UsageError(f"--num-labels goes with --head classifier or tokens, got {head}")
+    return 2 if num_labels is None else num_labels
+
+
+def _length_option(text: str | None) -> dict:
+    if text is None:
+        return {}
+    if text == "any":
+        return {"seq_len": None}
+    if not text.isdecimal():
+        raise click.UsageError(f"--seq-len must be a whole number or 'any', got {text!r}")
+    return {"seq_len": int(text)}
+
+
+def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
+    from kbert.graph.presets import get_config
+
+    if text is None:
+        return None
+    blocks = get_config(config).num_hidden_layers
+    first, dash, last = text.partition("-")
+    last = last if dash else first
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= blocks):
+        raise click.UsageError(
+            f"--layers must be one or two encoder blocks of 1 … {blocks}, such as 1-2, got {text!r}"
+        )
+    return f"Encoder-{int(first)}-", f"Encoder-{int(last)}-"
+
+
+def _refuse_together(**options) -> None:
+    if all(options.values()):
+        names = " and ".join(f"--{name}" for name in options)
+        raise click.UsageError(f"{names} cannot go together: leave one out")

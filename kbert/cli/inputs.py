@@ -1,0 +1,73 @@
+"""What a command computes with: a checkpoint, and texts."""
+
+import contextlib
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from kbert.cli.console import progress, starting_keras
+from kbert.cli.early_checks import check_source
+from kbert.data.corpus.text_files import decoded
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a UTF-8 file, or of stdin for "-"; an empty line is an empty text.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: nothing in it, or a line that is not UTF-8: named.
+    """
+    name = "stdin" if path == "-" else path
+    if path == "-" and (sys.stdin is None or sys.stdin.closed):
+        raise ValueError("stdin must have a text a line, got one that is closed: give a file")
+    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:  # what follows the last line's end
+        lines.pop()
+    if not lines:
+        raise ValueError(f"{name} must have a text a line, got an empty file")
+    return [
+        decoded(line.removesuffix(b"\r"), f"{name}, line {number}")
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+@contextlib.contextmanager
+def loaded(source: str, command: str = "", head: str | None = None):
+    """The checkpoint, opened; the block is for what computes with it, and may need a head."""
+    check_source(source, command, head)
+    with starting_keras():
+        from kbert.checkpoints.bert import load
+        from kbert.model import builder  # noqa: F401
+    with _without_missing_heads():
+        with progress(f"reading {source}"):
+            bert = load(source)
+        if head is not None:
+            from kbert.tasks.checks import require_head_of
+
+            require_head_of(source, command, head, bert.head)
+        yield bert
+
+
+@contextlib.contextmanager
+def _without_missing_heads():
+    """No warning of heads that the checkpoint lacks: the task itself says whether it needs them."""
+    logger = logging.getLogger("kbert")
+
+    def matters(record) -> bool:
+        return "first weights stay in" not in str(record.msg)
+
+    logger.addFilter(matters)
+    try:
+        yield
+    finally:
+        logger.removeFilter(matters)
+
+
+def texts_of(texts: tuple[str, ...], lines: str | None) -> list[str]:
+    if bool(texts) == bool(lines):
+        got = "both" if texts else "neither"
+        raise click.UsageError(f"give texts or --lines FILE, got {got}")
+    return read_lines(lines) if lines else list(texts)

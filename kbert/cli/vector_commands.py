@@ -1,0 +1,159 @@
+"""The commands that look into a checkpoint: vectors of texts, and attention."""
+
+from pathlib import Path
+
+import click
+
+from kbert.checkpoints.sentence_settings import POOLINGS
+from kbert.cli.console import progress, say
+from kbert.cli.early_checks import Output, check_writable
+from kbert.cli.inputs import loaded, read_lines
+from kbert.cli.options import POSITIVE, SOURCE, output_format
+from kbert.io import printable
+from kbert.io.atomic_write import check_new_file
+from kbert.tasks.attention import SPECIAL
+from kbert.tasks.embedding import LONG_TEXTS
+
+_MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
+
+FORM = output_format("json")
+BATCH = click.option(
+    "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
+)
+LAYER = click.option(
+    "--layer", type=POSITIVE, help="One encoder block, from 1; default: their mean."
+)
+HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: their mean.")
+POOLING = click.option(
+    "--pooling",
+    type=click.Choice(POOLINGS),
+    help="From token vectors to one; default: the checkpoint's own, else mean.",
+)
+LAYERS = click.option("--layers", type=POSITIVE, default=4, help="Hidden states that 'last' joins.")
+LONG = click.option(
+    "--long",
+    type=click.Choice(LONG_TEXTS),
+    default="truncate",
+    help="Cut long texts, or take the mean over windows.",
+)
+
+
+@click.command(short_help="Texts to vectors, as .npy.")
+@SOURCE
+@click.argument("lines", metavar="LINES")
+@click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .npy.")
+@POOLING
+@LAYERS
+@click.option(
+    "--normalize/--no-normalize", default=None, help="Length 1; default: the checkpoint's own."
+)
+@LONG
+@click.option("--max-length", type=POSITIVE, metavar="S", help="Tokens that a text is cut to.")
+@BATCH
+def embed(source, lines, output, pooling, layers, normalize, long, max_length, batch_size):
+    """One vector for every line of LINES (- for stdin), as a float32 array in an .npy file."""
+    if output.suffix != ".npy":
+        raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
+    check_new_file(output)
+    check_writable(output)
+    texts = read_lines(lines)
+    with loaded(source) as bert:
+        from kbert.tasks.embedding.inference import embed
+
+        vectors = embed(
+            bert,
+            texts,
+            pooling=pooling,
+            layers=layers,
+            normalize=normalize,
+            long=long,
+            max_length=max_length,
+            batch_size=batch_size,
+        )
+    _write_npy(output, vectors)
+    say(f"wrote {output}: {len(vectors):,} × {vectors.shape[1]:,} {vectors.dtype}")
+
+
+@click.command(short_help="Cosine similarity of texts.")
+@SOURCE
+@click.argument("texts", nargs=-1, required=True, metavar="A B …")
+@POOLING
+@LAYERS
+@LONG
+@FORM
+def similarity(source, texts, pooling, layers, long, form):
+    """The cosine similarity of every text with every other."""
+    from kbert.io import row_formats
+
+    if len(texts) < 2:
+        raise click.UsageError("similarity needs at least two texts, got one")
+    with loaded(source) as bert:
+        from kbert.tasks.embedding.inference import similarity
+
+        matrix = similarity(bert, texts, pooling=pooling, layers=layers, long=long)
+    if form == "json":
+        click.echo(row_formats.to_json({"texts": texts, "similarity": matrix.tolist()}), nl=False)
+    else:
+        click.echo(_matrix_text(texts, matrix), nl=False)
+
+
+@click.command(short_help="Draw who attends to whom.")
+@SOURCE
+@click.argument("text")
+@click.argument("pair", required=False)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=Output(),
+    help="Where to: .png .svg .pdf.",
+)
+@LAYER
+@HEAD
+@click.option(
+    "--special",
+    type=click.Choice(SPECIAL),
+    default="clipped",
+    help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them.",
+)
+def attention(source, text, pair, output, layer, head, special):
+    """Draw a heat map of how much each token attends to each."""
+    from kbert.tasks.attention.heat_map import check_path
+
+    check_path(output)
+    check_writable(output)
+    with loaded(source) as bert:
+        from kbert.tasks.attention.inference import attention
+
+        found = attention(bert, text, pair, layer=layer, head=head)
+    with progress("drawing"):
+        path = found.plot(output, layer=layer, head=head, special=special)
+    say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+COMMANDS = [embed, similarity, attention]
+
+
+def _write_npy(path: Path, array) -> None:
+    import numpy as np
+
+    from kbert.io.atomic_write import atomic_file
+
+    with atomic_file(path) as part, open(part, "wb") as file:
+        np.save(file, array)
+
+
+def _matrix_text(texts: tuple[str, ...], matrix) -> str:
+    """A matrix where it fits, else the pairs, the likest first."""
+    numbers = range(1, len(texts) + 1)
+    listed = [
+        printable.cut(f"{number:>3}  {text}") for number, text in zip(numbers, texts, strict=True)
+    ]
+    if len(texts) <= _MOST_COLUMNS:
+        rows = ["     " + "".join(f"{number:>8}" for number in numbers)]
+        for number, row in zip(numbers, matrix, strict=True):
+            rows.append(f"{number:>5}" + "".join(f"{value:>8.4f}" for value in row))
+    else:
+        pairs = [(matrix[a - 1, b - 1], a, b) for a in numbers for b in numbers if a < b]
+        rows = [f"{value:>8.4f}  {a:>3} {b:>3}" for value, a, b in sorted(pairs, reverse=True)]
+    return "\n".join([*listed, "", *rows]) + "\n"
