@@ -12,18 +12,12 @@ from numpy.testing import assert_allclose
 from small_berts import TEXTS, small_berts
 
 import kbert
-from kbert.cli import task_commands, vector_commands
-from kbert.cli.main import cli
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention
 from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
-
-for command in task_commands.COMMANDS + vector_commands.COMMANDS:
-    if command.name not in cli.commands:
-        cli.add_command(command)
 
 
 @pytest.fixture(scope="module")
