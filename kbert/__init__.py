@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.model.builder import build_encoder as build_encoder
     from kbert.model.builder import build_question_answering as build_question_answering
     from kbert.model.builder import build_token_classifier as build_token_classifier
-    from kbert.model.inference import predict as predict
+    from kbert.model.predict import predict as predict
     from kbert.model.probes import build_attention_maps as build_attention_maps
     from kbert.model.probes import build_hidden_states as build_hidden_states
     from kbert.model.summary import model_rows as model_rows
@@ -90,7 +90,7 @@ _PUBLIC = {
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
     "plot": "kbert.show.diagrams",
-    "predict": "kbert.model.inference",
+    "predict": "kbert.model.predict",
     "prepare": "kbert.data.corpus.preparing",
     "pretrain": "kbert.tasks.pretraining.pretrain",
     "resize_positions": "kbert.checkpoints.resizing",

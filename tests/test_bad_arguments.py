@@ -8,7 +8,7 @@ import pytest
 
 import kbert
 from kbert import BertConfig, account, base, build_bert, get_config, predict
-from kbert.model.inference import check_ids
+from kbert.model.predict import check_ids
 
 SIZES = (
     "vocab_size",

@@ -13,7 +13,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.length_buckets import BucketedBatches
 from kbert.data.padding import lengths_up_to
 from kbert.graph.spec import GraphSpec
-from kbert.model.weights import copy_weights
+from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
 from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels, records_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from kbert.checkpoints.bert import Bert, load
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.model.weights import copy_weights
+from kbert.model.copy_weights import copy_weights
 from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
 from kbert.training.loop.history import History
