@@ -14,7 +14,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training.engines.engine import Engine
 from kbert.training.loop import loop
-from kbert.training.loop.stopping import Stopped, StopRequest, Wishes
+from kbert.training.stopping import Stopped, StopRequest, Wishes
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
 
@@ -180,7 +180,7 @@ def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
 
 STUCK = """
 import ctypes
-from kbert.training.loop.stopping import stop_requests
+from kbert.training.stopping import stop_requests
 mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
 with stop_requests(alone=False):
     library.pthread_mutex_lock(mutex)

@@ -123,7 +123,7 @@ def refuse_other_task(folder, task: str) -> None:
 
 def stoppable(function, *arguments, **options):
     """Calls it; Ctrl-C is a line that says how to go on, and exit status 130."""
-    from kbert.training.loop.stopping import ProcessLost, Stopped
+    from kbert.training.stopping import ProcessLost, Stopped
 
     try:
         return function(*arguments, **options)

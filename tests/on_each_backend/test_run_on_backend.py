@@ -106,7 +106,7 @@ def test_early_stopping_ends_the_run_with_the_best_weights(start):
 
 def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, noting, tmp_path):
     from kbert.tasks.resume import resume
-    from kbert.training.loop.stopping import Stopped
+    from kbert.training.stopping import Stopped
 
     class Asks(noting):
         def on_train_batch_end(self, batch, logs=None):

@@ -59,7 +59,7 @@ def finetune(
         ValueError: data, settings and model that do not fit each other; with file and line.
         FileExistsError: `output` holds something.
         kbert.training.loop.loop.NotFinite: loss or gradients were NaN or infinite.
-        kbert.training.loop.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
+        kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file that cannot be read, a full disk.
     """
     surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)

@@ -55,7 +55,7 @@ def pretrain(
         ValueError: settings, data and model that do not fit each other.
         FileExistsError: `output` holds something.
         kbert.training.loop.loop.NotFinite: loss or gradients were NaN or infinite.
-        kbert.training.loop.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
+        kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a full disk, data that vanished; the last state is whole.
     """
     surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)

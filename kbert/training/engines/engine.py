@@ -4,15 +4,14 @@ import numpy as np
 from keras import ops
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.training import environment, optimizers, precision
 from kbert.training import loss as objectives
-from kbert.training import optimizers, precision
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
 from kbert.training.engines.rematerialization import RematerializedModel, stateless
 from kbert.training.engines.training_state import TrainingState
-from kbert.training.loop.stopping import NO_WISH, Wishes
 from kbert.training.optimizers import Optimizer
-from kbert.training.run import environment
 from kbert.training.setting_rules import checked
+from kbert.training.stopping import NO_WISH, Wishes
 
 
 class Engine(TrainingState):
@@ -88,7 +87,7 @@ class Engine(TrainingState):
     def ahead(self) -> int:
         """How many updates may be in flight before the figures of the first of them are read.
 
-        An accelerator is then never idle; at most `kbert.training.loop.stopping.MOST_AHEAD`.
+        An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
         """
         return int(environment.devices() != ["CPU"])
 

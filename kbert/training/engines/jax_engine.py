@@ -16,7 +16,7 @@ import numpy as np
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss
 from kbert.training.engines.engine import Engine
-from kbert.training.loop.stopping import NO_WISH, Wishes
+from kbert.training.stopping import NO_WISH, Wishes
 
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 

@@ -13,7 +13,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss as objectives
 from kbert.training.engines import hosts
 from kbert.training.engines.engine import Engine, shares
-from kbert.training.loop.stopping import NO_WISH, Wishes
+from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time

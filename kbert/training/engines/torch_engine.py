@@ -10,7 +10,7 @@ import torch
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss as objectives
 from kbert.training.engines.engine import Engine
-from kbert.training.loop.stopping import NO_WISH, Wishes
+from kbert.training.stopping import NO_WISH, Wishes
 
 
 class TorchEngine(Engine):

@@ -20,11 +20,11 @@ from kbert.training.loop.history import History
 from kbert.training.loop.prefetch import Prefetched
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.schedule import Plan
-from kbert.training.loop.stopping import Agreement, ProcessLost, Stopped, StopRequest, stop_requests
 from kbert.training.loop.throughput import Speed, tokens_of
 from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.setting_rules import checked
+from kbert.training.stopping import Agreement, ProcessLost, Stopped, StopRequest, stop_requests
 
 _logger = logging.getLogger("kbert")
 

@@ -20,7 +20,7 @@ from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few
-from kbert.training.run import environment
+from kbert.training import environment
 from kbert.training.run.event_file import EventFile
 from kbert.training.run.records import RecordFile, read_records
 from kbert.training.run.state_files import write_state
