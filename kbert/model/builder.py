@@ -4,6 +4,7 @@ Every model of one configuration shares the layer names of `kbert.graph.names`, 
 between them by layer name.
 """
 
+import contextlib
 import dataclasses
 import os
 
@@ -180,8 +181,8 @@ def _token_classifier(spec: GraphSpec, x, table):
 
 def _span(spec: GraphSpec, x, table):
     span = _dense(spec, 2, names.SPAN)(x)
-    start = Extract(0, axis=-1, dtype=spec.dtype, name=names.SPAN_START)(span)
-    end = Extract(1, axis=-1, dtype=spec.dtype, name=names.SPAN_END)(span)
+    start = Extract(0, axis=-1, **_named(spec, names.SPAN_START))(span)
+    end = Extract(1, axis=-1, **_named(spec, names.SPAN_END))(span)
     return [], [start, end]
 
 
@@ -206,52 +207,47 @@ def _encoder(spec: GraphSpec):
 
 
 def _embeddings(spec: GraphSpec, token_ids, segment_ids):
-    config, hidden, dtype = spec.config, spec.config.hidden_size, spec.dtype
+    config, hidden = spec.config, spec.config.hidden_size
     tokens, table = TokenEmbedding(
         config.vocab_size,
         hidden,
         pad_token_id=config.pad_token_id,
         embeddings_initializer=_normal(spec),
-        dtype=dtype,
-        name=names.TOKEN_EMBEDDING,
+        **_named(spec, names.TOKEN_EMBEDDING),
     )(token_ids)
     segments = Embedding(
         config.type_vocab_size,
         hidden,
         embeddings_initializer=_normal(spec),
-        dtype=dtype,
-        name=names.SEGMENT_EMBEDDING,
+        **_named(spec, names.SEGMENT_EMBEDDING),
     )(segment_ids)
-    x = Add(dtype=dtype, name=names.TOKEN_PLUS_SEGMENT)([tokens, segments])
+    x = Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([tokens, segments])
     x = PositionEmbedding(
         config.max_position_embeddings,
         hidden,
         embeddings_initializer=_normal(spec),
-        dtype=dtype,
-        name=names.POSITION_EMBEDDING,
+        **_named(spec, names.POSITION_EMBEDDING),
     )(x)
     # Differs from Google: keras_bert drops out first and normalizes then.
-    x = kl.Dropout(config.hidden_dropout_prob, dtype=dtype, name=names.EMBEDDING_DROPOUT)(x)
+    x = kl.Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
     return _norm(spec, names.EMBEDDING_NORM)(x), table
 
 
 def _encoder_block(spec: GraphSpec, x, block: int):
-    config, dtype = spec.config, spec.dtype
+    config = spec.config
     attention = MultiHeadAttention(
         config.num_attention_heads,
         config.head_size,
         dropout=config.attention_probs_dropout_prob,
         kernel_initializer=_normal(spec),
-        dtype=dtype,
-        name=names.encoder(block, names.ATTENTION),
+        **_named(spec, names.encoder(block, names.ATTENTION)),
     )
     x = _residual(spec, x, attention, block, names.ATTENTION)
     feed_forward = FeedForward(
         config.intermediate_size,
         config.hidden_act,
         kernel_initializer=_normal(spec),
-        dtype=dtype,
-        name=names.encoder(block, names.FEED_FORWARD),
+        **_named(spec, names.encoder(block, names.FEED_FORWARD)),
     )
     return _residual(spec, x, feed_forward, block, names.FEED_FORWARD)
 
@@ -259,9 +255,9 @@ def _encoder_block(spec: GraphSpec, x, block: int):
 def _residual(spec: GraphSpec, x, sublayer, block: int, part: str):
     """LayerNorm(x + Dropout(sublayer(x)))."""
     y = sublayer(x)
-    rate, dropout = spec.config.hidden_dropout_prob, names.encoder(block, part, "Dropout")
-    y = kl.Dropout(rate, dtype=spec.dtype, name=dropout)(y)
-    x = Add(dtype=spec.dtype, name=names.encoder(block, part, "Add"))([x, y])
+    name = names.encoder(block, part, "Dropout")
+    y = kl.Dropout(spec.config.hidden_dropout_prob, **_named(spec, name))(y)
+    x = Add(**_named(spec, names.encoder(block, part, "Add")))([x, y])
     return _norm(spec, names.encoder(block, part, "Norm"))(x)
 
 
@@ -270,34 +266,39 @@ def _positions_to_predict(spec: GraphSpec, x):
     if spec.max_predictions is None:
         return keras.Input((spec.seq_len,), dtype="int32", name=names.MASKED), x
     positions = keras.Input((spec.max_predictions,), dtype="int32", name=names.MASKED_POSITIONS)
-    return positions, Gather(dtype=spec.dtype, name=names.MLM_GATHER)([x, positions])
+    return positions, Gather(**_named(spec, names.MLM_GATHER))([x, positions])
 
 
 def _mlm_head(spec: GraphSpec, x, table, marks):
     function = activation(spec.config.hidden_act)
     x = _dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(x)
     x = _norm(spec, names.MLM_NORM)(x)
-    logits = EmbeddingSimilarity(dtype=spec.dtype, name=names.MLM_SIMILARITY)([x, table])
-    return Masked(dtype=spec.dtype, name=names.MLM)([logits, marks])
+    logits = EmbeddingSimilarity(**_named(spec, names.MLM_SIMILARITY))([x, table])
+    return Masked(**_named(spec, names.MLM))([logits, marks])
 
 
 def _pooler(spec: GraphSpec, x):
-    first_token = Extract(dtype=spec.dtype, name=names.FIRST_TOKEN)(x)
+    first_token = Extract(**_named(spec, names.FIRST_TOKEN))(x)
     return _dense(spec, spec.config.hidden_size, names.POOLER, "tanh")(first_token)
 
 
 def _classifier_dropout(spec: GraphSpec, name: str) -> kl.Dropout:
     rate = spec.config.classifier_dropout
     rate = spec.config.hidden_dropout_prob if rate is None else rate
-    return kl.Dropout(rate, dtype=spec.dtype, name=name)
+    return kl.Dropout(rate, **_named(spec, name))
 
 
 def _dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:
-    return kl.Dense(units, function, kernel_initializer=_normal(spec), dtype=spec.dtype, name=name)
+    return kl.Dense(units, function, kernel_initializer=_normal(spec), **_named(spec, name))
 
 
 def _norm(spec: GraphSpec, name: str) -> kl.LayerNormalization:
-    return kl.LayerNormalization(epsilon=spec.config.layer_norm_eps, dtype=spec.dtype, name=name)
+    return kl.LayerNormalization(epsilon=spec.config.layer_norm_eps, **_named(spec, name))
+
+
+def _named(spec: GraphSpec, name: str) -> dict:
+    """A layer's name and dtype; one of None would change the order of what Keras saves of it."""
+    return {"name": name} if spec.dtype is None else {"name": name, "dtype": spec.dtype}
 
 
 def _normal(spec: GraphSpec) -> keras.initializers.Initializer:
@@ -306,12 +307,10 @@ def _normal(spec: GraphSpec) -> keras.initializers.Initializer:
 
 
 def _check_dtype(dtype: str | None) -> None:
-    try:
-        fits = keras.DTypePolicy(dtype).compute_dtype in _FLOATS if dtype is not None else True
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise ValueError(
-            "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
-            f"mixed_float16 or bfloat16, got {dtype!r}"
-        )
+    with contextlib.suppress(TypeError, ValueError):
+        if dtype is None or keras.DTypePolicy(dtype).compute_dtype in _FLOATS:
+            return
+    raise ValueError(
+        "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
+        f"mixed_float16 or bfloat16, got {dtype!r}"
+    )
