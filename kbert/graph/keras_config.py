@@ -201,6 +201,8 @@ def _connection(tensor) -> str:
 
 def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
     settings = layer["config"]
+    if layer["class_name"] == "LayerNormalization" and settings.get("axis") == [2]:
+        settings = settings | {"axis": [-1]}  # the same of (B, S, H): what Keras 3.16 saves
     dtype = settings.get("dtype")
     kind = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if kind != "DTypePolicy":

@@ -1,6 +1,6 @@
 """What a run was made with: versions and devices, no names of folders, hosts or people."""
 
-import importlib.metadata
+import importlib
 import os
 import platform
 
@@ -19,7 +19,7 @@ def described(engine) -> dict:
     return {
         "kbert": kbert.__version__,
         "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in packages},
+        "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
         "backend": backend,
         "system": f"{platform.system()} {platform.machine()}",
         "cpu_cores": os.cpu_count(),

@@ -100,7 +100,7 @@ def _facts(path, metadata: dict | None) -> dict:
 
 def _in_order(array) -> np.ndarray:
     """As C-contiguous, which safetensors takes for granted; a scalar stays one."""
-    return np.array(array, order="C", copy=None)
+    return np.asarray(array, order="C")
 
 
 def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
