@@ -14,6 +14,7 @@ from sizes import ROOT, SHARED, SIZES
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
 
+TESTS = Path(__file__).parent
 PEERS = ("transformers", "torch", "keras_hub", "sentence_transformers")
 
 
@@ -28,8 +29,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """A test carries the marker of each peer that its module asks for: -m "not transformers"."""
+    """A test carries the marker of each peer that its module asks for: -m "not transformers".
+
+    And `slow` where slow_tests.txt lists it: list_slow.py writes that from a run's durations.
+    """
+    slow = set(source(Path(__file__).with_name("slow_tests.txt")).split())
     for item in items:
+        if f"tests/{item.path.relative_to(TESTS)}::{item.name.partition('[')[0]}" in slow:
+            item.add_marker("slow")
         text = source(item.path)
         for peer in PEERS:
             if f'"{peer}"' in text or (peer == "transformers" and "peer" in item.fixturenames):

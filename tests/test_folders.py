@@ -184,7 +184,7 @@ def test_one_that_is_at_it_is_waited_for(old_and_new, tmp_path, monkeypatch):
     assert opened(target) == opened(old_and_new["old"])
     timer.join()
     shutil.copytree(old_and_new["new"], new)
-    monkeypatch.setattr(folders, "_PATIENCE_S", 0.1)  # stopped, or on another machine
+    monkeypatch.setattr(folders, "_WRITER_TIMEOUT_S", 0.1)  # stopped, or on another machine
     assert opened(target) == opened(old_and_new["new"])
 
 

@@ -1,6 +1,7 @@
 """Pretraining as a recipe: shards of text, MLM and NSP, a held-out part to evaluate with."""
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +41,23 @@ class Pretraining(Recipe):
         settings: the run's.
         places: the folders of "shards" and "dev" and the checkpoint "init"; these two may be None.
         config, init: as `pretrain` takes them.
+        own_config: that of a run which is gone on with; None: it is made of the two.
     """
 
     command, settings_type, may_move = "pretrain", PretrainingSettings, ("shards", "dev")
     score, title = "-loss", "Pretraining a BERT"
 
-    def __init__(self, settings: PretrainingSettings, places: dict, config=None, init=None):
+    def __init__(
+        self,
+        settings: PretrainingSettings,
+        places: dict,
+        config: BertConfig | str | None = None,
+        init: str | os.PathLike | None = None,
+        own_config: BertConfig | None = None,
+    ):
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
-        self._own_config: BertConfig | None = None  # of a run that goes on
+        self._own_config = own_config
         # the settings have put their numbers for None
         assert settings.warmup_steps is not None and settings.evaluate_every is not None
         self.steps, self.warmup_steps = settings.steps, settings.warmup_steps
@@ -60,9 +69,7 @@ class Pretraining(Recipe):
         if moved["shards"] is None and not Path(places["shards"]).exists():
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
             raise FileNotFoundError(2, how, places["shards"])
-        found = cls(settings, places)
-        found._own_config = BertConfig.from_dict(run.settings["config"])
-        return found
+        return cls(settings, places, own_config=BertConfig.from_dict(run.settings["config"]))
 
     def read(self) -> None:
         self.batches, self.held_out = open_batches(self._places, self.settings)
