@@ -2,8 +2,8 @@
 
 pytest --junitxml=report.xml && python tests/list_slow.py report.xml
 
-A test is slow if one of its cases took more than a second with its fixtures; so are all of a file
-whose quick ones would pay more than that for what they share.
+A test is slow if one of its cases took more than a second, with the fixtures that it was the first
+to need.
 """
 
 import sys

@@ -51,7 +51,7 @@ class Pretraining(Recipe):
         self,
         settings: PretrainingSettings,
         places: dict,
-        config: BertConfig | str | None = None,
+        config: BertConfig | str | os.PathLike | None = None,
         init: str | os.PathLike | None = None,
         own_config: BertConfig | None = None,
     ):
