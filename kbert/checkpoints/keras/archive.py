@@ -2,7 +2,7 @@
 
 Keras (3.15) does not document how they lie in it:
 
-    config.json                                   the graph: see `kbert.checkpoints.keras.graph`
+    config.json                                   the graph: see `kbert.graph.keras_config`
     model.weights.h5                              every variable, numbered within its layer:
         layers/dense_1/vars/0                     a layer's; the group's attribute "name" is the
         layers/dense_1/query_dense/vars/0         layer's name; that of a layer within it
