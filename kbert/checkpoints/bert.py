@@ -6,15 +6,15 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.model import deferred
+from kbert.model.told_by_layers import told_by_layers
 
 if TYPE_CHECKING:
     import keras
@@ -50,11 +50,12 @@ class Bert:
 
     @property
     def spec(self) -> GraphSpec:
-        """What the graph is: the model's, or of a model that is of none, as its sizes tell."""
+        """What the graph is: the model's own, or of a model that has none as its layers tell."""
         found = getattr(self.model, "spec", None)
         if found is not None and (found.config, found.head) == (self.config, self.head):
             return found
-        return _told_by_sizes(self)
+        told = told_by_layers(self.model) | {"head": self.head}
+        return GraphSpec(self.config, **told)
 
     def __repr__(self) -> str:
         params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
@@ -202,17 +203,6 @@ def _built(
         labels=labels,
         sentence=checkpoint.sentence,
     )
-
-
-def _told_by_sizes(bert: Bert) -> GraphSpec:
-    """For a model that its user has made, and that carries no spec, or one of another head."""
-    inputs, outputs = bert.model.inputs, bert.model.outputs
-    sizes: dict[str, Any] = {"seq_len": inputs[0].shape[1]}
-    if bert.head == "pretraining" and inputs[-1].name == names.MASKED_POSITIONS:
-        sizes["max_predictions"] = inputs[-1].shape[1]
-    if bert.head in HEADS_WITH_LABELS:
-        sizes["num_labels"] = outputs[0].shape[-1]
-    return GraphSpec(bert.config, bert.head, **sizes)
 
 
 def require_bert(bert, function: str) -> None:

@@ -11,7 +11,7 @@ from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import base, get_config
-from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
+from kbert.graph.spec import GraphSpec
 from kbert.graph.summary_rows import COLUMNS, Row
 
 if TYPE_CHECKING:
@@ -199,28 +199,11 @@ def compare_rows(found: Sequence[Row], expected: Sequence[Row]) -> tuple[Differe
 
 def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
     from kbert.model.summary import model_rows
+    from kbert.model.told_by_layers import told_by_layers
 
-    expected = closed_form.rows(GraphSpec(config, **_shape_of(model)))
+    expected = closed_form.rows(GraphSpec(config, **told_by_layers(model)))
     differences = compare_rows(model_rows(model), expected)
     return Comparison("graph", "closed forms", f"{len(expected)} rows × 5 columns", differences)
-
-
-def _shape_of(model) -> dict:
-    """The arguments of a `GraphSpec` that a built model tells by its layers."""
-    layers = {layer.name: layer for layer in model.layers}
-    kinds = {
-        names.NSP: "pretraining",
-        names.CLASSIFIER: "classifier",
-        names.TOKEN_CLASSIFIER: "tokens",
-        names.SPAN: "qa",
-    }
-    name = next((name for name in kinds if name in layers), "")
-    shape = {"head": kinds.get(name, "encoder"), "seq_len": model.inputs[0].shape[1]}
-    if names.MASKED_POSITIONS in layers:
-        shape["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
-    if shape["head"] in HEADS_WITH_LABELS:
-        shape["num_labels"] = layers[name].weights[0].shape[-1]
-    return shape
 
 
 def _weights(model, config: BertConfig) -> Comparison:
@@ -307,8 +290,9 @@ def _sizes(config: BertConfig) -> dict[str, int]:
 
 
 def _is_document_graph(model) -> bool:
-    shape = _shape_of(model)
-    return shape == {"head": "pretraining", "seq_len": 512}
+    from kbert.model.told_by_layers import told_by_layers
+
+    return told_by_layers(model) == {"head": "pretraining", "seq_len": 512}
 
 
 def _unequal(where: str, what: str, expected, found) -> tuple[Difference, ...]:

@@ -1,0 +1,27 @@
+"""What a model tells of its graph by its layers: to verify it, and where it carries no spec."""
+
+from kbert.graph import names
+from kbert.graph.spec import HEADS_WITH_LABELS
+
+_HEADS = {
+    names.NSP: "pretraining",
+    names.CLASSIFIER: "classifier",
+    names.TOKEN_CLASSIFIER: "tokens",
+    names.SPAN: "qa",
+}
+
+
+def told_by_layers(model) -> dict:
+    """The arguments of its `GraphSpec` but the configuration and the dtype, by name.
+
+    Args:
+        model: a functional model with kbert's layer names.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+    last = next((name for name in _HEADS if name in layers), "")
+    told = {"head": _HEADS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
+    if names.MASKED_POSITIONS in layers:
+        told["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
+    if told["head"] in HEADS_WITH_LABELS:
+        told["num_labels"] = layers[last].weights[0].shape[-1]
+    return told
