@@ -1,6 +1,5 @@
 """An answer as a span of a context, SQuAD 1.1 and 2.0."""
 
-import os
 from collections.abc import Sequence
 
 from kbert.data.labelled.length_buckets import Examples
@@ -20,11 +19,8 @@ class Answering:
     name, head, score = "qa", "qa", "f1"
     title = "question answering"
 
-    def read(self, path: str | os.PathLike) -> list[Question]:
-        return read_squad(path)
-
-    def take(self, data, name: str) -> list[Question]:
-        return given_questions(data, name)
+    read = staticmethod(read_squad)
+    take = staticmethod(given_questions)
 
     def labels(self, records: Sequence[Question]) -> None:
         return None

@@ -1,14 +1,10 @@
 """Classification of texts, or of pairs of them."""
 
-import os
-from collections.abc import Sequence
-
 import numpy as np
 
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.reading import (
-    Labelled,
     encode_labelled,
     given_labelled,
     labels_of,
@@ -22,17 +18,10 @@ class Classification:
     name, head, score = "classify", "classifier", "accuracy"
     title = "a classifier"
 
-    def read(self, path: str | os.PathLike) -> list[Labelled]:
-        return read_labelled(path)
-
-    def take(self, data, name: str) -> list[Labelled]:
-        return given_labelled(data, name)
-
-    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
-        return labels_of(records)
-
-    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
-        return encode_labelled(records, tokenizer, labels, max_length)
+    read = staticmethod(read_labelled)
+    take = staticmethod(given_labelled)
+    labels = staticmethod(labels_of)
+    encode = staticmethod(encode_labelled)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
         """accuracy, matthews, and f1: of label 1 where there are two, else the classes' mean."""

@@ -1,13 +1,10 @@
 """A label for each word: names, parts of speech."""
 
-import os
-from collections.abc import Sequence
-
 import numpy as np
 
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
-from kbert.tasks.tagging.reading import Sentence, encode_tagged, given_tagged, read_tagged, tags_of
+from kbert.tasks.tagging.reading import encode_tagged, given_tagged, read_tagged, tags_of
 
 
 class Tagging:
@@ -16,17 +13,10 @@ class Tagging:
     name, head, score = "tag", "tokens", "f1"
     title = "a tagger"
 
-    def read(self, path: str | os.PathLike) -> list[Sentence]:
-        return read_tagged(path)
-
-    def take(self, data, name: str) -> list[Sentence]:
-        return given_tagged(data, name)
-
-    def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
-        return tags_of(records)
-
-    def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
-        return encode_tagged(records, tokenizer, labels, max_length)
+    read = staticmethod(read_tagged)
+    take = staticmethod(given_tagged)
+    labels = staticmethod(tags_of)
+    encode = staticmethod(encode_tagged)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
         """accuracy of words; precision, recall, f1: of entities as seqeval's, else macro F1.
