@@ -92,14 +92,6 @@ def train_vocab(
             f"{len(first) - len(special)} single characters, got {size}; or lower alphabet"
         )
     tokens = _train(rust, texts(), size, first, characters, min_frequency)
-    if len(tokens) < size:
-        _logger.warning(
-            "the corpus gives a vocabulary of %d tokens, not %d: no two pieces stand together "
-            "%d times any more",
-            len(tokens),
-            size,
-            min_frequency,
-        )
     tokenizer = rules(tokens)
     with atomic_folder(output) as part:
         tokenizer.save(part)
@@ -156,7 +148,7 @@ def _continuing(rust, texts, first: list[str], characters: list[str]) -> list[st
 
 
 def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
-    """The tokens by id: `first`, then what the trainer adds."""
+    """The tokens by id: `first`, then what the trainer adds; a warning where they are too few."""
     import tokenizers
 
     trainer = tokenizers.trainers.WordPieceTrainer(
@@ -171,4 +163,12 @@ def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
     fresh.normalizer, fresh.pre_tokenizer = rust.normalizer, rust.pre_tokenizer
     fresh.train_from_iterator(texts, trainer)
     ids = fresh.get_vocab()
+    if len(ids) < size:
+        _logger.warning(
+            "the corpus gives a vocabulary of %d tokens, not %d: no two pieces stand together "
+            "%d times any more",
+            len(ids),
+            size,
+            min_frequency,
+        )
     return sorted(ids, key=ids.__getitem__)
