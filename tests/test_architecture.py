@@ -53,3 +53,9 @@ def test_five_files_lie_between_the_call_and_the_gradient(tmp_path, monkeypatch)
     kbert.pretrain(tmp_path / "shards", config, output=tmp_path / "run", show=False, **options)
     files = [str(file.relative_to(PACKAGE.parent)) for file in seen[0]]
     assert list(dict.fromkeys(files)) == told
+
+
+def test_every_slow_test_that_is_listed_is_there():
+    for line in (ROOT / "tests" / "slow_tests.txt").read_text(encoding="utf-8").split():
+        file, _, test = line.partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), line

@@ -74,7 +74,7 @@ def test_a_graph_that_its_user_has_changed_is_of_no_spec(small):
     assert own.spec is None
 
 
-def test_a_model_of_ones_own_is_told_by_its_sizes(small):
+def test_a_model_of_ones_own_is_told_by_its_layers(small):
     classifier = kbert.build_classifier(small, num_labels=5, seq_len=11)
     own = keras.Model(classifier.inputs, classifier.outputs)  # Keras's own class
     bert = kbert.Bert(small, "classifier", own)
