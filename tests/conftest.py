@@ -116,3 +116,17 @@ def drawn(base_model, tmp_path_factory):
         return place if place.exists() else plot(base_model, place, collapse=collapse)
 
     return path
+
+
+@pytest.fixture
+def nobody(tmp_path, request):
+    """A function that gives the rights of a user who has none, until the test's end."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("no POSIX rights on this system")
+    as_root = os.geteuid() == 0
+    if as_root:
+        request.addfinalizer(lambda: os.seteuid(0))
+        for place in (tmp_path, *tmp_path.parents):
+            if place.name.startswith(("pytest-", "popen-", "test_")):
+                place.chmod(0o755)
+    return lambda: os.seteuid(65534) if as_root else None

@@ -243,6 +243,21 @@ def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, m
         assert os.stat(path.with_suffix(ending)).st_mode == mode
 
 
+def test_a_folder_whose_files_may_not_be_taken_away_stays_whole(tmp_path, nobody):
+    target = tmp_path / "served"
+    for name in ("saved_model.pb", "variables/variables.index"):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_text("old")
+    (target / "variables").chmod(0o555)
+    target.chmod(0o777)
+    before = contents(target)
+    nobody()
+    said = pytest.raises(PermissionError, match="of variables in it may not")
+    with said, atomic_folder(target, alone=True) as part:
+        (part / "saved_model.pb").write_text("new")
+    assert contents(target) == before
+
+
 def test_killed_while_a_folder_is_replaced_it_is_old_or_new_with_nothing_of_the_other(tmp_path):
     """As a SavedModel is; a link to it stays one."""
     for name in ("old", "new"):

@@ -97,6 +97,8 @@ def _put(part: Path, place: Path, kind: str) -> None:
         return
     if kind == _NEW:
         _check_places(part, place)
+    else:
+        _check_clearable(place)
     finish(place)  # of another, since we began
     with _one_at_a_time:
         new = place / f"{_NAME}{owner()}{kind}"
@@ -112,6 +114,16 @@ def _check_places(part: Path, place: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, f"{there.name} in it is no folder", str(place))
         if not entry.is_dir() and there.exists() and not there.is_file():
             raise OSError(errno.EINVAL, f"{there.name} in it is no regular file", str(place))
+
+
+def _check_clearable(place: Path) -> None:
+    """Raises where a file cannot be taken away: later it would leave the old ones in part."""
+    effective = os.access in os.supports_effective_ids
+    inner = (entry for entry in place.rglob("*") if entry.is_dir() and not entry.is_symlink())
+    for folder in (place, *inner):
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+            what = f"the files of {folder.relative_to(place)} in it may not be taken away"
+            raise PermissionError(errno.EACCES, what, str(place))
 
 
 def _move(new: Path, path: Path) -> None:

@@ -188,20 +188,6 @@ def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_pa
     assert command(capsys, "inspect", both, "--format", "google").status == 0
 
 
-@pytest.fixture
-def nobody(tmp_path, request):
-    """A function that gives the rights of a user who has none, until the test's end."""
-    if not hasattr(os, "geteuid"):
-        pytest.skip("no POSIX rights on this system")
-    as_root = os.geteuid() == 0
-    if as_root:
-        request.addfinalizer(lambda: os.seteuid(0))
-        for place in (tmp_path, *tmp_path.parents):
-            if place.name.startswith(("pytest-", "popen-", "test_")):
-                place.chmod(0o755)
-    return lambda: os.seteuid(65534) if as_root else None
-
-
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json"])
 def test_a_file_that_may_not_be_read(folder, nobody, name):
     kbert.load(folder)  # everything is imported
