@@ -16,7 +16,7 @@ from kbert.cli.pretraining_commands import (
     say_where,
     stoppable,
 )
-from kbert.cli.setting_options import KEEP, given, with_settings
+from kbert.cli.setting_options import given, with_settings, with_surroundings
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, task_of
 
@@ -41,11 +41,8 @@ _HELP = {
 @click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
 @with_settings(FinetuningSettings, _HELP)
-@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
-@click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
-@KEEP
-@click.option("--quiet", is_flag=True, help="No live line.")
-def finetune(source, task, train, dev, output, run, devices, peak_flops, keep, quiet, **settings):
+@with_surroundings
+def finetune(source, task, train, dev, output, run, around, **settings):
     """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
 
     \b
@@ -56,7 +53,6 @@ def finetune(source, task, train, dev, output, run, devices, peak_flops, keep, q
 
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
     """
-    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
     settings = given(settings, around)
     if run is not None:
         refuse_with_resume(task=task, output=output)

@@ -7,8 +7,7 @@ import click
 
 from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
-from kbert.cli.options import POSITIVE
-from kbert.cli.setting_options import KEEP, given, with_settings
+from kbert.cli.setting_options import given, with_settings, with_surroundings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.folder_size import described
 
@@ -37,16 +36,12 @@ _HELP = {
 @click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
 @click.option("--steps", type=int, help="Updates.")
 @with_settings(PretrainingSettings, _HELP)
-@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
-@click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured.")
-@KEEP
-@click.option("--quiet", is_flag=True, help="No live line.")
-def pretrain(shards, config, init, dev, output, run, devices, peak_flops, keep, quiet, **settings):
+@with_surroundings
+def pretrain(shards, config, init, dev, output, run, around, **settings):
     """Pretrain a BERT on SHARDS, which kbert prepare wrote: -o RUN --steps N.
 
     Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
     """
-    around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
     settings = given(settings, around)
     if run is not None:
         refuse_with_resume(config=config, init=init, output=output)

@@ -1,9 +1,11 @@
 """A run's settings as options of its command, from the fields of a dataclass."""
 
 import dataclasses
+import functools
 
 import click
 
+from kbert.cli.options import POSITIVE
 from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import KEEPS, OPTIMIZERS, PRECISIONS, SCHEDULES, checked
 
@@ -13,10 +15,16 @@ _CHOICES = {
     "precision": list(PRECISIONS),
 }
 
-KEEP = click.option(
-    "--keep",
-    type=click.Choice(KEEPS),
-    help="What stays once it is finished: the model, or its training states too. Default: model.",
+_SURROUNDINGS = (
+    click.option("--devices", type=POSITIVE, help="Local devices; default: all."),
+    click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured."),
+    click.option(
+        "--keep",
+        type=click.Choice(KEEPS),
+        help="What stays once it is finished: the model, or its training states too. "
+        "Default: model.",
+    ),
+    click.option("--quiet", is_flag=True, help="No live line."),
 )
 
 # What the help says of the settings that every run has.
@@ -53,6 +61,19 @@ def with_settings(settings: type[RunSettings], texts: dict[str, str]):
         return command
 
     return decorated
+
+
+def with_surroundings(command):
+    """A decorator: the options of `Surroundings`, which the command gets by name as `around`."""
+
+    @functools.wraps(command)
+    def called(*, devices, peak_flops, keep, quiet, **others):
+        around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
+        return command(around=around, **others)
+
+    for option in reversed(_SURROUNDINGS):
+        called = option(called)
+    return called
 
 
 def given(settings: dict, around: dict) -> dict:
