@@ -108,7 +108,7 @@ def test_python_m_kbert_is_kbert(run):
 
 
 def test_an_unknown_backend_is_one_line_with_those_there_are(run):
-    said = one_line(run("kbert summary tiny", KERAS_BACKEND="nope"))
+    said = one_line(run("kbert summary tiny --built", KERAS_BACKEND="nope"))
     for part in ("KERAS_BACKEND", "nope", "tensorflow", "jax", "torch"):
         assert part in said
 

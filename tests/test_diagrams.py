@@ -76,6 +76,22 @@ def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
         assert outside and not any(name.startswith("Encoder") for name in outside)
 
 
+@pytest.mark.parametrize("collapse", [True, False])
+def test_a_configuration_is_drawn_as_the_graph_that_is_built_of_it(tmp_path, collapse):
+    import kbert
+    from kbert.graph.spec import GraphSpec
+    from kbert.model.builder import build
+
+    config = kbert.BertConfig(**SMALL)
+    spec = GraphSpec.of(config, "tokens", num_labels=5, seq_len=7)
+    for given, model in ((config, kbert.build_bert(config)), (spec, build(spec))):
+        for ending in ("dot", "mmd"):
+            paths = [tmp_path / f"{name}.{ending}" for name in ("given", "built")]
+            plot(given, paths[0], collapse=collapse)
+            plot(model, paths[1], collapse=collapse)
+            assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 SMALL = {
     "vocab_size": 99,
     "hidden_size": 24,

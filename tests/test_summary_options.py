@@ -190,14 +190,26 @@ def test_every_format_holds_the_same_rows(capsys, config_file, model, form):
     ]
 
 
+@pytest.mark.parametrize("built", [[], ["--built"]])
 @pytest.mark.parametrize("head", HEADS)
-def test_each_head_has_the_rows_of_its_closed_form(capsys, config_file, small, head):
+def test_each_head_has_the_rows_of_its_closed_form(capsys, config_file, small, head, built):
     labels = ["--num-labels", 5] if head in ("classifier", "tokens") else []
-    done = kbert(capsys, "summary", config_file, "--head", head, *labels)
+    done = kbert(capsys, "summary", config_file, "--head", head, *labels, *built)
     full = account(small, head=head, num_labels=5)
     printed = parse(done.out)
     assert printed.rows == expected(full.rows)
     assert printed.totals[0] == f"Total params: {full.params:,}"
+
+
+@pytest.mark.parametrize("form", ["text", "tsv", "json", "markdown"])
+@pytest.mark.parametrize(
+    "options", [[], ["--layers", "2"], ["--seq-len", "any", "--max-predictions", 3]]
+)
+def test_the_summary_is_the_built_graphs_in_every_form(capsys, config_file, options, form):
+    line = ["summary", config_file, *options, "--format", form]
+    without_keras, built = kbert(capsys, *line), kbert(capsys, *line, "--built")
+    assert without_keras.status == built.status == 0
+    assert without_keras.out == built.out
 
 
 @pytest.mark.parametrize(("length", "axis"), [("7", 7), ("any", None)])

@@ -21,39 +21,46 @@ PREDICTIONS = click.option(
 )
 
 
-@click.command(short_help="Print the built graph, row by row.")
+@click.command(short_help="Print the graph, row by row; no Keras.")
 @CONFIG
 @HEAD
 @LABELS
 @PREDICTIONS
 @click.option("--seq-len", metavar="S", help="Tokens a sequence, or 'any'; default: all positions.")
 @click.option("--layers", metavar="I-J", help="Only the encoder blocks I to J.")
+@click.option("--built", is_flag=True, help="Rows of the graph that Keras builds.")
 @click.option("--rich", is_flag=True, help="Keras's own table, where the terminal has the room.")
 @output_format("tsv", "json", "markdown")
-def summary(config, head, num_labels, max_predictions, seq_len, layers, rich, form):
-    """Print the built graph, row by row, as keras_bert printed it."""
+def summary(config, head, num_labels, max_predictions, seq_len, layers, built, rich, form):
+    """Print the graph, row by row, as keras_bert printed it.
+
+    The rows are those of the closed forms, which need no Keras and which `kbert verify` compares
+    with the graph that is built; with --built or --rich they are that graph's own.
+    """
     _refuse_together(rich=rich, layers=layers)
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
-    options = _length_option(seq_len)
     layer_range = _layer_range(layers, config)
-    model = _build(config, head, num_labels, max_predictions, options)
+    spec = _spec(config, head, num_labels, max_predictions, **_length_option(seq_len))
+    from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.summary_rows import to_tsv
+    from kbert.graph.summary_table import select, summary_text, width_shown
     from kbert.io import row_formats
-    from kbert.model.summary import model_rows, select
 
-    rows = select(model_rows(model), layer_range)
     if rich:
-        _rich(model)
-    elif form == "tsv":
-        click.echo(to_tsv(rows), nl=False)
+        _rich(_build(config, spec))
+        return
+    rows = _built_rows(config, spec) if built else closed_rows(spec)
+    shown = select(rows, layer_range)
+    if form == "tsv":
+        click.echo(to_tsv(shown), nl=False)
     elif form == "json":
-        total = model.count_params()
-        click.echo(row_formats.to_json({"rows": rows, "total_params": total}), nl=False)
+        total = sum(row.params for row in rows)
+        click.echo(row_formats.to_json({"rows": shown, "total_params": total}), nl=False)
     elif form == "markdown":
-        click.echo(row_formats.to_markdown(rows), nl=False)
+        click.echo(row_formats.to_markdown(shown), nl=False)
     else:
-        model.summary(layer_range=layer_range)
+        click.echo(summary_text(rows, layer_range, width=width_shown()), nl=False)
 
 
 @click.command(short_help="Count parameters, FLOPs, bytes; no Keras.")
@@ -114,16 +121,18 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
 
 @click.command(short_help="One W_Q is twelve: both computations.")
 @CONFIG
-def heads(config):
-    """Show that one W_Q is twelve: the slices, and both computations on a real layer."""
+@click.option("--built", is_flag=True, help="On the layer that Keras builds.")
+def heads(config, built):
+    """Show that one W_Q is twelve: the slices, and both computations on one layer."""
     from kbert.graph.presets import get_config
-
-    config = get_config(config)
-    with starting_keras():
-        from kbert.show.one_projection import compare_heads
+    from kbert.show.one_projection import compare_heads
     from kbert.show.texts import heads_text
 
-    click.echo(heads_text(compare_heads(config)), nl=False)
+    config = get_config(config)
+    if built:
+        with starting_keras():
+            from kbert.model import layers  # noqa: F401
+    click.echo(heads_text(compare_heads(config, built=built)), nl=False)
 
 
 @click.command(short_help="Graph = closed forms = published tables?")
@@ -158,8 +167,7 @@ def plot(config, head, num_labels, max_predictions, output, collapse):
     from kbert.show.diagrams import check_path
 
     check_path(output)
-    model = _build(config, head, num_labels, max_predictions, {})
-    _plot(model, output, collapse)
+    _plot(_spec(config, head, num_labels, max_predictions), output, collapse)
 
 
 @click.command(short_help="Summary, account, check, picture of base.")
@@ -176,7 +184,7 @@ def demo(output):
 
     check_path(output)
     start = time.perf_counter()
-    model = _build("base", "pretraining", None, None, {})
+    model = _build("base", _spec("base", "pretraining", None, None))
     model.summary()
     click.echo("\n$ kbert account base\n")
     from kbert.graph.accounting import account as count
@@ -195,21 +203,33 @@ def demo(output):
 COMMANDS = [summary, account, heads, verify, plot, demo]
 
 
-def _build(config, head, num_labels, max_predictions, options):
-    """The graph that `--head` means, to look at, after every check that needs no Keras."""
+def _spec(config, head, num_labels, max_predictions, **options):
+    """The graph that `--head` means."""
     from kbert.graph.spec import GraphSpec
 
-    options = options | {"max_predictions": max_predictions}
-    spec = GraphSpec.of(config, head, num_labels=_labels(head, num_labels), **options)
+    labels = _labels(head, num_labels)
+    return GraphSpec.of(config, head, num_labels=labels, max_predictions=max_predictions, **options)
+
+
+def _build(config, spec):
+    """The graph that Keras builds, to look at."""
     with starting_keras():
         from kbert.model import builder
     with progress(f"building {config}"):
         return builder.build_outline(spec)
 
 
+def _built_rows(config, spec):
+    model = _build(config, spec)
+    from kbert.model.summary import model_rows
+
+    return model_rows(model)
+
+
 def _rich(model) -> None:
     """Keras's own table where the terminal has the room, else the one that fits, and a line."""
-    from kbert.model.summary import keras_table, width_shown
+    from kbert.graph.summary_table import width_shown
+    from kbert.model.summary import keras_table
 
     table, shown = keras_table(model), width_shown()
     needed = max(map(len, table.splitlines()))
@@ -239,11 +259,11 @@ def _verify(subject):
     return report
 
 
-def _plot(model, output: Path, collapse: bool) -> None:
+def _plot(graph, output: Path, collapse: bool) -> None:
     from kbert.show.diagrams import plot
 
     with progress("drawing"):
-        path = plot(model, output, collapse=collapse)
+        path = plot(graph, output, collapse=collapse)
     click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 

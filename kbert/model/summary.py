@@ -1,25 +1,17 @@
-"""The summary of a model in document 004's layout, whole at any width."""
+"""The summary of a built model: its rows, and Keras's own table of it."""
 
 import math
 import os
-import re
-import shutil
-import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kbert.graph.config import require_positive
 from kbert.graph.summary_rows import Row
+from kbert.graph.summary_table import summary_text, width_shown
 from kbert.model import keras_internals
 
 if TYPE_CHECKING:
     import keras
-
-_HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
-_GAP = 2
-_INDENT = 2
-_NOTEBOOK_WIDTH = 100  # what Jupyter shows of a line before it wraps, in the midst of a word
 
 
 def model_rows(model: "keras.Model") -> tuple[Row, ...]:
@@ -59,102 +51,19 @@ def print_summary(
     """
     if line_length is not None:
         require_positive("line_length", line_length)
-    every_row = model_rows(model)
-    rows = select(every_row, layer_range)
-    trainable = None
-    if show_trainable:
-        trainable = [_trainable_mark(model.get_layer(row.layer)) for row in rows]
     if line_length is None and print_fn is None:
         line_length = width_shown()
-    text = format_rows(rows, line_length, positions, trainable)
-    if layer_range is not None:
-        shown = sum(row.params for row in rows)
-        text += f"Shown: {len(rows)} of {len(every_row)} rows, {shown:,} params\n"
-    text += totals(model)
+    mark = (lambda row: _trainable_mark(model.get_layer(row.layer))) if show_trainable else None
+    text = summary_text(
+        model_rows(model),
+        layer_range,
+        width=line_length,
+        positions=positions,
+        counts=(_count(model.weights), _count(model.trainable_weights)),
+        mark=mark,
+    )
     for line in text.splitlines():
         (print_fn or print)(line)
-
-
-def width_shown() -> int | None:
-    """Columns that a line printed now may have; None in a pipe or a file: nothing bounds it."""
-    notebooks = sys.modules.get("ipykernel.iostream")  # Jupyter's, Colab's, Visual Studio Code's
-    if notebooks is not None and isinstance(sys.stdout, notebooks.OutStream):
-        return _NOTEBOOK_WIDTH
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def totals(model) -> str:
-    """The three closing lines: the model's own parameters, never the optimizer's."""
-    total = _count(model.weights)
-    trainable = _count(model.trainable_weights)
-    return (
-        f"Total params: {total:,}\nTrainable params: {trainable:,}\n"
-        f"Non-trainable params: {total - trainable:,}\n"
-    )
-
-
-def select(rows: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:
-    """The rows from the first whose name matches one pattern to the last that matches the other.
-
-    Raises:
-        ValueError: not two patterns, or a pattern that no layer matches.
-    """
-    if layer_range is None:
-        return tuple(rows)
-    if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
-        raise ValueError(f"layer_range must be two names or patterns, got {layer_range!r}")
-    first, last = (_matching(rows, pattern) for pattern in layer_range)
-    if min(first) > max(last):  # the wrong way round, as Keras takes it too
-        first, last = last, first
-    return tuple(rows[min(first) : max(last) + 1])
-
-
-def _matching(rows: Sequence[Row], pattern: str) -> list[int]:
-    try:
-        places = [place for place, row in enumerate(rows) if re.match(pattern, row.layer)]
-    except re.error as error:
-        raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
-    if not places:
-        raise ValueError(f"layer_range must match layers, got {pattern!r}, which matches none")
-    return places
-
-
-def format_rows(
-    rows: Sequence[Row],
-    width: int | None = None,
-    positions: Sequence[float] | None = None,
-    trainable: Sequence[str] | None = None,
-) -> str:
-    """The table, rules and header included; nothing is cut at any width.
-
-    Args:
-        rows: what to print.
-        width: of a line; None: as wide as the longest cells need.
-        positions: where columns end, as shares of the width or in characters.
-        trainable: marks for one more column.
-    """
-    header = list(_HEADER) + (["Trainable"] if trainable else [])
-    cells = [
-        [f"{row.layer} ({row.type})", row.output_shape, str(row.params)]
-        + [row.connected_to.replace(", ", "\n")]
-        + ([trainable[place]] if trainable else [])
-        for place, row in enumerate(rows)
-    ]
-    natural = [
-        max(len(line) for cell in column for line in cell.split("\n"))
-        for column in zip(header, *cells, strict=True)
-    ]
-    full = sum(natural) + _GAP * (len(natural) - 1)
-    if positions:
-        widths = _widths_at(positions, width or full, len(header))
-        width = sum(widths) + _GAP * (len(widths) - 1)
-    elif width is None or width >= full:
-        widths = natural
-    else:
-        return _stacked(header, cells, natural, width)
-    return _ruled(
-        [_columns(header, widths)] + [_columns(row, widths) for row in cells], width or full
-    )
 
 
 def keras_table(model) -> str:
@@ -184,71 +93,6 @@ def keras_table(model) -> str:
         else:
             os.environ["COLUMNS"] = before
     return "\n".join(lines)
-
-
-def _stacked(header, cells, natural, width: int) -> str:
-    """A name on its own lines, the other columns below it, connections where they fit."""
-    for shape in (natural[1], min(natural[1], 18)):
-        widths = [shape, natural[2], *natural[4:]]
-        rest = width - _INDENT - sum(widths) - _GAP * len(widths)
-        connections_beside = rest >= natural[3]
-        if connections_beside:
-            break
-
-    def block(row) -> str:
-        name, *columns = row
-        connections = columns.pop(2)
-        if connections_beside:
-            columns.insert(2, connections)
-            below = _columns(columns, [shape, natural[2], rest, *natural[4:]], right=1)
-        else:
-            below = "\n".join(
-                [_columns(columns, widths, right=1), *_wrapped(connections, width - 2 * _INDENT)]
-            )
-        return (
-            "\n".join(_wrapped(name, width)) + "\n" + textwrap.indent(below.rstrip(), " " * _INDENT)
-        )
-
-    return _ruled([block(header)] + [block(row) for row in cells], width)
-
-
-def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str:
-    """Cells side by side, each wrapped within its width; column `right` is set right."""
-    columns = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    lines = []
-    for number in range(max(map(len, columns))):
-        parts = [column[number] if number < len(column) else "" for column in columns]
-        parts = [
-            part.rjust(width) if place == right else part.ljust(width)
-            for place, (part, width) in enumerate(zip(parts, widths, strict=True))
-        ]
-        lines.append((" " * _GAP).join(parts).rstrip())
-    return "\n".join(lines)
-
-
-def _wrapped(cell: str, width: int) -> list[str]:
-    return [
-        piece for line in cell.split("\n") for piece in textwrap.wrap(line, max(width, 1)) or [""]
-    ]
-
-
-def _ruled(blocks: Sequence[str], width: int) -> str:
-    header, *rows = blocks
-    body = f"\n{'_' * width}\n".join(rows)
-    return f"{'_' * width}\n{header}\n{'=' * width}\n{body}\n{'=' * width}\n"
-
-
-def _widths_at(positions: Sequence[float], width: int, columns: int) -> list[int]:
-    ends = [int(end * width) if positions[-1] <= 1 else int(end) for end in positions]
-    if len(ends) < columns:
-        ends.append(ends[-1] + len("Trainable") + _GAP)
-    widths = [end - start - _GAP for start, end in zip([-_GAP, *ends], ends, strict=False)]
-    if len(ends) != columns or min(widths) < 1:
-        raise ValueError(
-            f"positions must be {columns} rising ends of columns at least {_GAP + 1} characters "
-            f"apart, got {list(positions)!r}"
-        )
-    return widths
 
 
 def _trainable_mark(layer) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.graph import names
+from kbert.graph import closed_form, names
 from kbert.graph.config import BertConfig, write_atomically
 from kbert.graph.spec import GraphSpec
 from kbert.graph.summary_rows import Row, sources
@@ -56,7 +56,7 @@ _MERMAID = '%%{init: {"flowchart": {"wrappingWidth": 400}}}%%'  # pixels; names 
 
 
 def plot(
-    model: "keras.Model | BertConfig | str | os.PathLike",
+    model: "keras.Model | GraphSpec | BertConfig | str | os.PathLike",
     path: str | os.PathLike,
     *,
     collapse: bool = True,
@@ -65,7 +65,8 @@ def plot(
 
     Args:
         model: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
-            `BertConfig`, whose `build_bert` is drawn.
+            `BertConfig`, whose `build_bert` is drawn, or any `GraphSpec`: by the closed forms,
+            which `verify` proves equal to what is built, so Keras is not needed.
         path: of the picture. Its ending chooses .png, .svg, .pdf, .dot (Graphviz's language) or
             .mmd (Mermaid's). The same graph gives the same bytes.
         collapse: draw encoder blocks that are alike once, in a frame that tells their number.
@@ -78,14 +79,15 @@ def plot(
             also for a model that is not functional.
         RuntimeError: Graphviz failed.
     """
-    from kbert.model.summary import model_rows
-
     path = check_path(path)
     if isinstance(model, (str, os.PathLike, BertConfig)):
-        from kbert.model.builder import build_outline
+        model = GraphSpec.of(model)
+    if isinstance(model, GraphSpec):
+        rows = closed_form.rows(model)
+    else:
+        from kbert.model.summary import model_rows
 
-        model = build_outline(GraphSpec.of(model))
-    rows = model_rows(model)
+        rows = model_rows(model)
     rows, blocks = collapsed(rows) if collapse else (rows, 0)
     ending = path.suffix.lower()
     if ending == ".mmd":

@@ -13,10 +13,11 @@ MATRICES = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class HeadsReport:
-    """What `compare_heads` found on a real attention layer.
+    """What `compare_heads` found on an attention layer.
 
     Attributes:
         config: whose layer.
+        built: whether the layer is Keras's; else NumPy's.
         slices: (head, first column, last column) of each head's part of W_Q, counted from 1 and 0.
         differences: by name, the largest absolute difference of the two computations.
     """
@@ -24,6 +25,7 @@ class HeadsReport:
     config: BertConfig
     slices: tuple[tuple[int, int, int], ...]
     differences: dict[str, float]
+    built: bool = True
 
     def __repr__(self) -> str:
         hidden, size = self.config.hidden_size, self.config.head_size
@@ -34,48 +36,66 @@ class HeadsReport:
 
 
 def compare_heads(
-    config: BertConfig | str | os.PathLike = "base", *, length: int = 7
+    config: BertConfig | str | os.PathLike = "base", *, length: int = 7, built: bool = True
 ) -> HeadsReport:
     """Computes one attention layer twice: with whole matrices, and head by head.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
         length: tokens of the random input (1, length, H).
+        built: whether the whole layer is the one that Keras builds, or the same equations in NumPy,
+            without Keras.
 
     Returns:
         A `HeadsReport`: for W_Q, W_K, W_V the difference of X·W and [X·W_1 … X·W_A]; for the
-        layer, that of Keras's output and Σ head_i · W_O,i + b, in float32.
+        layer, that of its output and Σ head_i · W_O,i + b, in float32.
     """
-    from kbert.model.layers import MultiHeadAttention
-
     config = get_config(config)
     length = require_positive("length", length)
     heads, size = config.num_attention_heads, config.head_size
-    layer = MultiHeadAttention(heads, size)
-    x = np.random.default_rng(0).standard_normal((1, length, config.hidden_size), "float32")
-    output = _array(layer(x))[0]
-    x = x[0]
+    x = np.random.default_rng(0).standard_normal((length, config.hidden_size), "float32")
+    kernels, output_kernel, output = (_of_keras if built else _of_numpy)(x, heads, size)
     differences, projected = {}, {}
-    for name in MATRICES:
-        kernel = _array(getattr(layer, f"{name}_dense").kernel)  # (H, A, D)
+    for name, kernel in zip(MATRICES, kernels, strict=True):  # (H, A, D)
         whole = x @ kernel.reshape(config.hidden_size, heads * size)  # (S, H)
         by_head = [x @ kernel[:, head] for head in range(heads)]  # A times (S, D)
         projected[name] = by_head
         differences[f"W_{name[0].upper()}"] = _gap(whole, np.concatenate(by_head, axis=-1))
-    output_kernel = _array(layer.output_dense.kernel)  # (A, D, H)
     summed = sum(
         _attend(*(projected[name][head] for name in MATRICES)) @ output_kernel[head]
         for head in range(heads)
     )
     differences["layer"] = _gap(output, summed)  # a new layer's biases are 0
     slices = tuple((head + 1, head * size, (head + 1) * size - 1) for head in range(heads))
-    return HeadsReport(config, slices, differences)
+    return HeadsReport(config, slices, differences, built)
+
+
+def _of_keras(x, heads: int, size: int):
+    """A new layer's kernels of query, key and value and of the output, and what it makes of x."""
+    from kbert.model.layers import MultiHeadAttention
+
+    layer = MultiHeadAttention(heads, size)
+    output = _array(layer(x[None]))[0]
+    kernels = [_array(getattr(layer, f"{name}_dense").kernel) for name in MATRICES]
+    return kernels, _array(layer.output_dense.kernel), output
+
+
+def _of_numpy(x, heads: int, size: int):
+    """As `_of_keras`; all heads at once, with whole matrices."""
+    random, hidden = np.random.default_rng(1), x.shape[-1]
+    scale = np.float32(hidden**-0.5)
+    kernels = random.standard_normal((3, hidden, heads, size), "float32") * scale
+    output_kernel = random.standard_normal((heads, size, hidden), "float32") * scale
+    whole = [x @ kernel.reshape(hidden, heads * size) for kernel in kernels]  # (S, A·D)
+    query, key, value = (part.reshape(-1, heads, size).swapaxes(0, 1) for part in whole)
+    context = _attend(query, key, value).swapaxes(0, 1).reshape(-1, heads * size)
+    return kernels, output_kernel, context @ output_kernel.reshape(heads * size, hidden)
 
 
 def _attend(query, key, value):
-    """Attention(Q, K, V) of one head (Vaswani et al. 2017, arXiv 1706.03762, equation 1)."""
-    scores = query @ key.T / np.sqrt(query.shape[-1])
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    """Attention(Q, K, V), (…, S, D) (Vaswani et al. 2017, arXiv 1706.03762, equation 1)."""
+    scores = query @ key.swapaxes(-1, -2) * np.float32(query.shape[-1] ** -0.5)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))  # (…, S, S)
     return weights / weights.sum(-1, keepdims=True) @ value
 
 
