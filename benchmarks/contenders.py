@@ -1,0 +1,87 @@
+"""Contenders in processes of their own, which stay alive and take turns: A B A B …
+
+What else the machine does, and how warm it is, then meets all of them alike. A contender that
+waits holds its memory and no core.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One library's way to do a work.
+
+    Attributes:
+        name: as the table says it.
+        make: "module:function" of this package; the function takes `options` and returns a
+            function of a count that does the work so many times and returns when it is done.
+        options: what `make` is called with.
+        needs: packages to be installed.
+        environment: variables of its process, such as KERAS_BACKEND.
+        computes: what it does that the others do not, or the reverse; "" where nothing.
+    """
+
+    name: str
+    make: str
+    options: dict = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    environment: dict = field(default_factory=dict)
+    computes: str = ""
+
+    def missing(self) -> list[str]:
+        """The packages that it needs and the machine has not."""
+        return [name for name in self.needs if importlib.util.find_spec(name) is None]
+
+
+class Failed(Exception):
+    """A contender's process ended; the last line of what it said."""
+
+
+class Process:
+    """A contender that runs; made by its start, gone at the end of a `with`."""
+
+    def __init__(self, contender: Contender):
+        self.contender = contender
+        self._errors = os.memfd_create("errors")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.child", contender.make],
+            env=os.environ | _QUIET | contender.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._errors)
+
+    def ask(self, **what) -> dict:
+        """What the process answers to a line of JSON: see `benchmarks.child`.
+
+        Raises:
+            Failed: it ended instead.
+        """
+        try:
+            self._process.stdin.write(json.dumps(what) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._process.wait()
+            os.lseek(self._errors, 0, os.SEEK_SET)
+            said = os.read(self._errors, 1 << 20).decode(errors="replace").strip().splitlines()
+            raise Failed(said[-1] if said else f"exit status {self._process.returncode}")
+        return json.loads(line)

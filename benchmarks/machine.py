@@ -1,0 +1,66 @@
+"""Where and when a record was taken: commit, versions, processor, threads, memory."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+_PACKAGES = [
+    "keras",
+    "tensorflow",
+    "jax",
+    "torch",
+    "numpy",
+    "keras-hub",
+    "transformers",
+    "tf-keras",
+    "keras-bert",
+]
+_NOISY = 0.15
+
+
+def described() -> dict:
+    """What a record says of the machine."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": _said_by("git", "rev-parse", "--short", "HEAD"),
+        "changed": bool(_said_by("git", "status", "--porcelain", "--", "kbert", "benchmarks")),
+        "processor": _processor(),
+        "threads": len(os.sched_getaffinity(0)),
+        "memory_mib": _memory("MemTotal"),
+        "python": platform.python_version(),
+        "versions": {name: found for name in _PACKAGES if (found := _version(name))},
+    }
+
+
+def free_memory() -> int:
+    """MiB that new processes can take."""
+    return _memory("MemAvailable")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _said_by(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor()
+
+
+def _memory(name: str) -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) // 1024
+    raise RuntimeError(f"/proc/meminfo has no {name}")

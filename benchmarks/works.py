@@ -1,0 +1,185 @@
+"""What is measured, beside whom, and what it must show: a `Work` for each group of figures."""
+
+from dataclasses import dataclass
+
+from benchmarks.contenders import Contender
+
+TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
+JAX = {"KERAS_BACKEND": "jax"}
+TORCH = {"KERAS_BACKEND": "torch"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A ratio that is to be shown: the best peer's figure over ours.
+
+    Attributes:
+        row: its number in RESULTS.md.
+        ours: name of a contender.
+        peers: names; the one with the smallest median counts.
+        at_least, aim: of the ratio.
+        figure: "seconds" or "memory".
+    """
+
+    row: str
+    ours: str
+    peers: tuple[str, ...]
+    at_least: float
+    aim: float
+    figure: str = "seconds"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Contenders that do the same, in turns.
+
+    Attributes:
+        name: what `--only` takes.
+        title: for the table.
+        contenders: who does it.
+        claims: what is to be shown.
+        count: how often a contender does it in a turn.
+        memory: MiB that a contender is expected to hold at most.
+        flops: of matrix products in one unit of work, by the accounting; 0: not told.
+        peaks: the contenders that only multiply matrices, and their FLOPs.
+    """
+
+    name: str
+    title: str
+    contenders: tuple[Contender, ...]
+    claims: tuple[Claim, ...] = ()
+    count: int = 3
+    memory: int = 4000
+    flops: int = 0
+    peaks: dict[str, int] | None = None
+
+
+PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+def updates(name, head, size, batch, length, precision, layers=None, claims=(), **options) -> Work:
+    """A training update of every library."""
+    from benchmarks import matmul
+    from benchmarks.updates import PREDICTIONS, config_of
+
+    policy = PRECISIONS[precision]
+    same = {"size": size, "batch": batch, "length": length, "layers": layers}
+    mine = same | {"head": head, "precision": policy}
+
+    def kbert(name, environment=TENSORFLOW, needs=(), **options):
+        return Contender(
+            name, "benchmarks.updates:kbert_engine", mine | options, needs, environment
+        )
+
+    def keras_hub(name, jit):
+        options = mine | {"jit": jit}
+        computes = "no next sentences" if head == "pretraining" else ""
+        needs = ("keras_hub",)
+        return Contender(name, "benchmarks.updates:keras_hub", options, needs, TENSORFLOW, computes)
+
+    def transformers(name, compiled):
+        options = mine | {"compiled": compiled}
+        computes = "logits of every position" if head == "pretraining" else ""
+        needs = ("torch", "transformers")
+        return Contender(name, "benchmarks.updates:transformers", options, needs, {}, computes)
+
+    def fit(name, jit):
+        return Contender(name, "benchmarks.updates:kbert_fit", mine | {"jit": jit}, (), TENSORFLOW)
+
+    rows = {"rows": batch * length, "precision": policy}
+    contenders = [
+        kbert("kbert"),
+        keras_hub("KerasHub", False),
+        keras_hub("KerasHub, XLA", True),
+        transformers("transformers", False),
+        transformers("transformers, compiled", True),
+        kbert("kbert, jit", jit=True),
+        fit("kbert, fit", False),
+        fit("kbert, fit, XLA", True),
+        kbert("kbert, JAX", JAX, ("jax",)),
+        kbert("kbert, torch", TORCH, ("torch",)),
+        Contender("products, TensorFlow", "benchmarks.matmul:tensorflow", rows),
+        Contender("products, torch", "benchmarks.matmul:torch", rows, ("torch",)),
+    ]
+    if head == "pretraining" and precision == "float32":
+        every = "logits of every position"
+        legacy = {"TF_USE_LEGACY_KERAS": "1"}
+        needs = ("keras_bert", "tf_keras")
+        contenders.insert(
+            5, Contender("keras_bert", "benchmarks.updates:keras_bert", same, needs, legacy, every)
+        )
+    import kbert as library
+
+    account = library.account(
+        config_of(size, layers),
+        head=head,
+        batch_size=batch,
+        seq_len=length,
+        **({"max_predictions": PREDICTIONS} if head == "pretraining" else {}),
+    )
+    products = matmul.flops(batch * length)
+    return Work(
+        name,
+        f"{head}, {size}{f' of {layers} layers' if layers else ''}, {batch} × {length}, {policy}",
+        tuple(contenders),
+        tuple(claims),
+        flops=account.training_flops_per_sequence * batch,
+        peaks={"products, TensorFlow": products, "products, torch": products},
+        **options,
+    )
+
+
+HUB = ("KerasHub", "KerasHub, XLA")
+TRANSFORMERS = ("transformers", "transformers, compiled")
+
+
+def works() -> list[Work]:
+    """All of them, in the order in which they run."""
+    wide = {"size": "base", "layers": 4, "batch": 8, "length": 128}
+    found = []
+    for precision, hub, other, own_fit in (
+        ("float32", (1.15, 1.3), (1.7, 2.2), (1.1, 1.3)),
+        ("bfloat16", (1.4, 2.0), (1.8, 2.5), (1.1, 1.3)),
+    ):
+        number = "1" if precision == "float32" else "2"
+        claims = [
+            Claim(number, "kbert", HUB, *hub),
+            Claim(f"3 {precision}", "kbert", TRANSFORMERS, *other),
+            Claim(f"6 {precision}", "kbert, jit", ("kbert, fit, XLA",), 1.0, 1.1),
+            Claim(f"7 {precision}", "kbert, fit", HUB[:1], *own_fit),
+            Claim(f"10 of {number}, KerasHub", "kbert", HUB, 1.1, 1.3, "memory"),
+            Claim(f"10 of {number}, transformers", "kbert", TRANSFORMERS, 0.9, 1.0, "memory"),
+        ]
+        if precision == "float32":
+            claims += [
+                Claim("4", "kbert", ("keras_bert",), 1.5, 2.0),
+                Claim("5 JAX", "kbert, JAX", ("kbert",), 0.9, 1.0),
+                Claim("5 torch", "kbert, torch", TRANSFORMERS, 1.0, 1.15),
+            ]
+        found.append(
+            updates(
+                f"update-{precision}", "pretraining", **wide, precision=precision, claims=claims
+            )
+        )
+        for size in ("mini", "tiny"):
+            found.append(
+                updates(
+                    f"update-{precision}-{size}",
+                    "pretraining",
+                    size,
+                    8,
+                    128,
+                    precision,
+                    claims=[Claim(f"8 {precision}, {size}", "kbert", HUB, 1.15, 1.5)],
+                    count=20,
+                    memory=1500,
+                )
+            )
+    classifier = [
+        Claim("10 classifier, KerasHub", "kbert", HUB, 1.1, 1.3, "memory"),
+        Claim("10 classifier, transformers", "kbert", TRANSFORMERS, 0.9, 1.0, "memory"),
+    ]
+    found.append(
+        updates("classifier", "classifier", "mini", 32, 128, "float32", claims=classifier, count=10)
+    )
+    return found
