@@ -14,8 +14,7 @@ def seed_states(model) -> list:
         RuntimeError: fewer than there are layers with dropout: those would draw the same mask at
             each update, and nothing would show it.
     """
-    weights = set(map(id, model.weights))
-    found = [variable for variable in model.variables if id(variable) not in weights]
+    found = own_seed_states(model)
     drawing = sum(_drops_out(layer) for layer in model.layers)
     if len(found) < drawing:
         import keras
@@ -25,6 +24,12 @@ def seed_states(model) -> list:
             f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"
         )
     return found
+
+
+def own_seed_states(layer) -> list:
+    """The states of one layer's or model's seed generators; none where it draws nothing."""
+    weights = set(map(id, layer.weights))
+    return [variable for variable in layer.variables if id(variable) not in weights]
 
 
 def _drops_out(layer) -> bool:

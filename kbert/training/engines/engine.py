@@ -6,8 +6,8 @@ from keras import ops
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment, optimizers, precision
 from kbert.training import loss as objectives
+from kbert.training.engines.cut_model import CutModel, stateless
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
-from kbert.training.engines.rematerialization import RematerializedModel, stateless
 from kbert.training.engines.training_state import TrainingState
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
@@ -62,7 +62,8 @@ class Engine(TrainingState):
         self.accumulation = accumulation
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
-        self.rematerialized = RematerializedModel(model) if rematerialize else None
+        self.rematerialize = rematerialize
+        self.cut = self._cut()
         self.scaled = precision.needs_scale(model)
         # listed once: Keras walks through all layers each time
         self.weights = list(model.trainable_variables)
@@ -192,12 +193,17 @@ class Engine(TrainingState):
         """The model's outputs by name, from weights and seeds that are given."""
         values = dict(zip(map(id, self.weights), weights, strict=True))
         values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
-        if training and self.rematerialized:
-            outputs = self.rematerialized.outputs(values, inputs, self._recomputed)
+        if training and self.cut:
+            recomputed = self._recomputed if self.rematerialize else None
+            outputs = self.cut.outputs(values, inputs, recomputed)
         else:
             ordered = [inputs[name] for name in self.model.input_names]
             outputs = stateless(self.model, values, ordered, training)
         return dict(zip(self.model.output_names, outputs, strict=True))
+
+    def _cut(self) -> CutModel | None:
+        """The model with other blocks, or in parts, where training needs it so."""
+        return CutModel(self.model) if self.rematerialize else None
 
     def _recomputed(self, function):
         """A function of float tensors that keeps none of its results for the backward pass."""

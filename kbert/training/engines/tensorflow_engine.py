@@ -12,7 +12,9 @@ import tensorflow as tf
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss as objectives
 from kbert.training.engines import hosts
+from kbert.training.engines.cut_model import CutModel
 from kbert.training.engines.engine import Engine, shares
+from kbert.training.engines.fused_blocks import FusedBlock
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
@@ -45,6 +47,14 @@ class TensorFlowEngine(Engine):
         # whose every length it would compile anew. Small models are not worth it.
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
         super().prepare(model, optimizer, jit=jit, **options)
+
+    def _cut(self) -> CutModel | None:
+        # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
+        # for each, which takes longer than a run over few texts gains.
+        one_length = self.model.inputs[0].shape[1] is not None
+        if self.jit or not one_length or not FusedBlock.fits(self.model):
+            return super()._cut()
+        return CutModel(self.model, FusedBlock)
 
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update. With several it compiles the two halves

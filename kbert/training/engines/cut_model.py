@@ -1,10 +1,12 @@
 """A model cut after its embeddings and after each encoder block.
 
-With rematerialization (Chen et al., arXiv 1604.06174) the backward pass keeps the tensors at the
-cuts alone, and computes a block's activations again when it comes to the block.
+The engines put something else in the place of a block: one that is computed again in the backward
+pass (rematerialization, Chen et al., arXiv 1604.06174: the tensors at the cuts alone are kept), or
+one whose element-wise parts are fused.
 """
 
 import itertools
+from collections.abc import Callable
 
 from keras import ops
 
@@ -13,14 +15,16 @@ from kbert.graph import names
 _ENCODED = (names.TOKEN_IDS, names.SEGMENT_IDS)  # the inputs of the embeddings
 
 
-class RematerializedModel:
+class CutModel:
     """Embeddings, encoder blocks and heads, as functional models that share the model's layers.
 
     Args:
         model: a functional model of `kbert.model.builder`.
+        block: makes a block of (model, number from 1): a function of values by id, x and mask.
+            None: the graph's own layers.
     """
 
-    def __init__(self, model):
+    def __init__(self, model, block: Callable | None = None):
         import keras
 
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
@@ -33,39 +37,51 @@ class RematerializedModel:
         self._encoded = [name for name in inputs if name in _ENCODED]
         self._others = [name for name in inputs if name not in _ENCODED]
         self._embeddings = keras.Model([inputs[name] for name in self._encoded], [cuts[0], table])
-        self._blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
+        blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
+        self._weights = [one.trainable_variables for one in blocks]
+        self._blocks = [
+            block(model, number) if block else _of_layers(one)
+            for number, one in enumerate(blocks, start=1)
+        ]
         self._has_table = names.MLM_SIMILARITY in layers  # of use to the MLM head alone
         heads = [cuts[-1], *([table] if self._has_table else [])]
         self._heads = keras.Model([*heads, *(inputs[name] for name in self._others)], model.outputs)
 
-    def outputs(self, values: dict, inputs: dict, recomputed) -> list:
+    def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
         """The model's outputs, in training.
 
         Args:
             values: of its variables, by their id.
             inputs: by name.
             recomputed: makes of a function of float tensors one that keeps none of its
-                intermediate results for the backward pass.
+                intermediate results for the backward pass; None: they are kept.
         """
         ids = [inputs[name] for name in self._encoded]
         x, table = stateless(self._embeddings, values, ids)
         mask, _ = self._padding(inputs[names.TOKEN_IDS])
-        for block in self._blocks:
-            x = _block(block, values, mask, recomputed)(x)
+        for block, weights in zip(self._blocks, self._weights, strict=True):
+            if recomputed:
+                x = _recomputed(recomputed, block, weights, values, x, mask)
+            else:
+                x = block(values, x, mask)
         rest = [inputs[name] for name in self._others]
         return stateless(self._heads, values, [x, *([table] if self._has_table else []), *rest])
 
 
-def _block(model, values: dict, mask, recomputed):
-    """One block, as a function of its input; weights are arguments of what is recomputed: a
-    tensor that it closes over would have no gradient on TensorFlow."""
-    weights = model.trainable_variables
+def _of_layers(model) -> Callable:
+    """A block of the graph's own layers."""
+    return lambda values, x, mask: stateless(model, values, [x], mask=mask)[0]
+
+
+def _recomputed(recomputed, block, weights, values: dict, x, mask):
+    """One block's output; weights are arguments of what is recomputed: a tensor that it closes
+    over would have no gradient on TensorFlow."""
 
     def of(x, *tensors):
         own = values | {id(weight): value for weight, value in zip(weights, tensors, strict=True)}
-        return stateless(model, own, [x], mask=mask)[0]
+        return block(own, x, mask)
 
-    return lambda x: recomputed(of)(x, *(values[id(weight)] for weight in weights))
+    return recomputed(of)(x, *(values[id(weight)] for weight in weights))
 
 
 def stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:

@@ -1,0 +1,140 @@
+"""What stands between the matrix products of an encoder block, each part one XLA program.
+
+For TensorFlow on a CPU, which runs one operation after the other: bias, dropout, residual and
+LayerNorm go through memory a dozen times, where one loop goes once. Matrix products stay outside:
+oneDNN multiplies bfloat16 on a CPU's own units, XLA there does not. The backward pass computes a
+part again from its inputs, so nothing but these is kept: no mask, no float32 copy.
+
+Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
+N = B·S.
+"""
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+_function = functools.partial(tf.function, jit_compile=True, autograph=False, reduce_retracing=True)
+
+
+def fused(part: Callable) -> Callable:
+    """The function of tensors as one XLA program, and its gradient as another."""
+    forward = _function(part)
+
+    @_function
+    def backward(arguments, gradients):
+        floats = [one for one in arguments if one.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            results = part(*arguments)
+        found = iter(tape.gradient(results, floats, gradients))
+        return [next(found) if one.dtype.is_floating else None for one in arguments]
+
+    @tf.custom_gradient
+    def call(*arguments):
+        return forward(*arguments), lambda *gradients: backward(arguments, gradients)
+
+    return call
+
+
+@functools.cache
+def normalized_sum(rate: float, epsilon: float) -> Callable:
+    """LayerNorm(x + Dropout(y + bias)) of y (B, S, H), bias, x, gamma, beta, seed."""
+
+    def part(y, bias, x, gamma, beta, seed):
+        total = x + dropped(y + tf.cast(bias, y.dtype), seed, rate)
+        return normalized(total, gamma, beta, epsilon)
+
+    return fused(part)
+
+
+@functools.cache
+def attention_weights(rate: float) -> Callable:
+    """Softmax and dropout of scores (B, A, S, S), bool mask (B, S), scale, seed."""
+
+    def part(scores, mask, scale, seed):
+        wide = tf.cast(scores, tf.float32) * scale
+        wide = tf.where(mask[:, None, None], wide, wide.dtype.min)
+        return dropped(tf.cast(tf.nn.softmax(wide), scores.dtype), seed, rate)
+
+    return fused(part)
+
+
+@functools.cache
+def activated(activation: Callable) -> Callable:
+    """The activation of x (B, S, F) plus bias, in float32."""
+
+    def part(x, bias):
+        wide = tf.cast(x + tf.cast(bias, x.dtype), tf.float32)
+        return tf.cast(activation(wide), x.dtype)
+
+    return fused(part)
+
+
+@functools.cache
+def split_heads(parts: int, heads: int) -> Callable:
+    """Of the products of several kernels side by side, (B, S, parts·H), and their biases."""
+
+    def part(x, bias):
+        batch, length, width = tf.unstack(tf.shape(x))
+        shape = [batch, length, parts, heads, width // (parts * heads)]
+        by_part = tf.transpose(tf.reshape(x + tf.cast(bias, x.dtype), shape), [2, 0, 3, 1, 4])
+        return tf.unstack(by_part, parts)  # parts times (B, A, S, D)
+
+    return fused(part)
+
+
+@functools.cache
+def merged_heads() -> Callable:
+    """(B, A, S, D) -> (B, S, H)."""
+
+    def part(x):
+        batch, heads, length, size = tf.unstack(tf.shape(x))
+        return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, heads * size])
+
+    return fused(part)
+
+
+def dropped(x, seed, rate: float):
+    """Dropout (Srivastava et al. 2014), whose mask is a function of seed and place alone.
+
+    Args:
+        x: float, any shape of less than 2³² numbers.
+        seed: int32 (2,).
+        rate: 0 … 1, to 2⁻³¹.
+    """
+    if not rate:
+        return x
+    kept = tf.reshape(_bits(tf.size(x), seed) >= int(rate * 2**31), tf.shape(x))
+    return tf.where(kept, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros((), x.dtype))
+
+
+def normalized(x, gamma, beta, epsilon: float):
+    """LayerNorm over the last axis (Ba et al. 2016, arXiv 1607.06450), in float32."""
+    wide = tf.cast(x, tf.float32)
+    mean = tf.reduce_mean(wide, -1, keepdims=True)
+    centred = wide - mean
+    variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+    return tf.cast(centred * tf.math.rsqrt(variance + epsilon) * gamma + beta, x.dtype)
+
+
+def _bits(count, seed):
+    """int32 (count,): 31 random bits each.
+
+    A hash of the place: multiplications and shifts (Wellons, hash-prospector's lowbias32), half of
+    the seed before the first, the other half before the next two. Not TensorFlow's own Philox: XLA
+    draws that again, key and all, for each number of a loop that it is fused into.
+    """
+    shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
+    low, high = tf.unstack(tf.bitcast(seed, tf.uint32))
+
+    def word(number):
+        return tf.constant(number, tf.uint32)
+
+    def mixed(x, right, factor):
+        return xor(x, shift(x, word(right))) * word(factor)
+
+    x = xor(tf.cast(tf.range(count), tf.uint32) * word(0x9E3779B9), low)
+    x = xor(mixed(x, 16, 0x7FEB352D), high)
+    x = mixed(mixed(x, 15, 0x7FEB352D), 15, 0x846CA68B)
+    return tf.bitcast(shift(xor(x, shift(x, word(16))), word(1)), tf.int32)

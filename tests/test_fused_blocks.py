@@ -1,0 +1,183 @@
+"""Encoder blocks whose element-wise parts are fused, beside the graph's own layers."""
+
+import numpy as np
+import pytest
+from sizes import SIZES
+from training_batches import PREDICTIONS, arrays, batch_of
+
+import kbert
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+
+from kbert.training.engines.elementwise import dropped  # noqa: E402  (TensorFlow's)
+from kbert.training.engines.fused_blocks import FusedBlock  # noqa: E402
+
+LENGTH, BATCH = 11, 13
+HEADS = {
+    "pretraining": {"max_predictions": PREDICTIONS},
+    "classifier": {"num_labels": 5},
+    "tokens": {"num_labels": 5},
+    "qa": {},
+}
+
+
+def engine_of(head, dtype="float32", dropout=0.0, fused=True, **options):
+    keras.utils.set_random_seed(5)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = kbert.BertConfig(**SIZES | {"initializer_range": 0.2}, **rates)
+    engine = engines.start()
+    with engine.scope():
+        model = build(GraphSpec.of(config, head, seq_len=LENGTH, dtype=dtype, **HEADS[head]))
+    with pytest.MonkeyPatch.context() as patch:
+        if not fused:
+            patch.setattr(FusedBlock, "fits", lambda model: False)
+        engine.prepare(model, Optimizer(total_steps=9), **options)
+    assert fused == (engine.cut is not None)
+    return engine
+
+
+def batch(head):
+    """Real tokens and padding: no text is as long as another."""
+    if head == "pretraining":
+        return batch_of(arrays("pretraining", 1, BATCH), 0)
+    random = np.random.default_rng(2)
+    tokens = random.integers(1, SIZES["vocab_size"], (BATCH, LENGTH)).astype("int32")
+    tokens[np.arange(LENGTH) > random.integers(1, LENGTH + 1, (BATCH, 1))] = 0
+    inputs = {names.TOKEN_IDS: tokens, names.SEGMENT_IDS: np.ones_like(tokens)}
+    outputs = {
+        "classifier": {names.CLASSIFIER: (5, BATCH)},
+        "tokens": {names.TOKEN_CLASSIFIER: (5, (BATCH, LENGTH))},
+        "qa": {names.SPAN_START: (LENGTH, BATCH), names.SPAN_END: (LENGTH, BATCH)},
+    }[head]
+    labels = {
+        name: random.integers(0, classes, shape).astype("int32")
+        for name, (classes, shape) in outputs.items()
+    }
+    weights = {name: np.full(one.shape, 1 / one.size, "float32") for name, one in labels.items()}
+    return TrainingBatch(inputs, labels, weights)
+
+
+def furthest(one: dict, other: dict) -> float:
+    """The largest difference of two sets of gradients, by the largest number of each."""
+    assert list(one) == list(other)
+    sizes = {name: np.abs(value).max() for name, value in one.items()}
+    least = 0.01 * max(sizes.values())  # a bias of keys has no gradient: nothing but rounding
+    sizes = {name: max(size, least) for name, size in sizes.items()}
+    return max(float(np.abs(one[name] - other[name]).max() / sizes[name]) for name in one)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_gradients_are_those_of_the_graphs_layers(head):
+    plain, fused = (engine_of(head, fused=fused).gradients(batch(head), 0) for fused in (0, 1))
+    assert furthest(plain, fused) < 2e-5
+
+
+def test_a_whole_update_is_the_graphs(tmp_path):
+    plain, fused = (engine_of("pretraining", fused=fused, accumulation=1) for fused in (0, 1))
+    for step in range(3):
+        one, other = (engine.update(batch("pretraining"), step) for engine in (plain, fused))
+        for figure in ("loss", "gradient_norm", "MLM_accuracy"):
+            assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
+
+
+@pytest.mark.parametrize("head", ["pretraining", "tokens"])
+def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(head, monkeypatch):
+    def call(layer, inputs, training=False):
+        if not training or not layer.rate:
+            return inputs
+        seed = tf.cast(layer.seed_generator.state.value, tf.int32)
+        return dropped(inputs, seed, layer.rate)
+
+    monkeypatch.setattr(keras.layers.Dropout, "call", call)
+    plain, fused = (
+        engine_of(head, dropout=0.3, fused=fused).gradients(batch(head), 0) for fused in (0, 1)
+    )
+    assert furthest(plain, fused) < 2e-5
+    assert furthest(plain, engine_of(head, fused=True).gradients(batch(head), 0)) > 0.1
+
+
+def test_blocks_computed_again_are_the_same():
+    kept, again = (
+        engine_of("pretraining", dropout=0.3, rematerialize=rematerialize)
+        for rematerialize in (False, True)
+    )
+    given = batch("pretraining")
+    assert furthest(kept.gradients(given, 0), again.gradients(given, 0)) < 2e-5
+
+
+def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is():
+    given = batch("pretraining")
+    exact = engine_of("pretraining").gradients(given, 0)
+    for name in exact:  # a bias of keys has no gradient: nothing but rounding
+        if "key/bias" in name:
+            exact[name] = np.zeros_like(exact[name])
+
+    def distance(fused):
+        found = engine_of("pretraining", "mixed_bfloat16", fused=fused).gradients(given, 0)
+        pairs = [(exact[name], found[name]) for name in exact if np.abs(exact[name]).max() > 1e-4]
+        return np.mean([np.abs(a - b).mean() / np.abs(a).mean() for a, b in pairs])
+
+    assert distance(True) < 1.1 * distance(False) < 0.2
+
+
+def test_layers_of_ones_own_are_left_as_they_are():
+    class Own(keras.layers.LayerNormalization):
+        pass
+
+    config = kbert.BertConfig(**SIZES)
+    model = kbert.build_bert(config, seq_len=LENGTH)
+    assert FusedBlock.fits(model)
+    model.get_layer(names.encoder(2, names.FEED_FORWARD, "Norm")).__class__ = Own
+    assert not FusedBlock.fits(model)
+
+
+# The masks: 31 bits of a hash of place and seed.
+
+SEEDS = [[0, 0], [0, 1], [1, 0], [1, 1], [2**31 - 1, 7], [-5, 3]]
+
+
+def masks(rate, shape=(311, 257)):
+    return [dropped(tf.ones(shape), tf.constant(seed), rate).numpy() > 0 for seed in SEEDS]
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.003])
+def test_as_many_are_dropped_as_the_rate_says_and_what_stays_is_scaled(rate):
+    value = dropped(tf.ones((311, 257)), tf.constant([3, 4]), rate).numpy()
+    np.testing.assert_allclose(np.unique(value), [0, 1 / (1 - rate)], rtol=1e-6)
+    for mask in masks(rate):
+        for axis in (None, 0, 1):  # the whole, each column, each row
+            count = mask.size if axis is None else mask.shape[axis]
+            off = (1 - mask).mean(axis) - rate
+            deviations = off / np.sqrt(rate * (1 - rate) / count)
+            assert np.abs(deviations).max() < 5.5
+            if axis is not None:
+                assert 0.8 < deviations.std() < 1.2
+
+
+def test_masks_of_neighbours_and_of_other_seeds_tell_nothing_of_each_other():
+    found = [mask - 0.5 for mask in masks(0.5)]
+    bound = 5 * 0.25 / np.sqrt(found[0].size)
+    for place, mask in enumerate(found):
+        for steps in (1, 2, 3, 16, 64, 257):
+            flat = mask.ravel()
+            assert abs((flat[steps:] * flat[:-steps]).mean()) < bound
+        for other in found[:place]:
+            assert abs((mask * other).mean()) < bound
+
+
+def test_nothing_is_dropped_at_rate_0_and_bits_are_uniform():
+    from kbert.training.engines.elementwise import _bits
+
+    ones = tf.ones((3, 5))
+    assert dropped(ones, tf.constant([1, 2]), 0.0) is ones
+    bits = _bits(tf.constant(1 << 16), tf.constant([1, 2])).numpy()
+    assert bits.min() >= 0 and len(np.unique(bits)) > 65_500  # of 2³¹: two of them rarely agree
+    for shift in range(31):
+        assert abs((bits >> shift & 1).mean() - 0.5) < 5 * 0.5 / 256
