@@ -4,6 +4,7 @@ What else the machine does, and how warm it is, then meets all of them alike. A 
 waits holds its memory and no core.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -64,7 +65,8 @@ class Process:
 
     def __exit__(self, *_) -> None:
         self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(BrokenPipeError), self._process:
+            pass  # closes its streams
         os.close(self._errors)
 
     def ask(self, **what) -> dict:

@@ -46,6 +46,7 @@ BAD = [  # command line, what the line must say
     ("summary basse", "basse"),
     ("summary tiny --seq-len 0", "seq_len"),
     ("summary tiny --layers 3-9", "--layers"),
+    ("summary tiny --num-labels 3", "--num-labels goes with"),
     ("account tiny --batch-size 0", "batch_size"),
     ("params none.json", "none.json"),
     ("heads basse", "basse"),

@@ -8,6 +8,7 @@ from corpus_documents import read_documents
 from wikitext_shards import text_files
 
 from kbert.data.corpus import text_files as corpus
+from kbert.data.corpus.sentences import cut
 
 GOOGLE = "One sentence here.\nAnd two.\n\n\n  \nOther document.\nIts end.\n"
 DOCUMENTS = [["One sentence here.", "And two."], ["Other document.", "Its end."]]
@@ -171,3 +172,14 @@ def test_missing_and_damaged_files(tmp_path):
     cut.write_bytes(b"no gzip at all")
     with pytest.raises(OSError, match=r"whole .gz file"):
         list(read_documents(cut))
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 1000])
+@pytest.mark.parametrize("text", ["", "ab cd  efg hij", "abcdefghijklmnop", " abc defghijk l"])
+def test_a_text_that_is_cut_keeps_every_character(text, size):
+    pieces = list(cut(text, size))
+    assert "".join(pieces) == text
+    assert all(len(piece) <= size for piece in pieces)
+    words = [word for piece in pieces for word in piece.split()]
+    if all(len(word) < size for word in text.split()):
+        assert words == text.split()

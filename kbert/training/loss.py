@@ -29,13 +29,13 @@ def measured(logits, labels, weights):
     return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
 
 
-def objective(outputs: Mapping, labels: Mapping, weights: Mapping):
+def objective(outputs: Mapping, labels: Mapping, weights: Mapping, measure=measured):
     """The loss of some examples, a scalar, and `measured` of each output, (outputs, 3)."""
-    sums = ops.stack([measured(outputs[name], labels[name], weights[name]) for name in labels])
+    sums = ops.stack([measure(outputs[name], labels[name], weights[name]) for name in labels])
     return ops.sum(sums[:, 0]), sums
 
 
-def scaled_objective(forward, micro_batch, scale):
+def scaled_objective(forward, micro_batch, scale, measure=measured):
     """What an engine takes the gradient of: the loss of one micro-batch of a replica.
 
     Args:
@@ -43,13 +43,14 @@ def scaled_objective(forward, micro_batch, scale):
         micro_batch: inputs, labels, their weights, and {"wishes": float32 (B, 3)}.
         scale: the loss scale. It comes in here, before the gradients are taken, so that none of
             them is too small for float16; the engine divides by it once they are summed.
+        measure: `measured`, or what gives the same.
 
     Returns:
         The loss times the scale, and sums, (outputs + 1, 3): `measured` of each output, and in the
         last row the wishes.
     """
     inputs, labels, weights, wishes = micro_batch
-    loss, sums = objective(forward(inputs), labels, weights)
+    loss, sums = objective(forward(inputs), labels, weights, measure)
     wished = ops.sum(wishes["wishes"], 0, keepdims=True)
     return loss * scale, ops.concatenate([sums, wished])
 

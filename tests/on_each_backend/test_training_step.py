@@ -201,8 +201,8 @@ def test_the_gradient_that_is_not_finite_is_named(data, monkeypatch):
     found = diagnosis.first_bad(engine, batch, 0)
     assert found.text(0).startswith("first bad: none: weights, layer outputs and gradients are")
 
-    def bad(outputs, labels, weights):
-        loss, sums = whole(outputs, labels, weights)
+    def bad(outputs, labels, weights, measure):
+        loss, sums = whole(outputs, labels, weights, measure)
         return loss + ops.sqrt(ops.sum(0.0 * outputs[names.NSP])), sums
 
     monkeypatch.setattr(objectives, "objective", bad)

@@ -7,6 +7,7 @@ one whose element-wise parts are fused.
 
 import itertools
 from collections.abc import Callable
+from typing import Protocol
 
 from keras import ops
 
@@ -15,16 +16,28 @@ from kbert.graph import names
 _ENCODED = (names.TOKEN_IDS, names.SEGMENT_IDS)  # the inputs of the embeddings
 
 
+class Parts(Protocol):
+    """What stands in the place of the graph's own layers; values are variables' by their id."""
+
+    def embeddings(self, model) -> Callable:
+        """A function of values, token ids and segment ids: x (B, S, H), token table (T, H)."""
+
+    def block(self, model, number: int) -> Callable:
+        """Encoder block `number`, from 1: a function of values, x and mask, (B, S, H)."""
+
+    def similarity(self, model) -> Callable:
+        """The MLM head's logits, (B, M, T), of values, vectors (B, M, H) and the table."""
+
+
 class CutModel:
     """Embeddings, encoder blocks and heads, as functional models that share the model's layers.
 
     Args:
         model: a functional model of `kbert.model.builder`.
-        block: makes a block of (model, number from 1): a function of values by id, x and mask.
-            None: the graph's own layers.
+        parts: what is put in the place of its layers; None: nothing.
     """
 
-    def __init__(self, model, block: Callable | None = None):
+    def __init__(self, model, parts: Parts | None = None):
         import keras
 
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
@@ -36,16 +49,22 @@ class CutModel:
         inputs = dict(zip(model.input_names, model.inputs, strict=True))
         self._encoded = [name for name in inputs if name in _ENCODED]
         self._others = [name for name in inputs if name not in _ENCODED]
-        self._embeddings = keras.Model([inputs[name] for name in self._encoded], [cuts[0], table])
+        embeddings = keras.Model([inputs[name] for name in self._encoded], [cuts[0], table])
         blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
         self._weights = [one.trainable_variables for one in blocks]
+        self._embeddings = parts.embeddings(model) if parts else _embeddings_of_layers(embeddings)
         self._blocks = [
-            block(model, number) if block else _of_layers(one)
+            parts.block(model, number) if parts else _block_of_layers(one)
             for number, one in enumerate(blocks, start=1)
         ]
         self._has_table = names.MLM_SIMILARITY in layers  # of use to the MLM head alone
-        heads = [cuts[-1], *([table] if self._has_table else [])]
-        self._heads = keras.Model([*heads, *(inputs[name] for name in self._others)], model.outputs)
+        self._similarity, outputs = None, list(model.outputs)
+        if parts and self._has_table:
+            self._similarity = parts.similarity(model)
+            self._place = model.output_names.index(names.MLM)
+            outputs[self._place] = model.get_layer(names.MLM_NORM).output
+        heads = [cuts[-1], *([table] if self._has_table and not self._similarity else [])]
+        self._heads = keras.Model([*heads, *(inputs[name] for name in self._others)], outputs)
 
     def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
         """The model's outputs, in training.
@@ -57,7 +76,7 @@ class CutModel:
                 intermediate results for the backward pass; None: they are kept.
         """
         ids = [inputs[name] for name in self._encoded]
-        x, table = stateless(self._embeddings, values, ids)
+        x, table = self._embeddings(values, *ids)
         mask, _ = self._padding(inputs[names.TOKEN_IDS])
         for block, weights in zip(self._blocks, self._weights, strict=True):
             if recomputed:
@@ -65,11 +84,19 @@ class CutModel:
             else:
                 x = block(values, x, mask)
         rest = [inputs[name] for name in self._others]
-        return stateless(self._heads, values, [x, *([table] if self._has_table else []), *rest])
+        if self._has_table and not self._similarity:
+            rest = [table, *rest]
+        outputs = stateless(self._heads, values, [x, *rest])
+        if self._similarity:
+            outputs[self._place] = self._similarity(values, outputs[self._place], table)
+        return outputs
 
 
-def _of_layers(model) -> Callable:
-    """A block of the graph's own layers."""
+def _embeddings_of_layers(model) -> Callable:
+    return lambda values, *ids: stateless(model, values, list(ids))
+
+
+def _block_of_layers(model) -> Callable:
     return lambda values, x, mask: stateless(model, values, [x], mask=mask)[0]
 
 

@@ -42,8 +42,37 @@ def normalized_sum(rate: float, epsilon: float) -> Callable:
     """LayerNorm(x + Dropout(y + bias)) of y (B, S, H), bias, x, gamma, beta, seed."""
 
     def part(y, bias, x, gamma, beta, seed):
-        total = x + dropped(y + tf.cast(bias, y.dtype), seed, rate)
-        return normalized(total, gamma, beta, epsilon)
+        total = _wide(x) + dropped(_wide(y) + bias, seed, rate)
+        return tf.cast(normalized(total, gamma, beta, epsilon), x.dtype)
+
+    return fused(part)
+
+
+@functools.cache
+def normalized_embeddings(rate: float, epsilon: float, dtype: str) -> Callable:
+    """LayerNorm(Dropout(tokens + segments + positions)), gamma, beta, seed: the builder's order."""
+
+    def part(tokens, segments, positions, gamma, beta, seed):
+        total = dropped(tokens + segments + positions, seed, rate)
+        return tf.cast(normalized(total, gamma, beta, epsilon), dtype)
+
+    return fused(part)
+
+
+@functools.cache
+def measured() -> Callable:
+    """`kbert.training.loss.measured` of logits, labels and weights, with no gather or scatter."""
+
+    def part(logits, labels, weights):
+        wide = tf.where((weights > 0)[..., None], _wide(logits), 0.0)
+        classes = tf.range(tf.shape(wide)[-1])
+        largest = tf.stop_gradient(tf.reduce_max(wide, -1, keepdims=True))
+        total = tf.math.log(tf.reduce_sum(tf.exp(wide - largest), -1)) + largest[..., 0]
+        own = tf.reduce_sum(tf.where(classes == labels[..., None], wide, 0.0), -1)
+        first = tf.reduce_min(tf.where(wide == largest, classes, classes.dtype.max), -1)
+        hits = tf.cast(first == labels, tf.float32)  # as argmax, the first of equals
+        sums = weights * (total - own), weights * hits, weights
+        return tf.stack([tf.reduce_sum(one) for one in sums])
 
     return fused(part)
 
@@ -53,7 +82,7 @@ def attention_weights(rate: float) -> Callable:
     """Softmax and dropout of scores (B, A, S, S), bool mask (B, S), scale, seed."""
 
     def part(scores, mask, scale, seed):
-        wide = tf.cast(scores, tf.float32) * scale
+        wide = _wide(scores) * scale
         wide = tf.where(mask[:, None, None], wide, wide.dtype.min)
         return dropped(tf.cast(tf.nn.softmax(wide), scores.dtype), seed, rate)
 
@@ -62,11 +91,10 @@ def attention_weights(rate: float) -> Callable:
 
 @functools.cache
 def activated(activation: Callable) -> Callable:
-    """The activation of x (B, S, F) plus bias, in float32."""
+    """The activation of x (B, S, F) plus bias."""
 
     def part(x, bias):
-        wide = tf.cast(x + tf.cast(bias, x.dtype), tf.float32)
-        return tf.cast(activation(wide), x.dtype)
+        return tf.cast(activation(_wide(x) + bias), x.dtype)
 
     return fused(part)
 
@@ -78,7 +106,8 @@ def split_heads(parts: int, heads: int) -> Callable:
     def part(x, bias):
         batch, length, width = tf.unstack(tf.shape(x))
         shape = [batch, length, parts, heads, width // (parts * heads)]
-        by_part = tf.transpose(tf.reshape(x + tf.cast(bias, x.dtype), shape), [2, 0, 3, 1, 4])
+        biased = tf.cast(_wide(x) + bias, x.dtype)
+        by_part = tf.transpose(tf.reshape(biased, shape), [2, 0, 3, 1, 4])
         return tf.unstack(by_part, parts)  # parts times (B, A, S, D)
 
     return fused(part)
@@ -110,12 +139,15 @@ def dropped(x, seed, rate: float):
 
 
 def normalized(x, gamma, beta, epsilon: float):
-    """LayerNorm over the last axis (Ba et al. 2016, arXiv 1607.06450), in float32."""
-    wide = tf.cast(x, tf.float32)
-    mean = tf.reduce_mean(wide, -1, keepdims=True)
-    centred = wide - mean
+    """LayerNorm over the last axis (Ba et al. 2016, arXiv 1607.06450)."""
+    centred = x - tf.reduce_mean(x, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-    return tf.cast(centred * tf.math.rsqrt(variance + epsilon) * gamma + beta, x.dtype)
+    return centred * tf.math.rsqrt(variance + epsilon) * gamma + beta
+
+
+def _wide(x):
+    """In float32: sums of many numbers, the gradient of a bias among them, need it."""
+    return tf.cast(x, tf.float32)
 
 
 def _bits(count, seed):

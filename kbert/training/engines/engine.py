@@ -209,19 +209,21 @@ class Engine(TrainingState):
         """A function of float tensors that keeps none of its results for the backward pass."""
         raise NotImplementedError
 
-    def _step(self, names, values, gradients, sums):
+    def _step(self, names, values, gradients, sums, norm=None):
         """New values of the variables and the figures, once gradients and sums are complete.
 
         Args:
             names: of the outputs.
             values: of the variables, as `_updated` has them.
             gradients, sums: over all micro-batches, replicas and hosts.
+            norm: of these gradients, where the engine has it already.
         """
         weights, first_moments, second_moments, counts = self._split(values)
         iteration, scale, good, bad = counts
         # The loss scale goes out first: the norm is to be that of the gradients themselves.
-        gradients = [gradient / scale for gradient in gradients] if self.scaled else gradients
-        norm = optimizers.global_norm(gradients)
+        norm = optimizers.global_norm(gradients) if norm is None else norm
+        if self.scaled:
+            norm, gradients = norm / scale, [gradient / scale for gradient in gradients]
         loss = ops.sum(sums[:, 0])
         # Where anything is not finite, no number changes but the loss scale. Where that ends the
         # run, the next update changes none either: it may have been sent before the figures of

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss as objectives
-from kbert.training.engines import hosts
+from kbert.training.engines import elementwise, fused_parts, hosts
 from kbert.training.engines.cut_model import CutModel
 from kbert.training.engines.engine import Engine, shares
-from kbert.training.engines.fused_blocks import FusedBlock
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
+_MANY_CLASSES = 1000  # of which a loss is worth a program of its own
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time
 _function = functools.partial(tf.function, autograph=False)
 
@@ -52,9 +52,8 @@ class TensorFlowEngine(Engine):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains.
         one_length = self.model.inputs[0].shape[1] is not None
-        if self.jit or not one_length or not FusedBlock.fits(self.model):
-            return super()._cut()
-        return CutModel(self.model, FusedBlock)
+        self._fused = not self.jit and one_length and fused_parts.fits(self.model)
+        return CutModel(self.model, fused_parts.FusedParts) if self._fused else super()._cut()
 
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update. With several it compiles the two halves
@@ -112,7 +111,9 @@ class TensorFlowEngine(Engine):
             gradients, sums = context.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, sums))
         variables = self._updated()
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        new, figures = self._step_of(list(batch[1]), values, gradients, sums)
+        # Before the step: XLA would write every square down before it adds them up.
+        norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
+        new, figures = self._step_of(list(batch[1]), values, gradients, sums, norm)
         if self.replicas == 1:
             for variable, value in zip(variables, new, strict=True):
                 variable.value.assign(value)
@@ -157,7 +158,7 @@ class TensorFlowEngine(Engine):
         with tf.GradientTape() as tape:
             tape.watch(weights)
             forward = functools.partial(self._outputs, weights, seeds, training=True)
-            loss, sums = objectives.scaled_objective(forward, part, scale)
+            loss, sums = objectives.scaled_objective(forward, part, scale, self._measured)
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
         for gradient, weight in zip(gradients, weights, strict=True):
@@ -165,6 +166,11 @@ class TensorFlowEngine(Engine):
             # way of its fusions; each would draw dropout's random numbers again
             gradient.set_shape(weight.shape)
         return gradients, sums
+
+    def _measured(self, logits, labels, weights):
+        many = logits.shape[-1] is not None and logits.shape[-1] > _MANY_CLASSES
+        measure = elementwise.measured() if self._fused and many else objectives.measured
+        return measure(logits, labels, weights)
 
     def _logits(self, inputs):
         weights = [variable.value for variable in self.weights]

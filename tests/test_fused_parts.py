@@ -16,8 +16,8 @@ from kbert.training.optimizers import Optimizer
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
+from kbert.training.engines import fused_parts  # noqa: E402
 from kbert.training.engines.elementwise import dropped  # noqa: E402  (TensorFlow's)
-from kbert.training.engines.fused_blocks import FusedBlock  # noqa: E402
 
 LENGTH, BATCH = 11, 13
 HEADS = {
@@ -37,7 +37,7 @@ def engine_of(head, dtype="float32", dropout=0.0, fused=True, **options):
         model = build(GraphSpec.of(config, head, seq_len=LENGTH, dtype=dtype, **HEADS[head]))
     with pytest.MonkeyPatch.context() as patch:
         if not fused:
-            patch.setattr(FusedBlock, "fits", lambda model: False)
+            patch.setattr(fused_parts, "fits", lambda model: False)
         engine.prepare(model, Optimizer(total_steps=9), **options)
     assert fused == (engine.cut is not None)
     return engine
@@ -133,9 +133,9 @@ def test_layers_of_ones_own_are_left_as_they_are():
 
     config = kbert.BertConfig(**SIZES)
     model = kbert.build_bert(config, seq_len=LENGTH)
-    assert FusedBlock.fits(model)
+    assert fused_parts.fits(model)
     model.get_layer(names.encoder(2, names.FEED_FORWARD, "Norm")).__class__ = Own
-    assert not FusedBlock.fits(model)
+    assert not fused_parts.fits(model)
 
 
 # The masks: 31 bits of a hash of place and seed.
