@@ -9,6 +9,7 @@ from pathlib import Path
 
 _PACKAGES = [
     "keras",
+    "keras-nightly",
     "tensorflow",
     "jax",
     "torch",

@@ -129,6 +129,6 @@ def test_too_little_memory_is_one_line(capsys, monkeypatch):
             raise error
 
         monkeypatch.setattr("kbert.model.builder.build", fail)
-        done = command(capsys, "plot", "tiny", "-o", "never.svg")
+        done = command(capsys, "summary", "tiny", "--built")
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
         assert done.err.startswith("kbert: the memory must hold the model, got too little")

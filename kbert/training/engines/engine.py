@@ -1,5 +1,8 @@
 """What the engines share: how a batch is split, and what is made of its summed gradients."""
 
+import itertools
+from typing import Any, NamedTuple
+
 import numpy as np
 from keras import ops
 
@@ -12,6 +15,22 @@ from kbert.training.engines.training_state import TrainingState
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
+
+
+class Decision(NamedTuple):
+    """What an update does with its gradients: scalars of the device.
+
+    Attributes:
+        applied: whether anything changes.
+        factor: what gradients are multiplied with: clipping, and the loss scale taken out.
+        rate: the learning rate.
+        iteration: updates done before.
+    """
+
+    applied: Any
+    factor: Any
+    rate: Any
+    iteration: Any
 
 
 class Engine(TrainingState):
@@ -218,12 +237,17 @@ class Engine(TrainingState):
             gradients, sums: over all micro-batches, replicas and hosts.
             norm: of these gradients, where the engine has it already.
         """
-        weights, first_moments, second_moments, counts = self._split(values)
+        *states, counts = self._split(values)
+        norm = optimizers.global_norm(gradients) if norm is None else norm
+        decision, counts, figures = self._decide(names, counts, sums, norm)
+        moved = self._moved(range(len(gradients)), decision, states, gradients)
+        return [*itertools.chain(*moved), *counts], figures
+
+    def _decide(self, names, counts, sums, norm):
+        """What is done with the gradients: a `Decision`, new counts and the figures."""
         iteration, scale, good, bad = counts
         # The loss scale goes out first: the norm is to be that of the gradients themselves.
-        norm = optimizers.global_norm(gradients) if norm is None else norm
-        if self.scaled:
-            norm, gradients = norm / scale, [gradient / scale for gradient in gradients]
+        norm = norm / scale if self.scaled else norm
         loss = ops.sum(sums[:, 0])
         # Where anything is not finite, no number changes but the loss scale. Where that ends the
         # run, the next update changes none either: it may have been sent before the figures of
@@ -234,17 +258,9 @@ class Engine(TrainingState):
         # Clipped after the sum: the norm of a part says nothing of the whole gradient's, and parts
         # that are clipped each would add up to another direction.
         factor = optimizers.clip_factor(norm, self.clip_norm)
+        factor = factor / scale if self.scaled else factor
         rate = optimizers.learning_rate(self.settings, iteration)
-        new_weights, new_first, new_second = [], [], []
-        for decayed, weight, first, second, gradient in zip(
-            self.decayed, weights, first_moments, second_moments, gradients, strict=True
-        ):
-            value, (one, two) = optimizers.updated(
-                self.settings, decayed, weight, gradient * factor, (first, second), rate, iteration
-            )
-            new_weights.append(ops.where(applied, value, weight))
-            new_first.append(ops.where(applied, one, first))
-            new_second.append(ops.where(applied, two, second))
+        decision = Decision(applied, factor, rate, iteration)
         figures = objectives.figures(names, sums)
         figures |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
         figures |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
@@ -254,7 +270,32 @@ class Engine(TrainingState):
             figures["loss_scale"] = scale * 1.0  # torch assigns in place
             next_scale, next_good = precision.next_scale(scale, good, finite)
             scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
-        return [*new_weights, *new_first, *new_second, done, scale, good, bad], figures
+        return decision, [done, scale, good, bad], figures
+
+    def _moved(self, places, decision: Decision, states, gradients):
+        """New values of the weights at some places, of their first and of their second moments.
+
+        Args:
+            places: of the weights among all.
+            decision: of the update.
+            states: values of these weights, of their first and of their second moments.
+            gradients: of these weights.
+        """
+        applied, factor, rate, iteration = decision
+        found = []
+        for place, weight, first, second, gradient in zip(places, *states, gradients, strict=True):
+            value, moments = optimizers.updated(
+                self.settings,
+                self.decayed[place],
+                weight,
+                gradient * factor,
+                (first, second),
+                rate,
+                iteration,
+            )
+            pairs = zip((value, *moments), (weight, first, second), strict=True)
+            found.append([ops.where(applied, new, old) for new, old in pairs])
+        return list(zip(*found, strict=True))
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:

@@ -4,6 +4,8 @@ TPU is untested: shapes are static, and nothing of the host is in the step.
 """
 
 import functools
+import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -59,11 +61,12 @@ class TensorFlowEngine(Engine):
         # With one replica XLA compiles the whole update. With several it compiles the two halves
         # around the sum over replicas, which cannot be within.
         whole = self.jit and self.replicas == 1
-        self._gradients_of, self._step_of = self._gradients, self._step
+        self._gradients_of, self._moved_of = self._gradients, self._moved
         if self.jit and not whole:
             self._gradients_of = _function(self._gradients, jit_compile=True)
         if self._jit_step and not whole:
-            self._step_of = _function(self._step, jit_compile=True)
+            self._moved_of = _function(self._moved, jit_compile=True)
+        self._groups = _groups(self.weights) if self._jit_step and not whole else None
         self._update = self._on_replicas(self._replica_update, jit=whole)
         self._measure = self._on_replicas(self._replica_sums, jit=whole)
         self._forward = _for_any_length(self._logits, jit=self.jit)
@@ -109,17 +112,34 @@ class TensorFlowEngine(Engine):
         # follows is computed on each of them from the same sums, to the same weights.
         if self.replicas > 1:
             gradients, sums = context.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, sums))
-        variables = self._updated()
-        values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        # Before the step: XLA would write every square down before it adds them up.
+        # Outside of the step: XLA would write every square down before it adds them up.
         norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
-        new, figures = self._step_of(list(batch[1]), values, gradients, sums, norm)
-        if self.replicas == 1:
-            for variable, value in zip(variables, new, strict=True):
-                variable.value.assign(value)
-        else:
-            context.merge_call(_assign, args=([v.value for v in variables], new))
+        counts = [tf.convert_to_tensor(count.value) for count in self.counts]
+        decision, counts, figures = self._decide(list(batch[1]), counts, sums, norm)
+        done: list = []
+        for places in self._groups or [list(range(len(gradients)))]:
+            # One group after the other: no more than a group's new values stand beside the old.
+            with tf.control_dependencies(done if self.replicas == 1 else []):
+                done = self._move(places, decision, gradients)
+        self._assign(self.counts, counts)
         return figures
+
+    def _move(self, places, decision, gradients) -> list:
+        """Moves the weights at some places."""
+        groups = [[group[n] for n in places] for group in (self.weights, self.first, self.second)]
+        values = [[tf.convert_to_tensor(one.value) for one in group] for group in groups]
+        gradients = [gradients[n] for n in places]
+        new = self._moved_of(tuple(places), decision, values, gradients)
+        return self._assign(itertools.chain(*groups), itertools.chain(*new))
+
+    def _assign(self, variables, values) -> list:
+        """What assigns values to variables on this replica."""
+        variables, values = [variable.value for variable in variables], list(values)
+        if self.replicas > 1:
+            tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
+            return []
+        pairs = zip(variables, values, strict=True)
+        return [variable.assign(value, read_value=False) for variable, value in pairs]
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""
@@ -147,6 +167,7 @@ class TensorFlowEngine(Engine):
         )[1]
 
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
+        arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)  # for Keras 3.16
         return [gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]]
 
     def _recomputed(self, function):
@@ -224,7 +245,21 @@ def _for_any_length(function, jit: bool):
     return call
 
 
-def _assign(strategy, variables, values) -> None:
+def _groups(weights) -> list[list[int]]:
+    """Places of weights, in their order; none holds more numbers than the largest weight."""
+    sizes = [math.prod(weight.shape) for weight in weights]
+    groups: list[list[int]] = [[]]
+    held = 0
+    for place, size in enumerate(sizes):
+        if groups[-1] and held + size > max(sizes):
+            groups.append([])
+            held = 0
+        groups[-1].append(place)
+        held += size
+    return groups
+
+
+def _assign_all(strategy, variables, values) -> None:
     for variable, value in zip(variables, values, strict=True):
         strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
 
