@@ -210,7 +210,7 @@ def heads_text(report) -> str:
         columns = f"{first} … {last}"
         shape = f"({hidden}, {size})"
         lines.append(f"{head:>4}  {columns:<18}  {shape:<14}{hidden * size:>9,}")
-    where = "on Keras's own layer" if report.built else "in NumPy (--built: on Keras's own layer)"
+    where = "on a real layer" if report.built else "in NumPy (--built: on Keras's layer)"
     lines += ["", f"Both ways {where}, float32: largest absolute difference"]
     for name in ("W_Q", "W_K", "W_V"):
         text = f"X·{name} and the {heads} products side by side"
