@@ -19,7 +19,6 @@ _PACKAGES = [
     "tf-keras",
     "keras-bert",
 ]
-_NOISY = 0.15
 
 
 def described() -> dict:

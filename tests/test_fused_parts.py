@@ -127,6 +127,33 @@ def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is():
     assert distance(True) < 1.1 * distance(False) < 0.2
 
 
+def test_in_float16_scores_of_any_size_stay_finite():
+    """Queries and keys whose products are beyond 65,504 before they are scaled, and not after."""
+    engine = engine_of("pretraining", "mixed_float16")
+    state = engine.state() | {"optimizer/loss_scale": np.float32(1)}
+    for name in state:
+        if name.startswith("model/") and name.endswith(("query/bias", "key/bias")):
+            state[name] = np.full_like(state[name], 150.0)
+    engine.restore(state)
+    size = engine.model.get_layer(names.encoder(1, names.ATTENTION)).key_dim
+    assert 150**2 * size > 65_504 > 150**2 * size**0.5
+    for name, gradient in engine.gradients(batch("pretraining"), 0).items():
+        assert np.isfinite(gradient).all(), name
+
+
+def test_weights_that_are_frozen_or_of_another_type_are_left_to_the_graph():
+    config = kbert.BertConfig(**SIZES)
+    for dtype in ("bfloat16", "float64"):
+        assert not fused_parts.fits(kbert.build_bert(config, seq_len=LENGTH, dtype=dtype))
+    engine = engines.start()
+    with engine.scope():
+        model = build(GraphSpec.of(config, "classifier", seq_len=LENGTH, num_labels=5))
+    model.get_layer(names.encoder(1, names.ATTENTION)).trainable = False
+    engine.prepare(model, Optimizer(total_steps=9))
+    found = engine.gradients(batch("classifier"), 0)
+    assert not any("Encoder-1-MultiHeadSelfAttention/" in name for name in found)
+
+
 def test_layers_of_ones_own_are_left_as_they_are():
     class Own(keras.layers.LayerNormalization):
         pass

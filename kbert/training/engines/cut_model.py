@@ -49,10 +49,13 @@ class CutModel:
         inputs = dict(zip(model.input_names, model.inputs, strict=True))
         self._encoded = [name for name in inputs if name in _ENCODED]
         self._others = [name for name in inputs if name not in _ENCODED]
-        embeddings = keras.Model([inputs[name] for name in self._encoded], [cuts[0], table])
         blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
         self._weights = [one.trainable_variables for one in blocks]
-        self._embeddings = parts.embeddings(model) if parts else _embeddings_of_layers(embeddings)
+        if parts:
+            self._embeddings = parts.embeddings(model)
+        else:
+            ids = [inputs[name] for name in self._encoded]
+            self._embeddings = _embeddings_of_layers(keras.Model(ids, [cuts[0], table]))
         self._blocks = [
             parts.block(model, number) if parts else _block_of_layers(one)
             for number, one in enumerate(blocks, start=1)

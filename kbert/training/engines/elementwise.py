@@ -79,11 +79,10 @@ def measured() -> Callable:
 
 @functools.cache
 def attention_weights(rate: float) -> Callable:
-    """Softmax and dropout of scores (B, A, S, S), bool mask (B, S), scale, seed."""
+    """Softmax and dropout of scores (B, A, S, S), bool mask (B, S), seed."""
 
-    def part(scores, mask, scale, seed):
-        wide = _wide(scores) * scale
-        wide = tf.where(mask[:, None, None], wide, wide.dtype.min)
+    def part(scores, mask, seed):
+        wide = tf.where(mask[:, None, None], _wide(scores), tf.float32.min)
         return dropped(tf.cast(tf.nn.softmax(wide), scores.dtype), seed, rate)
 
     return fused(part)

@@ -37,7 +37,13 @@ _END_TYPES: dict[str, type] = {
 
 
 def fits(model) -> bool:
-    """Whether the layers that would be left out are of the builder's own classes, none derived."""
+    """Whether the model is what the parts are for.
+
+    The layers that would be left out are of the builder's own classes, none derived; all weights
+    are float32, as in the mixed policies, and trained.
+    """
+    if model.non_trainable_weights or {weight.dtype for weight in model.weights} != {"float32"}:
+        return False
     layers = {layer.name: type(layer) for layer in model.layers}
     expected = dict(_EMBEDDING_TYPES)
     if names.MLM_SIMILARITY in layers:
@@ -147,13 +153,16 @@ class EncoderBlock:
 
         attention = self.attention
         denses = attention.query_dense, attention.key_dense, attention.value_dense
-        kernel = tf.concat([_matrix(value(dense.kernel), 1) for dense in denses], 1)  # (H, 3·H)
-        bias = tf.concat([tf.reshape(value(dense.bias), [-1]) for dense in denses], 0)
+        # The scale goes to the query, as in Keras: products without it may leave float16's range.
+        scales = attention.key_dim**-0.5, 1.0, 1.0
+        weights = [(value(dense.kernel), value(dense.bias)) for dense in denses]
+        scaled = [(w * scale, b * scale) for (w, b), scale in zip(weights, scales, strict=True)]
+        kernel = tf.concat([_matrix(w, 1) for w, _ in scaled], 1)  # (H, 3·H)
+        bias = tf.concat([tf.reshape(b, [-1]) for _, b in scaled], 0)
         query, keys, vectors = self._split(_product(x, kernel), bias)  # (B, A, S, D) each
         scores = tf.matmul(query, keys, transpose_b=True)  # (B, A, S, S)
-        scale = tf.constant(attention.key_dim**-0.5)
-        weights = self._weights(scores, mask, scale, _seed(values, self._seeds))
-        context = self._merged(tf.matmul(weights, vectors))  # (B, S, H)
+        shares = self._weights(scores, mask, _seed(values, self._seeds))
+        context = self._merged(tf.matmul(shares, vectors))  # (B, S, H)
         output = attention.output_dense
         y = _product(context, _matrix(value(output.kernel), 2))
         x = ended(self._ends[0], y, output.bias, x)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.training import environment
 from kbert.training import loss as objectives
 from kbert.training.engines import elementwise, fused_parts, hosts
 from kbert.training.engines.cut_model import CutModel
@@ -54,7 +55,8 @@ class TensorFlowEngine(Engine):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains.
         one_length = self.model.inputs[0].shape[1] is not None
-        self._fused = not self.jit and one_length and fused_parts.fits(self.model)
+        cpu = environment.devices() == ["CPU"]
+        self._fused = cpu and not self.jit and one_length and fused_parts.fits(self.model)
         return CutModel(self.model, fused_parts.FusedParts) if self._fused else super()._cut()
 
     def _compile(self) -> None:
@@ -179,7 +181,7 @@ class TensorFlowEngine(Engine):
         with tf.GradientTape() as tape:
             tape.watch(weights)
             forward = functools.partial(self._outputs, weights, seeds, training=True)
-            loss, sums = objectives.scaled_objective(forward, part, scale, self._measured)
+            loss, sums = objectives.scaled_objective(forward, part, scale, self._loss_sums)
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
         for gradient, weight in zip(gradients, weights, strict=True):
@@ -188,7 +190,8 @@ class TensorFlowEngine(Engine):
             gradient.set_shape(weight.shape)
         return gradients, sums
 
-    def _measured(self, logits, labels, weights):
+    def _loss_sums(self, logits, labels, weights):
+        """`objectives.measured`."""
         many = logits.shape[-1] is not None and logits.shape[-1] > _MANY_CLASSES
         measure = elementwise.measured() if self._fused and many else objectives.measured
         return measure(logits, labels, weights)
