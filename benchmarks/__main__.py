@@ -6,6 +6,7 @@ Installed peers: `pip install "kbert-keras[benchmarks]"`.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -59,10 +60,12 @@ def too_large(work: Work) -> str:
 
 
 def smallest_heats(work: Work) -> list[list[str]]:
-    """Who has to be there at once for each claim; without claims, each alone."""
-    if not work.claims:
-        return [[contender.name] for contender in work.contenders]
-    return [[claim.ours, *claim.peers] for claim in work.claims]
+    """Who has to be there at once: each claim's; whoever has no claim, beside the first's ours."""
+    claimed = [[claim.ours, *claim.peers] for claim in work.claims]
+    left = {one.name for one in work.contenders} - {*work.peaks, *itertools.chain(*claimed)}
+    first = [claim.ours for claim in work.claims[:1]]
+    others = [one.name for one in work.contenders if one.name in left]
+    return claimed + [[*first, name] for name in others]
 
 
 def heats(work: Work, there: set[str]) -> list[list[str]]:
@@ -90,7 +93,7 @@ def run(work: Work, rounds: int) -> dict:
             print(f"  {contender.name}: left out, not installed: {', '.join(missing)}")
         else:
             contenders[contender.name] = contender
-    peaks = [contenders[name] for name in work.peaks or () if name in contenders]
+    peaks = [contenders[name] for name in work.peaks if name in contenders]
     turns = []
     for number, names in enumerate(heats(work, set(contenders)), start=1):
         turns += in_turns(work, [*(contenders[name] for name in names), *peaks], rounds, number)
@@ -135,7 +138,7 @@ def table(work: Work, turns: list[dict], contenders: dict[str, Contender]) -> di
     """Prints a line a contender; its figures by name."""
     rates = {
         name: flops / best
-        for name, flops in (work.peaks or {}).items()
+        for name, flops in work.peaks.items()
         if (best := middle(of(turns, name)))
     }
     rate = max(rates.values(), default=0)

@@ -1,6 +1,6 @@
 """What is measured, beside whom, and what it must show: a `Work` for each group of figures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks.contenders import Contender
 
@@ -51,14 +51,21 @@ class Work:
     count: int = 3
     memory: int = 4000
     flops: int = 0
-    peaks: dict[str, int] | None = None
+    peaks: dict[str, int] = field(default_factory=dict)
 
 
+_WAYS = {
+    "rematerialized": {"rematerialize": True},
+    "4 micro-batches": {"accumulation": 4},
+    "both": {"rematerialize": True, "accumulation": 4},
+}
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-def updates(name, head, size, batch, length, precision, layers=None, claims=(), **options) -> Work:
-    """A training update of every library."""
+def updates(
+    name, head, size, batch, length, precision, layers=None, claims=(), ways=(), **options
+) -> Work:
+    """A training update of every library; `ways` are kbert's with other options of its engine."""
     from benchmarks import matmul
     from benchmarks.updates import PREDICTIONS, config_of
 
@@ -98,6 +105,7 @@ def updates(name, head, size, batch, length, precision, layers=None, claims=(), 
         fit("kbert, fit, XLA", True),
         kbert("kbert, JAX", JAX, ("jax",)),
         kbert("kbert, torch", TORCH, ("torch",)),
+        *(kbert(f"kbert, {way}", **_WAYS[way]) for way in ways),
         Contender("products, TensorFlow", "benchmarks.matmul:tensorflow", rows),
         Contender("products, torch", "benchmarks.matmul:torch", rows, ("torch",)),
     ]
@@ -180,6 +188,17 @@ def works() -> list[Work]:
         Claim("10 classifier, transformers", "kbert", TRANSFORMERS, 0.9, 1.0, "memory"),
     ]
     found.append(
-        updates("classifier", "classifier", "mini", 32, 128, "float32", claims=classifier, count=10)
+        updates(
+            "classifier",
+            "classifier",
+            "mini",
+            32,
+            128,
+            "float32",
+            claims=classifier,
+            ways=_WAYS,
+            count=10,
+            memory=1500,
+        )
     )
     return found

@@ -113,7 +113,7 @@ def test_every_claim_is_of_contenders_that_are_there():
         for claim in work.claims:
             assert {claim.ours, *claim.peers} <= names
             assert claim.at_least <= claim.aim
-        assert set(work.peaks or ()) <= names
+        assert set(work.peaks) <= names
 
 
 @pytest.mark.parametrize("name", ["kbert", "KerasHub", "transformers", "keras_bert"])
@@ -128,3 +128,14 @@ def test_an_update_runs(name):
     with Process(contender) as process:
         assert process.ask(options=contender.options)["first"] > 0
         assert process.ask(count=1)["seconds"] > 0
+
+
+def test_who_has_no_claim_takes_turns_with_ours(work):
+    other = replace(work, contenders=(*work.contenders, sleeper("other", 0.01)))
+    assert program.smallest_heats(other) == [["ours", "slow", "peer"], ["ours", "other"]]
+    assert program.smallest_heats(replace(other, claims=())) == [
+        ["ours"],
+        ["slow"],
+        ["peer"],
+        ["other"],
+    ]

@@ -41,7 +41,7 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def default_jit(self) -> bool:
-        # on a CPU XLA gains nothing in float32 (benchmarks/xla.py --without), and compiles anew for
+        # on a CPU XLA gains nothing in float32 (benchmarks/RESULTS.md), and compiles anew for
         # each length
         return bool(tf.config.list_physical_devices("GPU"))
 
