@@ -110,7 +110,7 @@ def run(work: Work, rounds: int) -> dict:
 def in_turns(work: Work, contenders: list[Contender], rounds: int, heat: int) -> list[dict]:
     """A record a turn; who fails is left out from there on, by name."""
     turns, processes = [], {}
-    who = ", ".join(contender.name for contender in contenders)
+    who = "; ".join(contender.name for contender in contenders)
     print(f"heat {heat} of {work.name}, {rounds} rounds: {who}", file=sys.stderr, flush=True)
     try:
         for contender in contenders:
