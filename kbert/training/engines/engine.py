@@ -82,7 +82,7 @@ class Engine(TrainingState):
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
         self.rematerialize = rematerialize
-        self.cut = self._cut()
+        self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
         # listed once: Keras walks through all layers each time
         self.weights = list(model.trainable_variables)
@@ -220,7 +220,7 @@ class Engine(TrainingState):
             outputs = stateless(self.model, values, ordered, training)
         return dict(zip(self.model.output_names, outputs, strict=True))
 
-    def _cut(self) -> CutModel | None:
+    def cut_model(self) -> CutModel | None:
         """The model with other blocks, or in parts, where training needs it so."""
         return CutModel(self.model) if self.rematerialize else None
 

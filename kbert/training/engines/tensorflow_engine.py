@@ -51,13 +51,13 @@ class TensorFlowEngine(Engine):
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
         super().prepare(model, optimizer, jit=jit, **options)
 
-    def _cut(self) -> CutModel | None:
+    def cut_model(self) -> CutModel | None:
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains.
         one_length = self.model.inputs[0].shape[1] is not None
         cpu = environment.devices() == ["CPU"]
         self._fused = cpu and not self.jit and one_length and fused_parts.fits(self.model)
-        return CutModel(self.model, fused_parts.FusedParts) if self._fused else super()._cut()
+        return CutModel(self.model, fused_parts.FusedParts) if self._fused else super().cut_model()
 
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update. With several it compiles the two halves
