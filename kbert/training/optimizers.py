@@ -74,29 +74,47 @@ def learning_rate(settings: Optimizer, iteration):
 
 
 def updated(settings: Optimizer, decayed: bool, weight, gradient, moments, rate, iteration):
-    """One variable's new value and moments; all float32.
+    """One variable's new value and moments: `moved_moments`, then `moved_weight`."""
+    moments = moved_moments(settings, gradient, moments)
+    return moved_weight(settings, decayed, weight, moments, rate, iteration), moments
+
+
+def moved_moments(settings: Optimizer, gradient, moments) -> tuple:
+    """One variable's new first and second moments, float32.
+
+    Args:
+        settings: the optimizer's.
+        gradient: the variable's, as it is.
+        moments: (first, second).
+    """
+    beta_1, beta_2 = settings.beta_1, settings.beta_2
+    first = moments[0] + (gradient - moments[0]) * (1 - beta_1)
+    return first, beta_2 * moments[1] + (1 - beta_2) * ops.square(gradient)
+
+
+def moved_weight(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
+    """One variable's new value, float32.
 
     Args:
         settings: the optimizer's.
         decayed: see `is_decayed`.
-        weight, gradient: the variable's, as they are.
-        moments: (first, second).
+        weight: the variable's value.
+        moments: the new ones.
         rate: the learning rate.
         iteration: updates done before, float32.
     """
-    beta_1, beta_2 = settings.beta_1, settings.beta_2
-    first = moments[0] + (gradient - moments[0]) * (1 - beta_1)
-    second = beta_2 * moments[1] + (1 - beta_2) * ops.square(gradient)
+    first, second = moments
     one, two = 1.0, 1.0
     if settings.bias_correction:
-        one, two = _correction(beta_1, iteration), _correction(beta_2, iteration)
+        one = _correction(settings.beta_1, iteration)
+        two = _correction(settings.beta_2, iteration)
     direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
     decay = settings.weight_decay if decayed else 0.0
     if settings.name == "lamb":
         direction = direction + decay * weight
         step = rate * (_trust(weight, direction) if decayed else 1.0)
-        return weight - step * direction, (first, second)
-    return weight * (1 - rate * decay) - rate * direction, (first, second)
+        return weight - step * direction
+    return weight * (1 - rate * decay) - rate * direction
 
 
 def _correction(beta: float, iteration):

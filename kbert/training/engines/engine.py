@@ -228,20 +228,20 @@ class Engine(TrainingState):
         """A function of float tensors that keeps none of its results for the backward pass."""
         raise NotImplementedError
 
-    def _step(self, names, values, gradients, sums, norm=None):
+    def _step(self, names, values, gradients, sums):
         """New values of the variables and the figures, once gradients and sums are complete.
 
         Args:
             names: of the outputs.
             values: of the variables, as `_updated` has them.
             gradients, sums: over all micro-batches, replicas and hosts.
-            norm: of these gradients, where the engine has it already.
         """
-        *states, counts = self._split(values)
-        norm = optimizers.global_norm(gradients) if norm is None else norm
+        weights, *moments, counts = self._split(values)
+        norm = optimizers.global_norm(gradients)
         decision, counts, figures = self._decide(names, counts, sums, norm)
-        moved = self._moved(range(len(gradients)), decision, states, gradients)
-        return [*itertools.chain(*moved), *counts], figures
+        moments = self._moved_moments(decision, moments, gradients)
+        weights = self._moved_weights(decision, weights, moments)
+        return [*weights, *itertools.chain(*moments), *counts], figures
 
     def _decide(self, names, counts, sums, norm):
         """What is done with the gradients: a `Decision`, new counts and the figures."""
@@ -272,30 +272,24 @@ class Engine(TrainingState):
             scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
         return decision, [done, scale, good, bad], figures
 
-    def _moved(self, places, decision: Decision, states, gradients):
-        """New values of the weights at some places, of their first and of their second moments.
-
-        Args:
-            places: of the weights among all.
-            decision: of the update.
-            states: values of these weights, of their first and of their second moments.
-            gradients: of these weights.
-        """
-        applied, factor, rate, iteration = decision
+    def _moved_moments(self, decision: Decision, moments, gradients) -> list:
+        """New values of the weights' (first, second) moments, each a list."""
         found = []
-        for place, weight, first, second, gradient in zip(places, *states, gradients, strict=True):
-            value, moments = optimizers.updated(
-                self.settings,
-                self.decayed[place],
-                weight,
-                gradient * factor,
-                (first, second),
-                rate,
-                iteration,
-            )
-            pairs = zip((value, *moments), (weight, first, second), strict=True)
-            found.append([ops.where(applied, new, old) for new, old in pairs])
+        for first, second, gradient in zip(*moments, gradients, strict=True):
+            gradient = gradient * decision.factor
+            new = optimizers.moved_moments(self.settings, gradient, (first, second))
+            pairs = zip(new, (first, second), strict=True)
+            found.append([ops.where(decision.applied, after, before) for after, before in pairs])
         return list(zip(*found, strict=True))
+
+    def _moved_weights(self, decision: Decision, weights, moments) -> list:
+        """New values of the weights, from the new moments."""
+        found = []
+        for decayed, weight, *pair in zip(self.decayed, weights, *moments, strict=True):
+            rate, iteration = decision.rate, decision.iteration
+            new = optimizers.moved_weight(self.settings, decayed, weight, pair, rate, iteration)
+            found.append(ops.where(decision.applied, new, weight))
+        return found
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:

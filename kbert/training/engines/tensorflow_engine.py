@@ -63,12 +63,19 @@ class TensorFlowEngine(Engine):
         # With one replica XLA compiles the whole update. With several it compiles the two halves
         # around the sum over replicas, which cannot be within.
         whole = self.jit and self.replicas == 1
-        self._gradients_of, self._moved_of = self._gradients, self._moved
+        self._gradients_of = self._gradients
         if self.jit and not whole:
             self._gradients_of = _function(self._gradients, jit_compile=True)
-        if self._jit_step and not whole:
-            self._moved_of = _function(self._moved, jit_compile=True)
-        self._groups = _groups(self.weights) if self._jit_step and not whole else None
+        # The step as two programs: one that reads a moment for both keeps a copy of the old. They
+        # assign in place, but for what replicas share, which XLA cannot assign.
+        by_xla = _function if self._jit_step and not whole else lambda function, **_: function
+        if self.replicas == 1:
+            self._move_moments = by_xla(self._assign_moments, jit_compile=True)
+            self._move_weights = by_xla(self._assign_weights, jit_compile=True)
+        else:
+            self._moved_moments = by_xla(super()._moved_moments, jit_compile=True)
+            self._moved_weights = by_xla(super()._moved_weights, jit_compile=True)
+            self._move_moments, self._move_weights = self._assign_moments, self._assign_weights
         self._update = self._on_replicas(self._replica_update, jit=whole)
         self._measure = self._on_replicas(self._replica_sums, jit=whole)
         self._forward = _for_any_length(self._logits, jit=self.jit)
@@ -118,30 +125,28 @@ class TensorFlowEngine(Engine):
         norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
         counts = [tf.convert_to_tensor(count.value) for count in self.counts]
         decision, counts, figures = self._decide(list(batch[1]), counts, sums, norm)
-        done: list = []
-        for places in self._groups or [list(range(len(gradients)))]:
-            # One group after the other: no more than a group's new values stand beside the old.
-            with tf.control_dependencies(done if self.replicas == 1 else []):
-                done = self._move(places, decision, gradients)
+        self._move_moments(decision, gradients)
+        self._move_weights(decision)
         self._assign(self.counts, counts)
         return figures
 
-    def _move(self, places, decision, gradients) -> list:
-        """Moves the weights at some places."""
-        groups = [[group[n] for n in places] for group in (self.weights, self.first, self.second)]
-        values = [[tf.convert_to_tensor(one.value) for one in group] for group in groups]
-        gradients = [gradients[n] for n in places]
-        new = self._moved_of(tuple(places), decision, values, gradients)
-        return self._assign(itertools.chain(*groups), itertools.chain(*new))
+    def _assign_moments(self, decision, gradients) -> None:
+        moments = _values(self.first), _values(self.second)
+        new = self._moved_moments(decision, moments, gradients)
+        self._assign([*self.first, *self.second], itertools.chain(*new))
 
-    def _assign(self, variables, values) -> list:
-        """What assigns values to variables on this replica."""
+    def _assign_weights(self, decision) -> None:
+        moments = _values(self.first), _values(self.second)
+        self._assign(self.weights, self._moved_weights(decision, _values(self.weights), moments))
+
+    def _assign(self, variables, values) -> None:
+        """Assigns values to variables on this replica; in a program of XLA, in their place."""
         variables, values = [variable.value for variable in variables], list(values)
         if self.replicas > 1:
             tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
-            return []
-        pairs = zip(variables, values, strict=True)
-        return [variable.assign(value, read_value=False) for variable, value in pairs]
+            return
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value, read_value=False)
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""
@@ -248,18 +253,8 @@ def _for_any_length(function, jit: bool):
     return call
 
 
-def _groups(weights) -> list[list[int]]:
-    """Places of weights, in their order; none holds more numbers than the largest weight."""
-    sizes = [math.prod(weight.shape) for weight in weights]
-    groups: list[list[int]] = [[]]
-    held = 0
-    for place, size in enumerate(sizes):
-        if groups[-1] and held + size > max(sizes):
-            groups.append([])
-            held = 0
-        groups[-1].append(place)
-        held += size
-    return groups
+def _values(variables) -> list:
+    return [tf.convert_to_tensor(variable.value) for variable in variables]
 
 
 def _assign_all(strategy, variables, values) -> None:
