@@ -5,7 +5,6 @@ TPU is untested: shapes are static, and nothing of the host is in the step.
 
 import functools
 import itertools
-import math
 from collections.abc import Callable
 
 import numpy as np
