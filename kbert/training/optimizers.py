@@ -73,30 +73,35 @@ def learning_rate(settings: Optimizer, iteration):
     return settings.learning_rate * share
 
 
-def updated(settings: Optimizer, decayed: bool, weight, gradient, moments, rate, iteration):
-    """One variable's new value and moments; all float32.
+def moments(settings: Optimizer, gradient, first, second) -> tuple:
+    """One variable's new first and second moment; all float32."""
+    beta_1, beta_2 = settings.beta_1, settings.beta_2
+    first = first + (gradient - first) * (1 - beta_1)
+    return first, beta_2 * second + (1 - beta_2) * ops.square(gradient)
+
+
+def moved(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
+    """One variable's new value; all float32.
 
     Args:
         settings: the optimizer's.
         decayed: see `is_decayed`.
-        weight, gradient: the variable's, as they are.
-        moments: (first, second).
+        weight: the variable's, as it is.
+        moments: its new ones, (first, second).
         rate: the learning rate.
         iteration: updates done before, float32.
     """
-    beta_1, beta_2 = settings.beta_1, settings.beta_2
-    first = moments[0] + (gradient - moments[0]) * (1 - beta_1)
-    second = beta_2 * moments[1] + (1 - beta_2) * ops.square(gradient)
+    first, second = moments
     one, two = 1.0, 1.0
     if settings.bias_correction:
-        one, two = _correction(beta_1, iteration), _correction(beta_2, iteration)
+        one, two = (_correction(beta, iteration) for beta in (settings.beta_1, settings.beta_2))
     direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
     decay = settings.weight_decay if decayed else 0.0
     if settings.name == "lamb":
         direction = direction + decay * weight
         step = rate * (_trust(weight, direction) if decayed else 1.0)
-        return weight - step * direction, (first, second)
-    return weight * (1 - rate * decay) - rate * direction, (first, second)
+        return weight - step * direction
+    return weight * (1 - rate * decay) - rate * direction
 
 
 def _correction(beta: float, iteration):

@@ -9,12 +9,15 @@ from keras import ops
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment, optimizers, precision
 from kbert.training import loss as objectives
+from kbert.training.engines import elementwise, fused_parts
 from kbert.training.engines.cut_model import CutModel, stateless
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
 from kbert.training.engines.training_state import TrainingState
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
+
+MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
 class Decision(NamedTuple):
@@ -222,7 +225,21 @@ class Engine(TrainingState):
 
     def cut_model(self) -> CutModel | None:
         """The model with other blocks, or in parts, where training needs it so."""
+        self.kit = self._kit() if fused_parts.fits(self.model) else None
+        if self.kit:
+            return CutModel(self.model, fused_parts.FusedParts(self.kit))
         return CutModel(self.model) if self.rematerialize else None
+
+    def _kit(self) -> fused_parts.Kit | None:
+        """What the model's parts are computed with in training; None: the graph's layers are."""
+        return None
+
+    def _loss_sums(self, logits, labels, weights):
+        """`objectives.measured`."""
+        many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
+        if not (self.kit and many):
+            return objectives.measured(logits, labels, weights)
+        return self.kit.part(elementwise.measured)(logits, labels, weights)
 
     def _recomputed(self, function):
         """A function of float tensors that keeps none of its results for the backward pass."""
@@ -283,19 +300,19 @@ class Engine(TrainingState):
         """
         applied, factor, rate, iteration = decision
         found = []
-        for place, weight, first, second, gradient in zip(places, *states, gradients, strict=True):
-            value, moments = optimizers.updated(
-                self.settings,
-                self.decayed[place],
-                weight,
-                gradient * factor,
-                (first, second),
-                rate,
-                iteration,
+        for place, weight, *old, gradient in zip(places, *states, gradients, strict=True):
+            moments = optimizers.moments(self.settings, gradient * factor, *old)
+            pairs = zip(moments, old, strict=True)
+            new = self._computed_first([ops.where(applied, *pair) for pair in pairs])
+            value = optimizers.moved(
+                self.settings, self.decayed[place], weight, new, rate, iteration
             )
-            pairs = zip((value, *moments), (weight, first, second), strict=True)
-            found.append([ops.where(applied, new, old) for new, old in pairs])
+            found.append([ops.where(applied, value, weight), *new])
         return list(zip(*found, strict=True))
+
+    def _computed_first(self, tensors: list) -> list:
+        """Tensors that what follows reads, instead of computing them once more."""
+        return tensors
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:

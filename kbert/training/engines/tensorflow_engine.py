@@ -14,13 +14,11 @@ import tensorflow as tf
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment
 from kbert.training import loss as objectives
-from kbert.training.engines import elementwise, fused_parts, hosts
-from kbert.training.engines.cut_model import CutModel
+from kbert.training.engines import hosts, tensorflow_kit
 from kbert.training.engines.engine import Engine, shares
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
-_MANY_CLASSES = 1000  # of which a loss is worth a program of its own
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time
 _function = functools.partial(tf.function, autograph=False)
 
@@ -51,13 +49,12 @@ class TensorFlowEngine(Engine):
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
         super().prepare(model, optimizer, jit=jit, **options)
 
-    def cut_model(self) -> CutModel | None:
+    def _kit(self):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains.
         one_length = self.model.inputs[0].shape[1] is not None
         cpu = environment.devices() == ["CPU"]
-        self._fused = cpu and not self.jit and one_length and fused_parts.fits(self.model)
-        return CutModel(self.model, fused_parts.FusedParts) if self._fused else super().cut_model()
+        return tensorflow_kit if cpu and not self.jit and one_length else None
 
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update. With several it compiles the two halves
@@ -189,12 +186,6 @@ class TensorFlowEngine(Engine):
             # way of its fusions; each would draw dropout's random numbers again
             gradient.set_shape(weight.shape)
         return gradients, sums
-
-    def _loss_sums(self, logits, labels, weights):
-        """`objectives.measured`."""
-        many = logits.shape[-1] is not None and logits.shape[-1] > _MANY_CLASSES
-        measure = elementwise.measured() if self._fused and many else objectives.measured
-        return measure(logits, labels, weights)
 
     def _logits(self, inputs):
         weights = [variable.value for variable in self.weights]
