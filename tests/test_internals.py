@@ -31,7 +31,7 @@ def private_names(text: str, own: set[str] = frozenset()) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
         elif isinstance(node, ast.Attribute):
-            of_itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            of_itself = ast.unparse(node.value) in ("self", "cls", "super()")
             names = [] if of_itself and node.attr in own else [node.attr]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
             names = [str(arg.value) for arg in node.args[1:2] if isinstance(arg, ast.Constant)]

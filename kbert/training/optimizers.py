@@ -73,41 +73,28 @@ def learning_rate(settings: Optimizer, iteration):
     return settings.learning_rate * share
 
 
-def updated(settings: Optimizer, decayed: bool, weight, gradient, moments, rate, iteration):
-    """One variable's new value and moments: `moved_moments`, then `moved_weight`."""
-    moments = moved_moments(settings, gradient, moments)
-    return moved_weight(settings, decayed, weight, moments, rate, iteration), moments
-
-
-def moved_moments(settings: Optimizer, gradient, moments) -> tuple:
-    """One variable's new first and second moments, float32.
-
-    Args:
-        settings: the optimizer's.
-        gradient: the variable's, as it is.
-        moments: (first, second).
-    """
+def moments(settings: Optimizer, gradient, first, second) -> tuple:
+    """One variable's new first and second moment; all float32."""
     beta_1, beta_2 = settings.beta_1, settings.beta_2
-    first = moments[0] + (gradient - moments[0]) * (1 - beta_1)
-    return first, beta_2 * moments[1] + (1 - beta_2) * ops.square(gradient)
+    first = first + (gradient - first) * (1 - beta_1)
+    return first, beta_2 * second + (1 - beta_2) * ops.square(gradient)
 
 
-def moved_weight(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
-    """One variable's new value, float32.
+def moved(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
+    """One variable's new value; all float32.
 
     Args:
         settings: the optimizer's.
         decayed: see `is_decayed`.
-        weight: the variable's value.
-        moments: the new ones.
+        weight: the variable's, as it is.
+        moments: its new ones, (first, second).
         rate: the learning rate.
         iteration: updates done before, float32.
     """
     first, second = moments
     one, two = 1.0, 1.0
     if settings.bias_correction:
-        one = _correction(settings.beta_1, iteration)
-        two = _correction(settings.beta_2, iteration)
+        one, two = (_correction(beta, iteration) for beta in (settings.beta_1, settings.beta_2))
     direction = (first / one) / (ops.sqrt(second / two) + settings.epsilon)
     decay = settings.weight_decay if decayed else 0.0
     if settings.name == "lamb":

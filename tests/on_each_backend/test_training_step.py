@@ -166,6 +166,52 @@ def test_a_restored_state_goes_on_bit_for_bit(data):
         assert np.array_equal(other.state()[name], array), name
 
 
+def test_updates_are_adamws_of_their_gradients_in_numpy(data):
+    """Clipped to 1, decayed by 0.01 but for biases and LayerNorm's; gradients from the engine."""
+    engine, rate = engine_of(dropout=0.0), 1e-2
+    state = {name: array.astype("float64") for name, array in engine.state().items()}
+    for done in range(3):
+        gradients = engine.gradients(batch_of(data, done), done)
+        norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients.values()))
+        assert norm > 1  # so that it is clipped
+        for path, gradient in gradients.items():
+            weight, first, second = (
+                state[f"{kind}/{path}"] for kind in ("model", "optimizer/first", "optimizer/second")
+            )
+            gradient = gradient.astype("float64") / (norm + 1e-6)
+            first += 0.1 * (gradient - first)
+            second += 0.001 * (gradient**2 - second)
+            root = np.sqrt(second / (1 - 0.999 ** (done + 1))) + 1e-6
+            decay = 0.0 if path.endswith(("bias", "beta", "gamma")) else 0.01
+            now = rate * (1 - done / 50)
+            weight -= now * (decay * weight + first / (1 - 0.9 ** (done + 1)) / root)
+        engine.update(batch_of(data, done), done)
+    found = engine.state()
+    for path in gradients:
+        for kind in ("model", "optimizer/first", "optimizer/second"):
+            one, other = state[f"{kind}/{path}"], found[f"{kind}/{path}"]
+            # where a gradient is next to nothing, its rounding decides where the weight goes
+            sure = np.sqrt(state[f"optimizer/second/{path}"]) > 1e-5
+            np.testing.assert_allclose(other[sure], one[sure], rtol=2e-3, atol=2e-5, err_msg=path)
+
+
+def test_a_weight_of_a_transposed_array_moves_as_any_other(data, backend):
+    """torch's own AdamW takes no notice of strides, which Keras keeps."""
+    if backend != "torch":
+        pytest.skip("arrays of TensorFlow and JAX have no strides")
+    first, second = engine_of(), engine_of(number=1)
+    second.restore(first.state())
+    for weight in second.weights:
+        tensor = weight.value.data
+        weight.value.data = tensor.transpose(0, -1).contiguous().transpose(0, -1)
+    second.prepare(second.model, second.settings, seed=second.seed)
+    for engine in (first, second):
+        engine.update(batch_of(data, 0), 0)
+    one, other = first.state(), second.state()
+    for name in one:
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_a_state_of_another_model_is_refused_whole():
     engine = engine_of()
     state = engine.state()

@@ -9,12 +9,15 @@ from keras import ops
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment, optimizers, precision
 from kbert.training import loss as objectives
+from kbert.training.engines import elementwise, fused_parts
 from kbert.training.engines.cut_model import CutModel, stateless
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
 from kbert.training.engines.training_state import TrainingState
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
+
+MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
 class Decision(NamedTuple):
@@ -222,26 +225,40 @@ class Engine(TrainingState):
 
     def cut_model(self) -> CutModel | None:
         """The model with other blocks, or in parts, where training needs it so."""
+        self.kit = self._kit() if fused_parts.fits(self.model) else None
+        if self.kit:
+            return CutModel(self.model, fused_parts.FusedParts(self.kit))
         return CutModel(self.model) if self.rematerialize else None
+
+    def _kit(self) -> fused_parts.Kit | None:
+        """What the model's parts are computed with in training; None: the graph's layers are."""
+        return None
+
+    def _loss_sums(self, logits, labels, weights):
+        """`objectives.measured`."""
+        many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
+        if not (self.kit and many):
+            return objectives.measured(logits, labels, weights)
+        return self.kit.part(elementwise.measured)(logits, labels, weights)
 
     def _recomputed(self, function):
         """A function of float tensors that keeps none of its results for the backward pass."""
         raise NotImplementedError
 
-    def _step(self, names, values, gradients, sums):
+    def _step(self, names, values, gradients, sums, norm=None):
         """New values of the variables and the figures, once gradients and sums are complete.
 
         Args:
             names: of the outputs.
             values: of the variables, as `_updated` has them.
             gradients, sums: over all micro-batches, replicas and hosts.
+            norm: of these gradients, where the engine has it already.
         """
-        weights, *moments, counts = self._split(values)
-        norm = optimizers.global_norm(gradients)
+        *states, counts = self._split(values)
+        norm = optimizers.global_norm(gradients) if norm is None else norm
         decision, counts, figures = self._decide(names, counts, sums, norm)
-        moments = self._moved_moments(decision, moments, gradients)
-        weights = self._moved_weights(decision, weights, moments)
-        return [*weights, *itertools.chain(*moments), *counts], figures
+        moved = self._moved(decision, states, gradients)
+        return [*itertools.chain(*moved), *counts], figures
 
     def _decide(self, names, counts, sums, norm):
         """What is done with the gradients: a `Decision`, new counts and the figures."""
@@ -272,24 +289,36 @@ class Engine(TrainingState):
             scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
         return decision, [done, scale, good, bad], figures
 
-    def _moved_moments(self, decision: Decision, moments, gradients) -> list:
-        """New values of the weights' (first, second) moments, each a list."""
+    def _moved(self, decision: Decision, states, gradients) -> list:
+        """New values of the weights, of their first and of their second moments.
+
+        Args:
+            decision: of the update.
+            states: values of the weights, of their first and of their second moments.
+            gradients: of the weights.
+        """
         found = []
-        for first, second, gradient in zip(*moments, gradients, strict=True):
-            gradient = gradient * decision.factor
-            new = optimizers.moved_moments(self.settings, gradient, (first, second))
-            pairs = zip(new, (first, second), strict=True)
-            found.append([ops.where(decision.applied, after, before) for after, before in pairs])
+        for decayed, weight, *old, gradient in zip(self.decayed, *states, gradients, strict=True):
+            new = self._computed_first(self._moved_moments(decision, *old, gradient))
+            found.append([self._moved_weight(decision, decayed, weight, *new), *new])
         return list(zip(*found, strict=True))
 
-    def _moved_weights(self, decision: Decision, weights, moments) -> list:
-        """New values of the weights, from the new moments."""
-        found = []
-        for decayed, weight, *pair in zip(self.decayed, weights, *moments, strict=True):
-            rate, iteration = decision.rate, decision.iteration
-            new = optimizers.moved_weight(self.settings, decayed, weight, pair, rate, iteration)
-            found.append(ops.where(decision.applied, new, weight))
-        return found
+    def _moved_moments(self, decision: Decision, first, second, gradient) -> list:
+        """New moments of a weight."""
+        new = optimizers.moments(self.settings, gradient * decision.factor, first, second)
+        pairs = zip(new, (first, second), strict=True)
+        return [ops.where(decision.applied, after, before) for after, before in pairs]
+
+    def _moved_weight(self, decision: Decision, decayed: bool, weight, first, second):
+        """A weight's new value, from its new moments."""
+        applied, _, rate, iteration = decision
+        moments = first, second
+        new = optimizers.moved(self.settings, decayed, weight, moments, rate, iteration)
+        return ops.where(applied, new, weight)
+
+    def _computed_first(self, tensors: list) -> list:
+        """Tensors that what follows reads, instead of computing them once more."""
+        return tensors
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:

@@ -1,16 +1,19 @@
 """Parts of the model beside the graph: its weights, the same numbers, fewer and larger loops.
 
-For TensorFlow on a CPU; what stands between the matrix products is in `elementwise`.
+What stands between the matrix products is in `elementwise`; what a backend computes all of it with
+is its kit: `tensorflow_kit`, `jax_kit`, `torch_kit`.
 
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
 M predicted positions, T vocabulary.
 """
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import keras
-import tensorflow as tf
+from keras import ops
 
 from kbert.graph import names
 from kbert.model import layers as kl
@@ -62,14 +65,51 @@ def _block_types(number: int) -> Iterator[tuple[str, type]]:
             yield names.encoder(number, part, end), end_kind
 
 
+class Kit(Protocol):
+    """What a backend computes the parts with; a module."""
+
+    def part(self, formula: Callable, **settings) -> Callable:
+        """A function of `elementwise` with its settings."""
+
+    def matmul(self, x, y, transposed: bool = False) -> Any:
+        """x y, or x yᵀ."""
+
+    def vectors(self, table, ids) -> Any:
+        """(B, S, H) of table (T, H) and ids (B, S)."""
+
+    def vectors_and_table(self, table, ids, dtype: str) -> Any:
+        """These vectors, and the table in a dtype."""
+
+
+class FusedParts:
+    """`cut_model.Parts`, with a kit."""
+
+    def __init__(self, kit: Kit):
+        self._kit = kit
+
+    def embeddings(self, model) -> Callable:
+        """See `Parts`."""
+        return Embeddings(model, self._kit)
+
+    def block(self, model, number: int) -> Callable:
+        """See `Parts`."""
+        return EncoderBlock(model, number, self._kit)
+
+    def similarity(self, model) -> Callable:
+        """See `Parts`."""
+        return Similarity(model, self._kit)
+
+
 class Embeddings:
     """Token, segment and position embeddings with their dropout and LayerNorm, in training.
 
     Args:
         model: from `kbert.model.builder`; see `fits`.
+        kit: the backend's.
     """
 
-    def __init__(self, model):
+    def __init__(self, model, kit: Kit):
+        self._kit = kit
         self._token, self._segment, self._position = (
             model.get_layer(name)
             for name in (names.TOKEN_EMBEDDING, names.SEGMENT_EMBEDDING, names.POSITION_EMBEDDING)
@@ -77,8 +117,11 @@ class Embeddings:
         dropout = model.get_layer(names.EMBEDDING_DROPOUT)
         self._norm = model.get_layer(names.EMBEDDING_NORM)
         self._seeds = own_seed_states(dropout)
-        self._ended = elementwise.normalized_embeddings(
-            dropout.rate, self._norm.epsilon, self._norm.compute_dtype
+        self._ended = kit.part(
+            elementwise.normalized_embeddings,
+            rate=dropout.rate,
+            epsilon=self._norm.epsilon,
+            dtype=self._norm.compute_dtype,
         )
         self._is_tied = any(layer.name == names.MLM_SIMILARITY for layer in model.layers)
 
@@ -86,33 +129,16 @@ class Embeddings:
         """x (B, S, H) in the compute dtype, and the token table (T, H); see `CutModel`."""
         table = values[id(self._token.embeddings)]
         segments = values[id(self._segment.embeddings)]
-        positions = values[id(self._position.embeddings)][: tf.shape(token_ids)[1]]  # (S, H)
-        dtype = self._token.compute_dtype
+        positions = values[id(self._position.embeddings)][: ops.shape(token_ids)[1]]  # (S, H)
         if self._is_tied:
-            tokens, table = _looked_up(table, token_ids, dtype)
+            dtype = self._token.compute_dtype
+            tokens, table = self._kit.vectors_and_table(table, token_ids, dtype)
         else:
-            tokens = tf.gather(table, token_ids)  # (B, S, H)
-        one_hot = tf.one_hot(segment_ids, segments.shape[0], dtype=segments.dtype)
+            tokens = self._kit.vectors(table, token_ids)  # (B, S, H)
+        one_hot = ops.one_hot(segment_ids, segments.shape[0], dtype=segments.dtype)
         norm = (values[id(weight)] for weight in (self._norm.gamma, self._norm.beta))
-        segments = tf.matmul(one_hot, segments)  # (B, S, types)(types, H): no scatter goes back
+        segments = self._kit.matmul(one_hot, segments)  # (B, S, types)(types, H): no scatter
         return self._ended(tokens, segments, positions, *norm, _seed(values, self._seeds)), table
-
-
-def _looked_up(table, ids, dtype: str):
-    """Vectors of ids, and the table in a dtype; the vectors' gradient is added into the table's.
-
-    As it stands, TensorFlow makes a second dense gradient of the vectors', and a third of the two.
-    """
-
-    @tf.custom_gradient
-    def call(table):
-        def grad(of_vectors, of_table):
-            dense = tf.cast(of_table, table.dtype)
-            return tf.tensor_scatter_nd_add(dense, ids[..., None], of_vectors)
-
-        return (tf.gather(table, ids), tf.cast(table, dtype)), grad
-
-    return call(table)
 
 
 class EncoderBlock:
@@ -121,24 +147,27 @@ class EncoderBlock:
     Args:
         model: from `kbert.model.builder`; see `fits`.
         number: of the block.
+        kit: the backend's.
     """
 
-    def __init__(self, model, number: int):
+    def __init__(self, model, number: int, kit: Kit):
         def layer(*part):
             return model.get_layer(names.encoder(number, *part))
 
         def end(part):
             dropout, norm = layer(part, "Dropout"), layer(part, "Norm")
-            function = elementwise.normalized_sum(dropout.rate, norm.epsilon)
-            return function, norm, own_seed_states(dropout)
+            settings = {"rate": dropout.rate, "epsilon": norm.epsilon}
+            return kit.part(elementwise.normalized_sum, **settings), norm, own_seed_states(dropout)
 
         self.attention, self.feed_forward = layer(names.ATTENTION), layer(names.FEED_FORWARD)
         self._ends = [end(names.ATTENTION), end(names.FEED_FORWARD)]
         self._seeds = own_seed_states(self.attention)
-        self._weights = elementwise.attention_weights(self.attention.dropout)
-        self._split = elementwise.split_heads(3, self.attention.num_heads)
-        self._merged = elementwise.merged_heads()
-        self._activated = elementwise.activated(self.feed_forward.intermediate_dense.activation)
+        self._weights = kit.part(elementwise.attention_weights, rate=self.attention.dropout)
+        self._split = kit.part(elementwise.split_heads, parts=3, heads=self.attention.num_heads)
+        self._merged = kit.part(elementwise.merged_heads)
+        activation = self.feed_forward.intermediate_dense.activation
+        self._activated = kit.part(elementwise.activated, activation=activation)
+        self._matmul = kit.matmul
 
     def __call__(self, values: dict, x, mask):
         """The block's output, (B, S, H); see `CutModel`."""
@@ -157,18 +186,21 @@ class EncoderBlock:
         scales = attention.key_dim**-0.5, 1.0, 1.0
         weights = [(value(dense.kernel), value(dense.bias)) for dense in denses]
         scaled = [(w * scale, b * scale) for (w, b), scale in zip(weights, scales, strict=True)]
-        kernel = tf.concat([_matrix(w, 1) for w, _ in scaled], 1)  # (H, 3·H)
-        bias = tf.concat([tf.reshape(b, [-1]) for _, b in scaled], 0)
-        query, keys, vectors = self._split(_product(x, kernel), bias)  # (B, A, S, D) each
-        scores = tf.matmul(query, keys, transpose_b=True)  # (B, A, S, S)
+        kernel = ops.concatenate([_matrix(w, 1) for w, _ in scaled], 1)  # (H, 3·H)
+        bias = ops.concatenate([ops.reshape(b, (-1,)) for _, b in scaled], 0)
+        query, keys, vectors = self._split(self._product(x, kernel), bias)  # (B, A, S, D) each
+        scores = self._matmul(query, keys, transposed=True)  # (B, A, S, S)
         shares = self._weights(scores, mask, _seed(values, self._seeds))
-        context = self._merged(tf.matmul(shares, vectors))  # (B, S, H)
+        context = self._merged(self._matmul(shares, vectors))  # (B, S, H)
         output = attention.output_dense
-        y = _product(context, _matrix(value(output.kernel), 2))
+        y = self._product(context, _matrix(value(output.kernel), 2))
         x = ended(self._ends[0], y, output.bias, x)
         inner, outer = self.feed_forward.intermediate_dense, self.feed_forward.output_dense
-        y = self._activated(_product(x, value(inner.kernel)), value(inner.bias))  # (B, S, F)
-        return ended(self._ends[1], _product(y, value(outer.kernel)), outer.bias, x)
+        y = self._activated(self._product(x, value(inner.kernel)), value(inner.bias))  # (B, S, F)
+        return ended(self._ends[1], self._product(y, value(outer.kernel)), outer.bias, x)
+
+    def _product(self, x, kernel):
+        return _product(self._matmul, x, kernel)
 
 
 class Similarity:
@@ -176,38 +208,31 @@ class Similarity:
 
     Args:
         model: from `kbert.model.builder`; see `fits`.
+        kit: the backend's.
     """
 
-    def __init__(self, model):
+    def __init__(self, model, kit: Kit):
         self._bias = model.get_layer(names.MLM_SIMILARITY).bias
+        self._matmul = kit.matmul
 
     def __call__(self, values: dict, x, table):
         """(B, M, T) of x (B, M, H) and table (T, H); see `CutModel`."""
-        product = _product(x, table, transpose_b=True)
-        return product + tf.cast(values[id(self._bias)], product.dtype)
-
-
-class FusedParts:
-    """`cut_model.Parts`."""
-
-    embeddings = Embeddings
-    block = EncoderBlock
-    similarity = Similarity
+        product = _product(self._matmul, x, table, transposed=True)
+        return product + ops.cast(values[id(self._bias)], product.dtype)
 
 
 def _seed(values: dict, states: list):
     """int32 (2,) of a dropout's state; of no use where it drops nothing."""
-    return values[id(states[0])] if states else tf.zeros(2, tf.int32)
+    return values[id(states[0])] if states else ops.zeros(2, "int32")
 
 
 def _matrix(kernel, axes: int):
     """(H, A, D) as (H, A·D), one axis in; (A, D, H) as (A·D, H), two axes in."""
-    return tf.reshape(kernel, [kernel.shape[:axes].num_elements(), -1])
+    return ops.reshape(kernel, (math.prod(kernel.shape[:axes]), -1))
 
 
-def _product(x, kernel, transpose_b: bool = False):
+def _product(matmul, x, kernel, transposed: bool = False):
     """(B, S, in)(in, out) as one product of B·S rows."""
-    rows = tf.reshape(x, [-1, x.shape[-1]])
-    product = tf.matmul(rows, tf.cast(kernel, x.dtype), transpose_b=transpose_b)
-    width = kernel.shape[0 if transpose_b else 1]
-    return tf.reshape(product, [*tf.unstack(tf.shape(x))[:-1], width])
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    product = matmul(rows, ops.cast(kernel, x.dtype), transposed=transposed)
+    return ops.reshape(product, (*ops.shape(x)[:-1], kernel.shape[0 if transposed else 1]))

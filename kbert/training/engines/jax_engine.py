@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.training import loss
+from kbert.training import environment, loss
+from kbert.training.engines import jax_kit
 from kbert.training.engines.engine import Engine
 from kbert.training.stopping import NO_WISH, Wishes
 
@@ -34,6 +35,7 @@ class JaxEngine(Engine):
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
         self.replicas = len(used)
+        self.on_cpu = environment.devices() == ["CPU"]
         self.distribution = self.mesh = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]
@@ -45,6 +47,10 @@ class JaxEngine(Engine):
 
     def scope(self):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
+
+    def _kit(self):
+        # On TPU and GPU nothing of it is measured, and XLA has other answers to what is slow here.
+        return jax_kit if self.on_cpu else None
 
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
@@ -77,13 +83,18 @@ class JaxEngine(Engine):
         gradients, sums = self._gradients(weights, batch, seeds, scale)
         return self._step(list(batch[1]), values, gradients, sums)
 
+    def _computed_first(self, tensors: list) -> list:
+        # On a CPU XLA would read the old moments for the weight again, and copy them before it
+        # writes the new ones in their place.
+        return jax.lax.optimization_barrier(tensors) if self.on_cpu else tensors
+
     def _gradients(self, weights, batch, seeds, scale):
         """Sums over the micro-batches, one after the other: memory of one."""
 
         def of(part, seed):
             def loss_of(weights):
                 forward = functools.partial(self._outputs, weights, seed, training=True)
-                return loss.scaled_objective(forward, part, scale)
+                return loss.scaled_objective(forward, part, scale, self._loss_sums)
 
             (_, sums), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
             return gradients, sums

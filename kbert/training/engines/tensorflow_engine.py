@@ -13,13 +13,11 @@ import tensorflow as tf
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment
 from kbert.training import loss as objectives
-from kbert.training.engines import elementwise, fused_parts, hosts
-from kbert.training.engines.cut_model import CutModel
+from kbert.training.engines import hosts, tensorflow_kit
 from kbert.training.engines.engine import Engine, shares
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 5_000_000  # parameters
-_MANY_CLASSES = 1000  # of which a loss is worth a program of its own
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time
 _function = functools.partial(tf.function, autograph=False)
 
@@ -50,13 +48,12 @@ class TensorFlowEngine(Engine):
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
         super().prepare(model, optimizer, jit=jit, **options)
 
-    def cut_model(self) -> CutModel | None:
+    def _kit(self):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains.
         one_length = self.model.inputs[0].shape[1] is not None
         cpu = environment.devices() == ["CPU"]
-        self._fused = cpu and not self.jit and one_length and fused_parts.fits(self.model)
-        return CutModel(self.model, fused_parts.FusedParts) if self._fused else super().cut_model()
+        return tensorflow_kit if cpu and not self.jit and one_length else None
 
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update. With several it compiles the two halves
@@ -65,16 +62,13 @@ class TensorFlowEngine(Engine):
         self._gradients_of = self._gradients
         if self.jit and not whole:
             self._gradients_of = _function(self._gradients, jit_compile=True)
-        # The step as two programs: one that reads a moment for both keeps a copy of the old. They
-        # assign in place, but for what replicas share, which XLA cannot assign.
+        # A program for each kind of weight, compiled once: one for all of base's 206 weights takes
+        # 40 s to compile. And two: one that read a moment for both would keep a copy of the old.
         by_xla = _function if self._jit_step and not whole else lambda function, **_: function
-        if self.replicas == 1:
-            self._move_moments = by_xla(self._assign_moments, jit_compile=True)
-            self._move_weights = by_xla(self._assign_weights, jit_compile=True)
-        else:
-            self._moved_moments = by_xla(super()._moved_moments, jit_compile=True)
-            self._moved_weights = by_xla(super()._moved_weights, jit_compile=True)
-            self._move_moments, self._move_weights = self._assign_moments, self._assign_weights
+        self._move_moments = by_xla(self._assign_moments, jit_compile=True)
+        self._move_weight = by_xla(self._assign_weight, jit_compile=True)
+        self._moved_moments = by_xla(super()._moved_moments, jit_compile=True)
+        self._moved_weight = by_xla(super()._moved_weight, jit_compile=True)
         self._update = self._on_replicas(self._replica_update, jit=whole)
         self._measure = self._on_replicas(self._replica_sums, jit=whole)
         self._forward = _for_any_length(self._logits, jit=self.jit)
@@ -124,22 +118,39 @@ class TensorFlowEngine(Engine):
         norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
         counts = [tf.convert_to_tensor(count.value) for count in self.counts]
         decision, counts, figures = self._decide(list(batch[1]), counts, sums, norm)
-        self._move_moments(decision, gradients)
-        self._move_weights(decision)
+        self._move(decision, gradients)
         self._assign(self.counts, counts)
         return figures
 
-    def _assign_moments(self, decision, gradients) -> None:
-        moments = _values(self.first), _values(self.second)
-        new = self._moved_moments(decision, moments, gradients)
-        self._assign([*self.first, *self.second], itertools.chain(*new))
+    def _move(self, decision, gradients) -> None:
+        """Weights and moments, each in its own place unless replicas share it."""
+        states = self.weights, self.first, self.second
+        values = [[variable.value for variable in group] for group in states]
+        if self.replicas > 1:
+            new = self._moved(
+                decision, tf.nest.map_structure(tf.convert_to_tensor, values), gradients
+            )
+            self._assign(itertools.chain(*states), itertools.chain(*new))
+            return
+        for decayed, weight, *moments, gradient in zip(
+            self.decayed, *values, gradients, strict=True
+        ):
+            self._move_moments(decision, *moments, gradient)
+            self._move_weight(decision, decayed, weight, *moments)
 
-    def _assign_weights(self, decision) -> None:
-        moments = _values(self.first), _values(self.second)
-        self._assign(self.weights, self._moved_weights(decision, _values(self.weights), moments))
+    def _assign_moments(self, decision, first, second, gradient) -> None:
+        old = first.read_value(), second.read_value()
+        new = super()._moved_moments(decision, *old, gradient)
+        first.assign(new[0], read_value=False)
+        second.assign(new[1], read_value=False)
+
+    def _assign_weight(self, decision, decayed: bool, weight, first, second) -> None:
+        values = [one.read_value() for one in (weight, first, second)]
+        new = super()._moved_weight(decision, decayed, *values)
+        weight.assign(new, read_value=False)
 
     def _assign(self, variables, values) -> None:
-        """Assigns values to variables on this replica; in a program of XLA, in their place."""
+        """Assigns values to variables on this replica."""
         variables, values = [variable.value for variable in variables], list(values)
         if self.replicas > 1:
             tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
@@ -194,12 +205,6 @@ class TensorFlowEngine(Engine):
             gradient.set_shape(weight.shape)
         return gradients, sums
 
-    def _loss_sums(self, logits, labels, weights):
-        """`objectives.measured`."""
-        many = logits.shape[-1] is not None and logits.shape[-1] > _MANY_CLASSES
-        measure = elementwise.measured() if self._fused and many else objectives.measured
-        return measure(logits, labels, weights)
-
     def _logits(self, inputs):
         weights = [variable.value for variable in self.weights]
         return self._outputs(weights, self._no_seeds(), inputs, training=False)
@@ -250,10 +255,6 @@ def _for_any_length(function, jit: bool):
         return made[0](*arguments)
 
     return call
-
-
-def _values(variables) -> list:
-    return [tf.convert_to_tensor(variable.value) for variable in variables]
 
 
 def _assign_all(strategy, variables, values) -> None:

@@ -6,10 +6,12 @@ import os
 
 import numpy as np
 import torch
+from torch.optim.adamw import adamw
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss as objectives
-from kbert.training.engines.engine import Engine
+from kbert.training.engines import torch_kit
+from kbert.training.engines.engine import Decision, Engine
 from kbert.training.stopping import NO_WISH, Wishes
 
 
@@ -32,6 +34,13 @@ class TorchEngine(Engine):
     def _compile(self) -> None:
         if self.jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
+        for variable in self._updated():
+            # A weight made of a transposed array keeps its strides, and torch's AdamW goes by
+            # what stands side by side in memory.
+            variable.value.data = variable.value.data.contiguous()
+
+    def _kit(self):
+        return torch_kit
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
@@ -41,10 +50,46 @@ class TorchEngine(Engine):
         seeds = self._seeds(step, range(1))[0]
         gradients, sums = self._gradients(self._split(values)[0], self._placed(arrays), seeds)
         with torch.no_grad():
-            new, figures = self._step(list(batch.labels), values, gradients, sums)
+            norm = torch.nn.utils.get_total_norm(gradients)
+            new, figures = self._step(list(batch.labels), values, gradients, sums, norm)
             for variable, value in zip(variables, new, strict=True):
-                variable.assign(value)
+                if value is not variable.value:
+                    variable.assign(value)
         return figures
+
+    def _moved(self, decision: Decision, states, gradients):
+        """See `Engine`; where torch's own AdamW does the same, the states are changed in place."""
+        wide = {weight.dtype for weight in self.weights} == {"float32"}
+        if not (self.settings.name == "adamw" and self.settings.bias_correction and wide):
+            return super()._moved(decision, states, gradients)
+        for decayed in (True, False):
+            chosen = [n for n, is_decayed in enumerate(self.decayed) if is_decayed is decayed]
+            groups = [[group[n] for n in chosen] for group in (*states, gradients)]
+            self._move(groups, decision, self.settings.weight_decay if decayed else 0.0)
+        return list(states)
+
+    def _move(self, groups, decision: Decision, weight_decay: float) -> None:
+        """One pass over all of them, which reads its decision on the device."""
+        weights, first, second, gradients = groups
+        steps = decision.iteration.expand(len(weights)).clone().unbind()  # one each: it counts them
+        adamw(
+            weights,
+            [gradient.contiguous() for gradient in gradients],
+            first,
+            second,
+            [],
+            list(steps),
+            fused=True,
+            grad_scale=1 / decision.factor,
+            found_inf=torch.logical_not(decision.applied).float(),
+            amsgrad=False,
+            beta1=self.settings.beta_1,
+            beta2=self.settings.beta_2,
+            lr=decision.rate,
+            weight_decay=weight_decay,
+            eps=self.settings.epsilon,
+            maximize=False,
+        )
 
     def _gradients(self, weights, arrays, seeds):
         total, sums = None, None
@@ -55,7 +100,7 @@ class TorchEngine(Engine):
                 torch.manual_seed(int(seeds[micro].sum(dtype="int64")))
                 forward = functools.partial(self._outputs, weights, seeds[micro], training=True)
                 scale = self.counts[1].value
-                loss, found = objectives.scaled_objective(forward, part, scale)
+                loss, found = objectives.scaled_objective(forward, part, scale, self._loss_sums)
             new = torch.autograd.grad(loss, weights, allow_unused=True)
             new = [
                 torch.zeros_like(weight) if gradient is None else gradient

@@ -1,5 +1,6 @@
-"""Encoder blocks whose element-wise parts are fused, beside the graph's own layers."""
+"""Parts of the model as each backend's kit computes them, beside the graph's own layers."""
 
+import keras
 import numpy as np
 import pytest
 from sizes import SIZES
@@ -10,14 +11,11 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
+from kbert.model.layers import activation
 from kbert.training import engines
+from kbert.training.engines import elementwise, fused_parts
+from kbert.training.engines.elementwise import dropped, random_bits
 from kbert.training.optimizers import Optimizer
-
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-
-from kbert.training.engines import fused_parts  # noqa: E402
-from kbert.training.engines.elementwise import dropped  # noqa: E402  (TensorFlow's)
 
 LENGTH, BATCH = 11, 13
 HEADS = {
@@ -28,19 +26,26 @@ HEADS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def a_loss_of_many_classes(monkeypatch):
+    # the vocabulary's 99 are many
+    monkeypatch.setattr("kbert.training.engines.engine.MANY_CLASSES", 50)
+
+
 def engine_of(head, dtype="float32", dropout=0.0, fused=True, **options):
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = kbert.BertConfig(**SIZES | {"initializer_range": 0.2}, **rates)
-    engine = engines.start()
-    with engine.scope():
+    sizes = SIZES | {"num_hidden_layers": 2, "initializer_range": 0.2}
+    config = kbert.BertConfig(**sizes, **rates)
+    started = engines.start()
+    with started.scope():
         model = build(GraphSpec.of(config, head, seq_len=LENGTH, dtype=dtype, **HEADS[head]))
     with pytest.MonkeyPatch.context() as patch:
         if not fused:
             patch.setattr(fused_parts, "fits", lambda model: False)
-        engine.prepare(model, Optimizer(total_steps=9), **options)
-    assert fused == (engine.cut is not None)
-    return engine
+        started.prepare(model, Optimizer(total_steps=9), **options)
+    assert fused == (started.cut is not None)
+    return started
 
 
 def batch(head):
@@ -79,28 +84,44 @@ def test_gradients_are_those_of_the_graphs_layers(head):
     assert furthest(plain, fused) < 2e-5
 
 
-def test_a_whole_update_is_the_graphs(tmp_path):
-    plain, fused = (engine_of("pretraining", fused=fused, accumulation=1) for fused in (0, 1))
+def test_a_whole_update_is_the_graphs():
+    plain, fused = (engine_of("pretraining", fused=fused) for fused in (0, 1))
     for step in range(3):
-        one, other = (engine.update(batch("pretraining"), step) for engine in (plain, fused))
+        one, other = (one.update(batch("pretraining"), step) for one in (plain, fused))
         for figure in ("loss", "gradient_norm", "MLM_accuracy"):
             assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
 
 
 @pytest.mark.parametrize("head", ["pretraining", "tokens"])
-def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(head, monkeypatch):
+def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(head, monkeypatch, backend):
     def call(layer, inputs, training=False):
         if not training or not layer.rate:
             return inputs
-        seed = tf.cast(layer.seed_generator.state.value, tf.int32)
+        seed = keras.ops.cast(layer.seed_generator.state.value, "int32")
         return dropped(inputs, seed, layer.rate)
 
-    monkeypatch.setattr(keras.layers.Dropout, "call", call)
+    if backend != "torch":  # whose generator draws the masks of both, one after the other
+        monkeypatch.setattr(keras.layers.Dropout, "call", call)
     plain, fused = (
         engine_of(head, dropout=0.3, fused=fused).gradients(batch(head), 0) for fused in (0, 1)
     )
     assert furthest(plain, fused) < 2e-5
-    assert furthest(plain, engine_of(head, fused=True).gradients(batch(head), 0)) > 0.1
+    assert furthest(plain, engine_of(head, dropout=0.0).gradients(batch(head), 0)) > 0.1
+
+
+def test_each_micro_batch_has_masks_of_its_own_and_each_update():
+    """The same examples in each half: with other masks their gradients differ."""
+    given, half = batch("pretraining"), slice(0, 6)
+    ids = {name: np.tile(array[half], (2, 1)) for name, array in given.inputs.items()}
+    labels = {name: np.concatenate([one[half]] * 2) for name, one in given.labels.items()}
+    weights = {name: np.concatenate([one[half]] * 2) for name, one in given.weights.items()}
+    one, rows = engine_of("pretraining", dropout=0.3), given.rows(half)
+    both = engine_of("pretraining", dropout=0.3, accumulation=2)
+    twice = both.gradients(TrainingBatch(ids, labels, weights), 0)
+    once = one.gradients(rows, 0)
+    assert furthest({name: 2 * value for name, value in once.items()}, twice) > 0.1
+    assert furthest(once, one.gradients(rows, 1)) > 0.1
+    assert furthest(once, one.gradients(rows, 0)) < 1e-6
 
 
 def test_blocks_computed_again_are_the_same():
@@ -127,8 +148,10 @@ def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is():
     assert distance(True) < 1.1 * distance(False) < 0.2
 
 
-def test_in_float16_scores_of_any_size_stay_finite():
+def test_in_float16_scores_of_any_size_stay_finite(backend):
     """Queries and keys whose products are beyond 65,504 before they are scaled, and not after."""
+    if backend == "jax":
+        pytest.skip("JAX has no float16 products on a CPU")
     engine = engine_of("pretraining", "mixed_float16")
     state = engine.state() | {"optimizer/loss_scale": np.float32(1)}
     for name in state:
@@ -165,18 +188,45 @@ def test_layers_of_ones_own_are_left_as_they_are():
     assert not fused_parts.fits(model)
 
 
-# The masks: 31 bits of a hash of place and seed.
+# The masks: 31 bits of a hash of place and seed, where XLA makes a program of it.
 
 SEEDS = [[0, 0], [0, 1], [1, 0], [1, 1], [2**31 - 1, 7], [-5, 3]]
 
 
+@pytest.fixture
+def hashed(backend):
+    if backend == "torch":
+        pytest.skip("torch's masks are of its own generator")
+
+
+def numbers(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def seed_of(seed):
+    return keras.ops.convert_to_tensor(seed, "int32")
+
+
 def masks(rate, shape=(311, 257)):
-    return [dropped(tf.ones(shape), tf.constant(seed), rate).numpy() > 0 for seed in SEEDS]
+    return [numbers(dropped(keras.ops.ones(shape), seed_of(seed), rate)) > 0 for seed in SEEDS]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bits_are_those_of_the_hash_in_numpy(seed, hashed):
+    def mixed(x, right, factor):
+        return (x ^ (x >> np.uint64(right))) * np.uint64(factor) % np.uint64(2**32)
+
+    low, high = np.array(seed, "int32").view("uint32").astype("uint64")
+    x = np.arange(911, dtype=np.uint64) * np.uint64(0x9E3779B9) % np.uint64(2**32)
+    x = mixed(x ^ low, 16, 0x7FEB352D) ^ high
+    x = mixed(mixed(x, 15, 0x7FEB352D), 15, 0x846CA68B)
+    expected = (x ^ (x >> np.uint64(16))) >> np.uint64(1)
+    assert np.array_equal(numbers(random_bits(911, seed_of(seed))), expected)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.003])
-def test_as_many_are_dropped_as_the_rate_says_and_what_stays_is_scaled(rate):
-    value = dropped(tf.ones((311, 257)), tf.constant([3, 4]), rate).numpy()
+def test_as_many_are_dropped_as_the_rate_says_and_what_stays_is_scaled(rate, hashed):
+    value = numbers(dropped(keras.ops.ones((311, 257)), seed_of([3, 4]), rate))
     np.testing.assert_allclose(np.unique(value), [0, 1 / (1 - rate)], rtol=1e-6)
     for mask in masks(rate):
         for axis in (None, 0, 1):  # the whole, each column, each row
@@ -188,7 +238,7 @@ def test_as_many_are_dropped_as_the_rate_says_and_what_stays_is_scaled(rate):
                 assert 0.8 < deviations.std() < 1.2
 
 
-def test_masks_of_neighbours_and_of_other_seeds_tell_nothing_of_each_other():
+def test_masks_of_neighbours_and_of_other_seeds_tell_nothing_of_each_other(hashed):
     found = [mask - 0.5 for mask in masks(0.5)]
     bound = 5 * 0.25 / np.sqrt(found[0].size)
     for place, mask in enumerate(found):
@@ -199,12 +249,35 @@ def test_masks_of_neighbours_and_of_other_seeds_tell_nothing_of_each_other():
             assert abs((mask * other).mean()) < bound
 
 
-def test_nothing_is_dropped_at_rate_0_and_bits_are_uniform():
-    from kbert.training.engines.elementwise import _bits
-
-    ones = tf.ones((3, 5))
-    assert dropped(ones, tf.constant([1, 2]), 0.0) is ones
-    bits = _bits(tf.constant(1 << 16), tf.constant([1, 2])).numpy()
+def test_nothing_is_dropped_at_rate_0_and_bits_are_uniform(hashed):
+    ones = keras.ops.ones((3, 5))
+    assert dropped(ones, seed_of([1, 2]), 0.0) is ones
+    bits = numbers(random_bits(1 << 16, seed_of([1, 2])))
     assert bits.min() >= 0 and len(np.unique(bits)) > 65_500  # of 2³¹: two of them rarely agree
     for shift in range(31):
         assert abs((bits >> shift & 1).mean() - 0.5) < 5 * 0.5 / 256
+
+
+@pytest.mark.parametrize("formula", ["measured", "activated", "attention_weights"])
+def test_a_kits_part_is_its_formula(formula, backend):
+    """torch has functions of its own for them; an activation that it has none for stays."""
+    started = engine_of("pretraining")
+    random = np.random.default_rng(3)
+    scores = random.standard_normal((3, 4, 5, 5)).astype("float32")
+    keep = np.arange(5) < np.array([[5], [2], [3]])
+    logits, bias = random.standard_normal((3, 7, 99)).astype("float32"), random.random(99)
+    labels = random.integers(0, 99, (3, 7)).astype("int32")
+    weights = (random.random((3, 7)) * (random.random((3, 7)) > 0.3)).astype("float32")
+    cases = {
+        "measured": [((logits, labels, weights), {})],
+        "activated": [
+            ((logits, bias.astype("float32")), {"activation": activation(name)})
+            for name in ("gelu", "gelu_new", "relu")
+        ],
+        "attention_weights": [((scores, keep, np.array([1, 2], "int32")), {"rate": 0.0})],
+    }
+    for arrays_of, settings in cases[formula]:
+        given = [keras.ops.convert_to_tensor(array) for array in arrays_of]
+        part = started.kit.part(getattr(elementwise, formula), **settings)
+        expected = getattr(elementwise, formula)(*given, **settings)
+        np.testing.assert_allclose(numbers(part(*given)), numbers(expected), rtol=2e-5, atol=1e-6)

@@ -1,0 +1,96 @@
+"""What the fused parts are made of on torch: its own functions, each one operation with a gradient.
+
+torch compiles nothing here. Its dropout draws from its own generator, which the engine seeds.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+from kbert.model import layers as kl
+from kbert.training.engines import elementwise
+
+_ACTIVATIONS: dict[Callable, Callable] = {
+    kl.gelu: functional.gelu,
+    kl.gelu_tanh: functools.partial(functional.gelu, approximate="tanh"),
+}
+
+
+def part(formula: Callable, **settings) -> Callable:
+    """What gives the same as a formula of `elementwise`."""
+    return functools.partial(_OWN.get(formula, formula), **settings)
+
+
+def matmul(x, y, transposed: bool = False):
+    """x y, or x yᵀ."""
+    return torch.matmul(x, y.mT if transposed else y)
+
+
+def vectors(table, ids):
+    """(B, S, H) of table (T, H) and ids (B, S)."""
+    return functional.embedding(ids, table)
+
+
+def vectors_and_table(table, ids, dtype: str):
+    """Vectors of ids, and the table in a dtype; the vectors' gradient is added into the table's.
+
+    As it stands, torch makes a second dense gradient of the vectors', and a third of the two.
+    """
+    return _VectorsAndTable.apply(table, ids, getattr(torch, dtype))
+
+
+class _VectorsAndTable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, ids, dtype):
+        ctx.save_for_backward(ids)
+        return functional.embedding(ids, table), table.to(dtype)
+
+    @staticmethod
+    def backward(ctx, of_vectors, of_table):
+        (ids,) = ctx.saved_tensors
+        rows = of_vectors.flatten(0, 1)
+        return of_table.to(of_vectors.dtype).index_add(0, ids.flatten(), rows), None, None
+
+
+def _normalized_sum(y, bias, x, gamma, beta, seed, *, rate, epsilon):
+    total = x + functional.dropout(y + bias, rate)
+    return _normalized(total, gamma, beta, epsilon).to(x.dtype)
+
+
+def _normalized_embeddings(tokens, segments, positions, gamma, beta, seed, *, rate, epsilon, dtype):
+    total = functional.dropout(tokens + segments + positions, rate)
+    return _normalized(total, gamma, beta, epsilon).to(getattr(torch, dtype))
+
+
+def _normalized(x, gamma, beta, epsilon):
+    return functional.layer_norm(x, gamma.shape, gamma, beta, epsilon)
+
+
+def _attention_weights(scores, mask, seed, *, rate):
+    hidden = torch.logical_not(mask)[:, None, None]  # (B, 1, 1, S)
+    wide = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    return functional.dropout(wide.softmax(-1), rate)
+
+
+def _activated(x, bias, *, activation):
+    return _ACTIVATIONS.get(activation, activation)((x + bias).to(x.dtype))
+
+
+def _measured(logits, labels, weights):
+    wide = torch.where((weights > 0)[..., None], logits.float(), 0.0)
+    losses = functional.cross_entropy(
+        wide.flatten(0, -2), labels.flatten().long(), reduction="none"
+    )
+    hits = (wide.argmax(-1) == labels).float()
+    return torch.stack([weights.flatten() @ losses, (weights * hits).sum(), weights.sum()])
+
+
+_OWN: dict[Callable, Callable] = {
+    elementwise.normalized_sum: _normalized_sum,
+    elementwise.normalized_embeddings: _normalized_embeddings,
+    elementwise.attention_weights: _attention_weights,
+    elementwise.activated: _activated,
+    elementwise.measured: _measured,
+}
