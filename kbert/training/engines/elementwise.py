@@ -79,10 +79,11 @@ def measured() -> Callable:
 
 @functools.cache
 def attention_weights(rate: float) -> Callable:
-    """Softmax and dropout of scores (B, A, S, S), bool mask (B, S), seed."""
+    """Softmax and dropout of scores (B, A, S, S), bool mask (B, S) or (B, S, S), seed."""
 
     def part(scores, mask, seed):
-        wide = tf.where(mask[:, None, None], _wide(scores), tf.float32.min)
+        keep = mask[:, None, None] if mask.shape.rank == 2 else mask[:, None]
+        wide = tf.where(keep, _wide(scores), tf.float32.min)
         return dropped(tf.cast(tf.nn.softmax(wide), scores.dtype), seed, rate)
 
     return fused(part)

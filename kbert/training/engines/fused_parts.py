@@ -82,11 +82,15 @@ class Embeddings:
         )
         self._is_tied = any(layer.name == names.MLM_SIMILARITY for layer in model.layers)
 
-    def __call__(self, values: dict, token_ids, segment_ids):
+    def __call__(self, values: dict, token_ids, segment_ids, positions=None):
         """x (B, S, H) in the compute dtype, and the token table (T, H); see `CutModel`."""
         table = values[id(self._token.embeddings)]
         segments = values[id(self._segment.embeddings)]
-        positions = values[id(self._position.embeddings)][: tf.shape(token_ids)[1]]  # (S, H)
+        places = values[id(self._position.embeddings)]
+        if positions is None:
+            positions = places[: tf.shape(token_ids)[1]]  # (S, H)
+        else:
+            positions = tf.gather(places, positions)  # (B, S, H)
         dtype = self._token.compute_dtype
         if self._is_tied:
             tokens, table = _looked_up(table, token_ids, dtype)

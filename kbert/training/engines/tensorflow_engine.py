@@ -53,11 +53,13 @@ class TensorFlowEngine(Engine):
 
     def cut_model(self) -> CutModel | None:
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
-        # for each, which takes longer than a run over few texts gains.
-        one_length = self.model.inputs[0].shape[1] is not None
+        # for each, which takes longer than a run over few texts gains; packed rows have one.
+        one_length = self.packing or self.model.inputs[0].shape[1] is not None
         cpu = environment.devices() == ["CPU"]
         self._fused = cpu and not self.jit and one_length and fused_parts.fits(self.model)
-        return CutModel(self.model, fused_parts.FusedParts) if self._fused else super().cut_model()
+        if self._fused:
+            return CutModel(self.model, fused_parts.FusedParts, self.packing)
+        return super().cut_model()
 
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update. With several it compiles the two halves
