@@ -91,6 +91,14 @@ def test_updates_are_those_of_one_text_a_row(head):
             assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
 
 
+def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
+    given, compiled = batch("classifier"), keras.backend.backend() != "torch"
+    padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)
+    assert furthest(padded.gradients(given.alone, 0), rows.gradients(given, 0)) < 1e-5
+    one, other = padded.update(given.alone, 0), rows.update(given, 0)
+    assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-5)
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_blocks_computed_again_are_the_same(head):
     given = batch(head)
