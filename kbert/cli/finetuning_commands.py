@@ -25,6 +25,7 @@ _PATH = click.Path(path_type=Path)
 _HELP = {
     "epochs": "Passes over the data.",
     "max_length": "Tokens of an example.",
+    "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa.",
     "warmup_share": "Of the updates.",
     "seed": "Of the head, the order and dropout.",
     "keep_best": "The weights that did best on dev, or the last. Default: best.",

@@ -31,6 +31,7 @@ class Recipe(Protocol):
         steps, warmup_steps: updates of the whole run, and of its warm-up.
         evaluate_every: updates between two evaluations.
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
+        packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
     """
 
     command: ClassVar[str]
@@ -46,6 +47,7 @@ class Recipe(Protocol):
     warmup_steps: int
     evaluate_every: int
     flops: float
+    packing: bool = False
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:

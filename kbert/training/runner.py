@@ -125,7 +125,8 @@ def _prepare(engine, recipe: Recipe, begin: bool) -> None:
         weight_decay=settings.weight_decay,
     )
     names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
-    engine.prepare(model, optimizer, **{name: getattr(settings, name) for name in names})
+    options = {name: getattr(settings, name) for name in names}
+    engine.prepare(model, optimizer, packing=recipe.packing, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
 
 

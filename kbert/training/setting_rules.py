@@ -103,6 +103,7 @@ RULES = {
     "keep": _one_of(KEEPS),
     "jit": _TRUTH,
     "rematerialize": _TRUTH,
+    "packing": _TRUTH,
     "whole_word": _TRUTH,
     "mlm_only": _TRUTH,
     "keep_best": _TRUTH,

@@ -274,7 +274,9 @@ def test_a_kits_part_is_its_formula(formula, backend):
             ((logits, bias.astype("float32")), {"activation": activation(name)})
             for name in ("gelu", "gelu_new", "relu")
         ],
-        "attention_weights": [((scores, keep, np.array([1, 2], "int32")), {"rate": 0.0})],
+        "attention_weights": [
+            ((scores, keep[:, None, None], np.array([1, 2], "int32")), {"rate": 0.0})
+        ],
     }
     for arrays_of, settings in cases[formula]:
         given = [keras.ops.convert_to_tensor(array) for array in arrays_of]

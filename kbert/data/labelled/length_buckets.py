@@ -20,7 +20,7 @@ from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 IGNORED = -100  # a label that counts for nothing, as in transformers
 POOL = 50  # batches that are sorted by length together
 
-_POOLS, _ORDER = 0, 1  # purposes of the draws
+_POOLS, _ORDER, _DEAL = 0, 1, 2  # purposes of the draws
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,10 @@ class BucketedBatches:
         """How long each batch of an epoch is, in tokens, in their order."""
         return [self._length(places) for places in self._epoch(epoch)]
 
+    def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
+        """Rows and tokens of each batch of an epoch, in their order."""
+        return [(self.batch_size, length) for length in self.lengths_in(epoch)]
+
     def _length(self, places: np.ndarray) -> int:
         return padded_length(self.lengths, int(self._tokens[places].max()))
 
@@ -175,8 +179,12 @@ class BucketedBatches:
             pool = order[start : start + size]
             if self.pool > 1:
                 pool = pool[np.argsort(self._tokens[pool], kind="stable")]
-            batches += [pool[n : n + self.batch_size] for n in range(0, len(pool), self.batch_size)]
+            batches += self._batches_of(pool, key_of(self.seed, epoch, _DEAL, start))
         return [batches[n] for n in _shuffled(key_of(self.seed, epoch, _ORDER), len(batches))]
+
+    def _batches_of(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
+        """A pool that is sorted by length as batches; `key` is for what they draw."""
+        return [pool[n : n + self.batch_size] for n in range(0, len(pool), self.batch_size)]
 
 
 def _shuffled(key: np.ndarray, count: int) -> np.ndarray:

@@ -172,7 +172,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     Call arguments:
         x: float (B, S, H).
-        mask: bool (B, S), True for tokens to attend to; None: all. Keras fills it in.
+        mask: bool (B, S), True for tokens to attend to; or (B, S, S), of each token's own, in its
+            row; None: all. Keras fills it in.
         training: True applies dropout to the attention weights.
 
     Returns:
@@ -200,7 +201,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     def call(self, x, mask=None, training=None):
         if training and self.dropout > 0:
             return self._of_keras(x, mask, training=True)
-        keep = None if mask is None else ops.expand_dims(mask, (1, 2))  # (B, 1, 1, S)
+        keep = None if mask is None else ops.expand_dims(_of_each_token(mask), 1)  # (B, 1, 1, S)
         query, key, value = self.query_dense(x), self.key_dense(x), self.value_dense(x)
         context = ops.dot_product_attention(query, key, value, mask=keep)  # (B, S, A, D)
         return self.output_dense(context)  # (B, S, A, D) -> (B, S, H)
@@ -213,7 +214,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         """Keras's own call, on tensors of their own (no copies once compiled): it clears the masks
         of those that it is given. Three, so that their gradients are summed as those of `x`."""
         query, key, value = (ops.squeeze(ops.expand_dims(x, 0), 0) for _ in range(3))
-        keep = None if mask is None else ops.expand_dims(mask, 1)  # (B, 1, S)
+        keep = None if mask is None else _of_each_token(mask)  # (B, 1, S)
         return super().call(query, value, key, attention_mask=keep, **options)
 
     def compute_output_shape(self, input_shape):
@@ -221,6 +222,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     def compute_output_spec(self, x, mask=None, training=None):
         return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+
+
+def _of_each_token(mask):
+    """bool (B, S) as (B, 1, S); (B, S, S) as it is."""
+    return ops.expand_dims(mask, 1) if len(mask.shape) == 2 else mask
 
 
 @_register

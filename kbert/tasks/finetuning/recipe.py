@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.checkpoints.bert import Bert, load
-from kbert.data.labelled.length_buckets import BucketedBatches
+from kbert.data.labelled.length_buckets import BucketedBatches, Examples
+from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.data.padding import lengths_up_to
 from kbert.graph.spec import GraphSpec
 from kbert.model.copy_weights import copy_weights
@@ -24,6 +25,7 @@ from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
+_PACKED_HEADS = ("classifier", "tokens")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ class Finetuning(Recipe):
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
+        self.packing = settings.packing
+        if self.packing and task.head not in _PACKED_HEADS:
+            raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
+        if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
+            raise ValueError(
+                f"lengths must be one with packing, that of its rows, got {settings.lengths}"
+            )
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
@@ -84,11 +93,13 @@ class Finetuning(Recipe):
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         limit = longest(self.bert, self.settings.max_length)
-        lengths = self.settings.lengths
-        if lengths is None:  # a run that goes on has the same
-            lengths = tuple(lengths_up_to(limit, compiled))
-            self.settings = dataclasses.replace(self.settings, lengths=lengths)
+        lengths = None if self.packing else self.settings.lengths
+        lengths = lengths or tuple(lengths_up_to(limit, compiled))
         self._encode(limit, lengths)
+        if isinstance(self.batches, PackedBatches):
+            lengths = (self.batches.row_length,)
+        # a run that goes on has the same
+        self.settings = dataclasses.replace(self.settings, lengths=lengths)
         epoch = self.batches.steps_per_epoch
         self.steps = self.settings.epochs * epoch
         self.warmup_steps = round(self.settings.warmup_share * self.steps)
@@ -104,16 +115,27 @@ class Finetuning(Recipe):
         train, dev = encode(self._train), None if self._dev is None else encode(self._dev)
         if any(max(row, default=0) > 0 for row in train.segment_ids):
             require_two_segments(self.bert, "finetune")
-        seed, pad_id = self.settings.seed, tokenizer.pad_id
-        self.batches = BucketedBatches(
-            train, batch_size=size, seed=seed, pad_id=pad_id, lengths=lengths
-        )
+        pad_id = tokenizer.pad_id
+        self.batches = self._batches(train, pad_id, lengths)
         self.dev: LabelledEvaluation | None = None
         if dev:
             self.dev = LabelledEvaluation(
                 self.task, self._dev, dev, self.labels, size, pad_id, lengths
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
+
+    def _batches(self, train: Examples, pad_id: int, lengths: Sequence[int]) -> BucketedBatches:
+        settings = self.settings
+        options = {"batch_size": settings.batch_size, "seed": settings.seed, "pad_id": pad_id}
+        if not self.packing:
+            return BucketedBatches(train, lengths=lengths, **options)
+        return PackedBatches(
+            train,
+            row_length=settings.lengths[0] if settings.lengths else None,
+            longest_row=self.bert.config.max_position_embeddings,
+            micro_batches=settings.accumulation,
+            **options,
+        )
 
     def content(self) -> dict:
         labels = {"labels": self.labels and list(self.labels)}
@@ -180,8 +202,9 @@ def mean_flops(spec: GraphSpec, batches: BucketedBatches) -> float:
     from kbert.graph.accounting import account
 
     counted = functools.partial(account, spec.config, head=spec.head, num_labels=spec.num_labels)
-    counts = Counter(batches.lengths_in(0))
+    counts = Counter(batches.shapes_in(0))
     total = sum(
-        count * counted(length).training_flops_per_sequence for length, count in counts.items()
+        count * rows * counted(length).training_flops_per_sequence
+        for (rows, length), count in counts.items()
     )
-    return total * batches.batch_size / counts.total()
+    return total / counts.total()

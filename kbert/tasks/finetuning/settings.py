@@ -15,7 +15,10 @@ class FinetuningSettings(RunSettings):
         epochs: passes over the training data.
         max_length: tokens of an example at most; the rest is cut off, or read in windows.
         lengths: that batches may have, ascending; None: few where XLA compiles for each, else
-            every fourth.
+            every fourth. With `packing` the one of its rows; None: the one that wastes least.
+        packing: whether several examples share a row, each with attention within it and positions
+            of its own: the same numbers, nearly no padding and one shape. Batches are then of all
+            lengths, where else each is of like lengths. For "classify" and "tag", on one device.
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_share: of the updates, over which the rate grows from 0.
         keep_best: whether the result has the weights that did best on the dev data, or the last.
@@ -30,7 +33,7 @@ class FinetuningSettings(RunSettings):
 
     command: ClassVar[str] = "finetune"
     first: ClassVar[tuple[str, ...]] = (
-        *("epochs", "batch_size", "max_length", "lengths"),
+        *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("learning_rate", "warmup_share", "optimizer"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
@@ -38,6 +41,7 @@ class FinetuningSettings(RunSettings):
     epochs: int = 3
     max_length: int = 128
     lengths: tuple[int, ...] | None = None
+    packing: bool = False
     learning_rate: float = 5e-5
     warmup_share: float = 0.1
     keep_best: bool = True

@@ -9,9 +9,10 @@ import itertools
 from collections.abc import Callable
 from typing import Protocol
 
-from keras import ops
-
+from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS
 from kbert.graph import names
+from kbert.training.engines import packed_rows
+from kbert.training.engines.stateless import stateless
 
 _ENCODED = (names.TOKEN_IDS, names.SEGMENT_IDS)  # the inputs of the embeddings
 
@@ -20,10 +21,16 @@ class Parts(Protocol):
     """What stands in the place of the graph's own layers; values are variables' by their id."""
 
     def embeddings(self, model) -> Callable:
-        """A function of values, token ids and segment ids: x (B, S, H), token table (T, H)."""
+        """A function of values, token ids and segment ids: x (B, S, H), token table (T, H).
+
+        It takes positions (B, S) too, where rows are packed.
+        """
 
     def block(self, model, number: int) -> Callable:
-        """Encoder block `number`, from 1: a function of values, x and mask, (B, S, H)."""
+        """Encoder block `number`, from 1: a function of values, x and mask, (B, S, H).
+
+        The mask is bool (B, S); (B, S, S) where rows are packed.
+        """
 
     def similarity(self, model) -> Callable:
         """The MLM head's logits, (B, M, T), of values, vectors (B, M, H) and the table."""
@@ -35,9 +42,10 @@ class CutModel:
     Args:
         model: a functional model of `kbert.model.builder`.
         parts: what is put in the place of its layers; None: nothing.
+        packing: whether inputs are those of a `kbert.data.packed_batch.PackedBatch`.
     """
 
-    def __init__(self, model, parts: Parts | None = None):
+    def __init__(self, model, parts: Parts | None = None, packing: bool = False):
         import keras
 
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
@@ -53,6 +61,8 @@ class CutModel:
         self._weights = [one.trainable_variables for one in blocks]
         if parts:
             self._embeddings = parts.embeddings(model)
+        elif packing:
+            self._embeddings = packed_rows.embeddings(model)
         else:
             ids = [inputs[name] for name in self._encoded]
             self._embeddings = _embeddings_of_layers(keras.Model(ids, [cuts[0], table]))
@@ -60,6 +70,8 @@ class CutModel:
             parts.block(model, number) if parts else _block_of_layers(one)
             for number, one in enumerate(blocks, start=1)
         ]
+        self._packing = packing
+        self._has_first = names.FIRST_TOKEN in layers
         self._has_table = names.MLM_SIMILARITY in layers  # of use to the MLM head alone
         self._similarity, outputs = None, list(model.outputs)
         if parts and self._has_table:
@@ -79,13 +91,19 @@ class CutModel:
                 intermediate results for the backward pass; None: they are kept.
         """
         ids = [inputs[name] for name in self._encoded]
+        if self._packing:
+            ids.append(inputs[POSITIONS])
+            mask = packed_rows.within_texts(inputs[TEXTS])
+        else:
+            mask, _ = self._padding(inputs[names.TOKEN_IDS])
         x, table = self._embeddings(values, *ids)
-        mask, _ = self._padding(inputs[names.TOKEN_IDS])
         for block, weights in zip(self._blocks, self._weights, strict=True):
             if recomputed:
                 x = _recomputed(recomputed, block, weights, values, x, mask)
             else:
                 x = block(values, x, mask)
+        if self._packing and self._has_first:
+            x = packed_rows.first_tokens(x, inputs[FIRSTS])
         rest = [inputs[name] for name in self._others]
         if self._has_table and not self._similarity:
             rest = [table, *rest]
@@ -112,19 +130,3 @@ def _recomputed(recomputed, block, weights, values: dict, x, mask):
         return block(own, x, mask)
 
     return recomputed(of)(x, *(values[id(weight)] for weight in weights))
-
-
-def stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
-    """A functional model's outputs, from the values of its variables by id."""
-
-    def of(variables):
-        return [ops.cast(values[id(v)], v.dtype) if id(v) in values else v.value for v in variables]
-
-    outputs, _ = model.stateless_call(
-        of(model.trainable_variables),
-        of(model.non_trainable_variables),
-        inputs if len(inputs) > 1 else inputs[0],
-        training=training,
-        **options,
-    )
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

@@ -40,9 +40,8 @@ def measured(logits, labels, weights):
 
 
 def attention_weights(scores, mask, seed, *, rate: float):
-    """Softmax and dropout of scores (B, A, S, S), bool mask (B, S), seed."""
-    keep = ops.expand_dims(mask, (1, 2))  # (B, 1, 1, S)
-    wide = ops.where(keep, _wide(scores), _LOWEST)
+    """Softmax and dropout of scores (B, A, S, S), bool mask (B, 1, 1 or S, S), seed."""
+    wide = ops.where(mask, _wide(scores), _LOWEST)
     return dropped(ops.cast(ops.softmax(wide), scores.dtype), seed, rate)
 
 

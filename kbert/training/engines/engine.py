@@ -9,9 +9,10 @@ from keras import ops
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment, optimizers, precision
 from kbert.training import loss as objectives
-from kbert.training.engines import elementwise, fused_parts
-from kbert.training.engines.cut_model import CutModel, stateless
+from kbert.training.engines import elementwise, fused_parts, packed_rows
+from kbert.training.engines.cut_model import CutModel
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
+from kbert.training.engines.stateless import stateless
 from kbert.training.engines.training_state import TrainingState
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
@@ -59,6 +60,7 @@ class Engine(TrainingState):
         accumulation: int = 1,
         jit: bool | None = None,
         rematerialize: bool = False,
+        packing: bool = False,
         seed: int = 0,
     ) -> None:
         """Makes the optimizer's variables; within `scope`, or after it.
@@ -71,20 +73,24 @@ class Engine(TrainingState):
             jit: whether XLA compiles the step; None: as is best on the device.
             rematerialize: whether the backward pass computes each encoder block again instead of
                 keeping its activations: less memory, more time, the same numbers.
+            packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
             seed: of the dropout.
 
         Raises:
-            ValueError: a value out of its range.
+            ValueError: a value out of its range; a model or devices that packing is not for.
         """
         values = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
-        checked(values | {"rematerialize": rematerialize}, ("clip_norm", "jit"))
+        values |= {"rematerialize": rematerialize, "packing": packing}
+        checked(values, ("clip_norm", "jit"))
+        if packing:
+            packed_rows.check(model, self.replicas)
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
         self.accumulation = accumulation
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
-        self.rematerialize = rematerialize
+        self.rematerialize, self.packing = rematerialize, packing
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
         # listed once: Keras walks through all layers each time
@@ -227,8 +233,9 @@ class Engine(TrainingState):
         """The model with other blocks, or in parts, where training needs it so."""
         self.kit = self._kit() if fused_parts.fits(self.model) else None
         if self.kit:
-            return CutModel(self.model, fused_parts.FusedParts(self.kit))
-        return CutModel(self.model) if self.rematerialize else None
+            return CutModel(self.model, fused_parts.FusedParts(self.kit), self.packing)
+        wanted = self.rematerialize or self.packing
+        return CutModel(self.model, packing=self.packing) if wanted else None
 
     def _kit(self) -> fused_parts.Kit | None:
         """What the model's parts are computed with in training; None: the graph's layers are."""
@@ -331,4 +338,6 @@ def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[
     if rest or size % micro_batches:
         parts = replicas * micro_batches
         raise ValueError(f"a batch must be a multiple of {parts} examples here, got {len(batch)}")
+    if replicas == 1:
+        return [batch]
     return [batch.rows(slice(n * size, (n + 1) * size)) for n in range(replicas)]

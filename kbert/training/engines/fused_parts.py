@@ -125,11 +125,15 @@ class Embeddings:
         )
         self._is_tied = any(layer.name == names.MLM_SIMILARITY for layer in model.layers)
 
-    def __call__(self, values: dict, token_ids, segment_ids):
+    def __call__(self, values: dict, token_ids, segment_ids, positions=None):
         """x (B, S, H) in the compute dtype, and the token table (T, H); see `CutModel`."""
         table = values[id(self._token.embeddings)]
         segments = values[id(self._segment.embeddings)]
-        positions = values[id(self._position.embeddings)][: ops.shape(token_ids)[1]]  # (S, H)
+        places = values[id(self._position.embeddings)]
+        if positions is None:
+            positions = places[: ops.shape(token_ids)[1]]  # (S, H)
+        else:
+            positions = self._kit.vectors(places, positions)  # (B, S, H)
         if self._is_tied:
             dtype = self._token.compute_dtype
             tokens, table = self._kit.vectors_and_table(table, token_ids, dtype)
@@ -190,7 +194,8 @@ class EncoderBlock:
         bias = ops.concatenate([ops.reshape(b, (-1,)) for _, b in scaled], 0)
         query, keys, vectors = self._split(self._product(x, kernel), bias)  # (B, A, S, D) each
         scores = self._matmul(query, keys, transposed=True)  # (B, A, S, S)
-        shares = self._weights(scores, mask, _seed(values, self._seeds))
+        keep = ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)  # packed: (B, S, S)
+        shares = self._weights(scores, keep, _seed(values, self._seeds))
         context = self._merged(self._matmul(shares, vectors))  # (B, S, H)
         output = attention.output_dense
         y = self._product(context, _matrix(value(output.kernel), 2))

@@ -50,8 +50,8 @@ class TensorFlowEngine(Engine):
 
     def _kit(self):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
-        # for each, which takes longer than a run over few texts gains.
-        one_length = self.model.inputs[0].shape[1] is not None
+        # for each, which takes longer than a run over few texts gains; packed rows have one.
+        one_length = self.packing or self.model.inputs[0].shape[1] is not None
         cpu = environment.devices() == ["CPU"]
         return tensorflow_kit if cpu and not self.jit and one_length else None
 

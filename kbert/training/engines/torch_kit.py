@@ -69,8 +69,7 @@ def _normalized(x, gamma, beta, epsilon):
 
 
 def _attention_weights(scores, mask, seed, *, rate):
-    hidden = torch.logical_not(mask)[:, None, None]  # (B, 1, 1, S)
-    wide = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    wide = scores.masked_fill(torch.logical_not(mask), torch.finfo(scores.dtype).min)
     return functional.dropout(wide.softmax(-1), rate)
 
 

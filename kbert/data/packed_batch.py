@@ -1,0 +1,140 @@
+"""Several texts a row: where each stands, and a batch of such rows (sequence packing).
+
+Krell et al., "Efficient Sequence Packing without Cross-contamination" (arXiv 2107.02027): attention
+is kept within each text, and positions begin anew with it, so every text has the numbers that it
+has alone. transformers calls it padding-free training.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.training_batch import TrainingBatch
+
+# Inputs of a packed batch, beside the model's own.
+POSITIONS = "Packed-Positions"  # int32 (R, S): of a token in its text
+TEXTS = "Packed-Texts"  # int32 (R, S): which text of its row, from 1; 0: padding
+FIRSTS = "Packed-Firsts"  # int32 (B,): where texts begin, in a micro-batch's rows end to end
+
+
+@dataclass(frozen=True)
+class PackedBatch(TrainingBatch):
+    """The examples of an update, several a row.
+
+    Attributes:
+        inputs: the model's, int32 (R, S), and those named above.
+        labels, weights: as of a `TrainingBatch` where each example has a label, (B,); where each
+            token has one, (R, S).
+        alone: the same examples, one a row.
+    """
+
+    alone: TrainingBatch
+
+    def __len__(self) -> int:
+        return len(self.alone)
+
+    def rows(self, part: slice) -> TrainingBatch:
+        """Some of its examples, one a row: rows of several have parts of other examples."""
+        return self.alone.rows(part)
+
+
+def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
+    """Which texts each row gets: the longest first, each into the first row with room for it.
+
+    Args:
+        lengths: tokens of each text; one of none is left out.
+        row_length: tokens of a row.
+
+    Raises:
+        ValueError: a text that is longer than a row.
+    """
+    if max(lengths, default=0) > row_length:
+        raise ValueError(f"row_length must hold the longest text, {max(lengths)}, got {row_length}")
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for text in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if not (tokens := lengths[text]):
+            continue
+        row = next((row for row, left in enumerate(room) if left >= tokens), len(rows))
+        if row == len(rows):
+            rows.append([])
+            room.append(row_length)
+        rows[row].append(text)
+        room[row] -= tokens
+    return rows
+
+
+def packed(
+    batch: TrainingBatch,
+    lengths: Sequence[int],
+    row_length: int,
+    *,
+    least_rows: int = 1,
+    micro_batches: int = 1,
+) -> PackedBatch:
+    """A batch's examples, several a row.
+
+    Args:
+        batch: one example a row, padded: Input-Token and Input-Segment, (B, S'); labels of texts,
+            (B,), or of tokens, (B, S').
+        lengths: tokens of each; 0: an example that weighs nothing, which gets no place.
+        row_length: S, tokens of a row.
+        least_rows: of a micro-batch; as many where it needs fewer.
+        micro_batches: parts of so many examples each, packed each in as many rows.
+
+    Raises:
+        ValueError: a text that is longer than a row; examples that the micro-batches do not divide.
+    """
+    size, rest = divmod(len(batch), micro_batches)
+    if rest:
+        raise ValueError(
+            f"a batch must be a multiple of {micro_batches} examples here, got {len(batch)}"
+        )
+    plans = [
+        first_fit(lengths[start : start + size], row_length) for start in range(0, len(batch), size)
+    ]
+    count = max(least_rows, *map(len, plans))
+    starts, numbers = _standing(plans, lengths, size, count * row_length, row_length)
+    shape = count * micro_batches, row_length
+    text = np.repeat(np.arange(len(batch)), lengths)  # of each token
+    position = np.concatenate([np.arange(tokens) for tokens in lengths])
+
+    def laid(array):
+        rows = np.zeros(shape, array.dtype)
+        rows.flat[starts[text] + position] = array
+        return rows
+
+    def every(group):
+        return {
+            name: laid(array[text, position]) if array.ndim > 1 else array
+            for name, array in group.items()
+        }
+
+    where = {
+        POSITIONS: laid(position.astype(np.int32)),
+        TEXTS: laid(numbers[text].astype(np.int32)),
+        FIRSTS: (starts % (count * row_length)).astype(np.int32),
+    }
+    return PackedBatch(
+        every(batch.inputs) | where, every(batch.labels), every(batch.weights), batch
+    )
+
+
+def _standing(plans, lengths, size: int, tokens: int, row_length: int):
+    """Where each text begins in all rows end to end, and its number in its row, from 1.
+
+    Args:
+        plans: rows of each micro-batch, of `size` texts and with room for so many tokens.
+        lengths: of all texts; one of none stands nowhere: 0, 0.
+        row_length: tokens of a row.
+    """
+    starts, numbers = np.zeros((2, len(lengths)), np.int64)
+    for part, plan in enumerate(plans):
+        for row, places in enumerate(plan):
+            at = part * tokens + row * row_length
+            for number, place in enumerate(places, start=1):
+                text = part * size + place
+                starts[text], numbers[text] = at, number
+                at += lengths[text]
+    return starts, numbers

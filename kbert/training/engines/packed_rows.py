@@ -1,0 +1,59 @@
+"""Packed rows (`kbert.data.packed_batch`) through a cut model: what differs from one text a row.
+
+Dimensions at line end: R rows, S tokens of a row, B texts, H hidden size.
+"""
+
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from kbert.graph import names
+from kbert.training.engines.stateless import stateless, value_of
+
+HEADS = (names.CLASSIFIER, names.TOKEN_CLASSIFIER)  # outputs that a packed batch has labels for
+
+
+def check(model, replicas: int) -> None:
+    """A ValueError where a model or devices are none that packing is for."""
+    if model.inputs[0].shape[1] is not None:
+        raise ValueError(
+            f"packing needs a model of any length, got one of {model.inputs[0].shape[1]} tokens: "
+            "build it with seq_len=None"
+        )
+    if list(model.output_names) not in ([name] for name in HEADS):
+        raise ValueError(
+            f"packing must have a model with the output {' or '.join(HEADS)}, got "
+            f"{', '.join(model.output_names)}: leave packing out"
+        )
+    if replicas > 1:
+        raise ValueError(
+            f"packing must have one device, got {replicas}: give devices=1, or leave packing out"
+        )
+
+
+def within_texts(texts):
+    """bool (R, S, S), whether two tokens of a row are of one text, of text numbers (R, S)."""
+    return ops.equal(ops.expand_dims(texts, 2), ops.expand_dims(texts, 1))
+
+
+def first_tokens(x, firsts):
+    """(B, 1, H): each text's first token, for a head that takes a sequence's; x: (R, S, H)."""
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.expand_dims(ops.take(rows, firsts, axis=0), 1)
+
+
+def embeddings(model) -> Callable:
+    """The embeddings by the graph's own layers, with positions (R, S); see `cut_model.Parts`."""
+    token, place = (model.get_layer(n) for n in (names.TOKEN_EMBEDDING, names.POSITION_EMBEDDING))
+    summed = model.get_layer(names.TOKEN_PLUS_SEGMENT).output
+    before = keras.Model(model.inputs[:2], [summed, token.output[1]])
+    after = keras.Model(place.output, model.get_layer(names.EMBEDDING_NORM).output)
+
+    def call(values: dict, token_ids, segment_ids, positions):
+        x, table = stateless(before, values, [token_ids, segment_ids])
+        vectors = ops.cast(value_of(values, place.embeddings), place.compute_dtype)
+        x = x + ops.take(vectors, positions, axis=0)  # (R, S, H)
+        return stateless(after, values, [x])[0], table
+
+    return call

@@ -1,0 +1,145 @@
+"""Packed rows on each backend: loss, gradients and outputs of the same texts, one a row."""
+
+import keras
+import numpy as np
+import pytest
+from sizes import SIZES
+
+import kbert
+from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
+from kbert.data.packed_batch import FIRSTS, TEXTS, packed
+from kbert.graph import names
+from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+
+ROW, LABELS = 17, 5
+LENGTHS = [3, 11, 7, 1, 13, 5, 2, 9, 4, 6, 12, 8]
+CHANGED = 4  # a text of 13 tokens, beside another in its row
+HEADS = {"classifier": CLASSIFIER, "tokens": TOKEN_CLASSIFIER}
+
+
+def batch(head, changed=None, **options):
+    """A packed batch; the tokens of the text `changed` are others."""
+    random, count = np.random.default_rng(3), len(LENGTHS)
+    ids = [random.integers(5, SIZES["vocab_size"], n).tolist() for n in LENGTHS]
+    segments = [random.integers(0, 3, n).tolist() for n in LENGTHS]
+    labels = random.integers(0, LABELS, count).tolist()
+    if head == "tokens":
+        labels = [random.choice([IGNORED, *range(LABELS)], n).tolist() for n in LENGTHS]
+    if changed is not None:
+        ids[changed] = [token % 90 + 6 for token in ids[changed]]
+    given = Examples(ids, segments, {HEADS[head]: labels})
+    alone = BucketedBatches(given, batch_size=count, pool=1, lengths=(15,)).batch(0)
+    return packed(alone, tokens_of(alone), ROW, **options)
+
+
+def tokens_of(alone) -> list[int]:
+    return (alone.inputs[names.TOKEN_IDS] > 0).sum(1).tolist()
+
+
+def engine_of(head, packing, dropout=0.0, seq_len=None, **options):
+    keras.utils.set_random_seed(5)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = kbert.BertConfig(**SIZES | {"initializer_range": 0.2}, **rates)
+    engine = engines.start()
+    labels = {"num_labels": LABELS} if head in HEADS else {}
+    with engine.scope():
+        model = build(GraphSpec.of(config, head, seq_len=seq_len, **labels))
+    engine.prepare(model, Optimizer(total_steps=9), packing=packing, **options)
+    return engine
+
+
+def outputs(engine, given) -> np.ndarray:
+    """The logits of a packed batch, (B, labels), or those of the tokens, text after text."""
+    values = {id(weight): weight.value for weight in engine.weights}
+    (found,) = engine.cut.outputs(values, given.inputs)
+    found = keras.ops.convert_to_numpy(keras.ops.stop_gradient(found))
+    return found if found.ndim == 2 else found[given.inputs[TEXTS] > 0]
+
+
+def furthest(one: dict, other: dict) -> float:
+    """The largest difference of two sets of gradients, by the largest number of each."""
+    assert list(one) == list(other)
+    largest = max(np.abs(value).max() for value in one.values())
+    return max(
+        float(np.abs(one[name] - other[name]).max() / max(np.abs(one[name]).max(), 0.01 * largest))
+        for name in one  # a bias of keys has no gradient: nothing but rounding
+    )
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_gradients_are_those_of_one_text_a_row(head, micro_batches):
+    given = batch(head, micro_batches=micro_batches)
+    padded = engine_of(head, False, accumulation=micro_batches).gradients(given.alone, 0)
+    engine = engine_of(head, True, accumulation=micro_batches)
+    found = engine.gradients(given, 0)
+    assert furthest(padded, found) < 1e-5
+    assert min(np.abs(value).max() for name, value in found.items() if "key/bias" not in name) > 0
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_updates_are_those_of_one_text_a_row(head):
+    given = batch(head)
+    padded, rows = engine_of(head, False), engine_of(head, True)
+    for step in range(3):
+        one, other = padded.update(given.alone, step), rows.update(given, step)
+        for figure in ("loss", "gradient_norm", f"{HEADS[head]}_accuracy"):
+            assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
+
+
+def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
+    given, compiled = batch("classifier"), keras.backend.backend() != "torch"
+    padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)
+    assert furthest(padded.gradients(given.alone, 0), rows.gradients(given, 0)) < 1e-5
+    one, other = padded.update(given.alone, 0), rows.update(given, 0)
+    assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-5)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_blocks_computed_again_are_the_same(head):
+    given = batch(head)
+    kept, again = (
+        engine_of(head, True, rematerialize=rematerialize) for rematerialize in (False, True)
+    )
+    assert furthest(kept.gradients(given, 0), again.gradients(given, 0)) < 1e-5
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head):
+    engine = engine_of(head, True)
+    given = batch(head)
+    expected, tokens = engine.predict(given.alone.inputs)[0], tokens_of(given.alone)
+    found = outputs(engine, given)
+    if head == "tokens":
+        order = np.argsort(given.inputs[FIRSTS])  # texts as they stand in the rows
+        expected = np.concatenate([expected[text, : tokens[text]] for text in order])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(found).max() > 0.1
+    others = outputs(engine, batch(head, changed=CHANGED))
+    same = np.abs(others - found).max(-1) < 1e-6
+    assert same.sum() == len(same) - (LENGTHS[CHANGED] if head == "tokens" else 1)
+
+
+def test_dropout_is_that_of_the_step():
+    engine = engine_of("classifier", True, dropout=0.3)
+    given = batch("classifier")
+    one, again, other = (engine.gradients(given, step) for step in (0, 0, 1))
+    assert furthest(one, again) < 1e-6 and furthest(one, other) > 0.1
+
+
+def test_models_and_devices_that_packing_is_not_for_are_said():
+    for head, length, said in (
+        ("classifier", 11, "packing needs a model of any length, got one of 11 tokens"),
+        ("qa", None, "packing must have a model with the output Classifier or TokenClassifier"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            engine_of(head, True, seq_len=length)
+    engine = engines.start()
+    engine.replicas = 2
+    model = kbert.build_classifier(kbert.BertConfig(**SIZES), seq_len=None)
+    with pytest.raises(ValueError, match="packing must have one device, got 2: give devices=1"):
+        engine.prepare(model, Optimizer(total_steps=9), packing=True)
