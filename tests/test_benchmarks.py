@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import machine
+from benchmarks import machine, report
+from benchmarks.claims import Claim
 from benchmarks.contenders import Contender, Failed, Process
-from benchmarks.works import Claim, Work, works
+from benchmarks.work import Work
+from benchmarks.works import works
 
 SLEEPS, HERE = "sleeping:sleeper", {"PYTHONPATH": str(Path(__file__).parent)}
 
@@ -56,7 +58,7 @@ def test_a_noisy_machine_gets_no_ratio(work, capsys):
         for name, values in seconds.items()
         for number, value in enumerate(values)
     ]
-    found = program.claimed(work.claims[0], turns)
+    found = report.claimed(work.claims[0], turns, work)
     assert found["noisy"] and "verdict" not in found
     assert "too noisy" in capsys.readouterr().out
 
@@ -94,12 +96,12 @@ def test_bad_input_is_one_line(line, says):
 
 
 def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "HERE", tmp_path)
+    monkeypatch.setattr(report, "HERE", tmp_path)
     found = program.run(work, 2)
     about = machine.described()
     assert about["threads"] >= 1 and {"keras", "keras-nightly"} & set(about["versions"])
     for number in (1, 2):
-        program.keep(about, [found])
+        report.keep(about, [found])
         rows = (tmp_path / "RESULTS.md").read_text().splitlines()
         assert len(rows) == number and rows[-1].count("|") == 11
     records = sorted((tmp_path / "records").iterdir())
