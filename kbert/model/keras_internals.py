@@ -79,6 +79,11 @@ def without_values() -> Iterator[None]:
         yield
 
 
+def waiting_initializer(variable) -> Callable | None:
+    """What a variable made in `without_values` will take its value from; None where it has one."""
+    return variable._initializer if can_defer() else None
+
+
 def give_first_value(variable, initializer: Callable) -> None:
     """Has a variable made in `without_values` take its value from another initializer.
 
