@@ -1,6 +1,16 @@
 """What is measured, beside whom, and what it must show: a `Work` for each group of figures."""
 
-from benchmarks import commands, corpora, finetuning, growth, limits, loading, starting
+from benchmarks import (
+    commands,
+    corpora,
+    finetuning,
+    growth,
+    inputs,
+    limits,
+    loading,
+    starting,
+    tokenizing,
+)
 from benchmarks.claims import Claim
 from benchmarks.contenders import Contender
 from benchmarks.work import Work
@@ -159,4 +169,5 @@ def works() -> list[Work]:
     )
     found += starting.works() + limits.works() + growth.works()
     found += loading.works() + commands.works() + corpora.works() + finetuning.works()
+    found += tokenizing.works() + inputs.works()
     return found

@@ -227,13 +227,24 @@ def test_memory_and_processor_count_a_contenders_own_processes(work):
 
 def small_works(folder):
     """Every theme at next to no size: (the work, the contenders to run, the needs of a peer)."""
-    from benchmarks import commands, corpora, finetuning, growth, limits, loading, starting
+    from benchmarks import (
+        commands,
+        corpora,
+        finetuning,
+        growth,
+        inputs,
+        limits,
+        loading,
+        starting,
+        tokenizing,
+    )
 
     rows = "".join(
         f"a {word} film\t{n % 2}\n" for n, word in enumerate(["good", "bad", "dull", "fine"])
     )
     for part in ("train", "dev"):
         (folder / f"{part}.tsv").write_text(rows * 5)
+    (folder / "text.txt").write_text("A good film .\n = Another = \n" * 3)
     commanded = {"params": (["params", "tiny"], 9.0)}
     base = growth.BASE | {"batch": 2, "length": 24, "layers": 1, "width": 64}
     growing = growth.works({"layers": (1, 2)}, base)
@@ -244,13 +255,18 @@ def small_works(folder):
         "loading": loading.works("load", "tiny"),
         "commands": commands.works("commands", commanded),
         "corpora": corpora.works("prepare", 0.05),
+        "inputs": inputs.works(0.3),
+        "tokenizing": tokenizing.works(folder),
         "finetuning": finetuning.works(folder, checkpoint=str(folder / "checkpoint")),
     }
 
 
 @pytest.mark.parametrize(
     "theme",
-    ["starting", "limits", "growth", "loading", "commands", "corpora", "finetuning"],
+    [
+        *("starting", "limits", "growth", "loading", "commands"),
+        *("corpora", "finetuning", "tokenizing", "inputs"),
+    ],
 )
 def test_every_theme_runs_at_next_to_no_size(theme, tmp_path):
     """Once, with every peer that is installed."""
