@@ -15,7 +15,7 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _logger = logging.getLogger("kbert")
 
@@ -79,7 +79,7 @@ def without_values() -> Iterator[None]:
         yield
 
 
-def waiting_initializer(variable) -> Callable | None:
+def waiting_initializer(variable) -> Any:
     """What a variable made in `without_values` will take its value from; None where it has one."""
     return variable._initializer if can_defer() else None
 
