@@ -134,14 +134,14 @@ def in_turns(work: Work, contenders: list[Contender], rounds: int, heat: int) ->
         for contender in contenders:
             process = stack.enter_context(contender.start())
             try:
-                started = process.ask(options=contender.options)
-                if work.warm and not contender.fresh:
+                started = process.ask(options=contender.options) if not contender.fresh else {}
+                if work.warm:
                     process.ask(count=work.count)
             except Failed as failed:
                 print(f"  {contender.name}: left out: {failed}", flush=True)
                 continue
             processes[contender.name] = process
-            if not contender.fresh:
+            if started:
                 first = {name: started[name] for name in ("made", "first")}
                 turns.append({"contender": contender.name, "heat": heat, "round": 0} | first)
         for number in range(1, rounds + 1):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from benchmarks.figures import exponent, middle, of
 
+NO_GROWTH = 0.01  # the smallest exponent that is told from none
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -136,7 +138,8 @@ class Growth:
         sizes = list(self.sizes.values())
         wanted = exponent(sizes, [self.counted[name] for name in self.sizes])
         rounds = zip(floors, zip(*found, strict=False), strict=False)
-        measured = [
-            exponent(sizes, [value - floor for value in values]) for floor, values in rounds
-        ]
+        above = [[value - floor for value in values] for floor, values in rounds]
+        if not all(value > 0 for values in above for value in values):
+            return "", []  # noise alone
+        measured = [max(exponent(sizes, values), NO_GROWTH) for values in above]
         return f"{wanted:.2f} counted", [wanted / one for one in measured]
