@@ -10,7 +10,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
 
@@ -24,21 +26,31 @@ class Contender:
         make: "module:function" of this package; the function takes `options` and returns a
             function of a count that does the work so many times and returns when it is done.
         options: what `make` is called with.
-        needs: packages to be installed.
+        needs: packages to be installed, and files or folders to be there: a `Path` each.
         environment: variables of its process, such as KERAS_BACKEND.
         computes: what it does that the others do not, or the reverse; "" where nothing.
+        fresh: whether every turn is a process of its own, which does the work once: its seconds
+            are those of the whole process, "first" those of the work.
     """
 
     name: str
     make: str
     options: dict = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
+    needs: tuple[str | Path, ...] = ()
     environment: dict = field(default_factory=dict)
     computes: str = ""
+    fresh: bool = False
 
     def missing(self) -> list[str]:
-        """The packages that it needs and the machine has not."""
-        return [name for name in self.needs if importlib.util.find_spec(name) is None]
+        """The packages and files that it needs and the machine has not."""
+        return [str(name) for name in self.needs if not _is_there(name)]
+
+    def start(self) -> "Process | Fresh":
+        return (Fresh if self.fresh else Process)(self)
+
+
+def _is_there(name: str | Path) -> bool:
+    return name.exists() if isinstance(name, Path) else importlib.util.find_spec(name) is not None
 
 
 class Failed(Exception):
@@ -87,3 +99,27 @@ class Process:
             said = os.read(self._errors, 1 << 20).decode(errors="replace").strip().splitlines()
             raise Failed(said[-1] if said else f"exit status {self._process.returncode}")
         return json.loads(line)
+
+
+class Fresh:
+    """A contender each of whose turns is a process of its own; as `Process`."""
+
+    def __init__(self, contender: Contender):
+        self.contender = contender
+
+    def __enter__(self) -> "Fresh":
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass  # each process is gone when it has answered
+
+    def ask(self, **what) -> dict:
+        """A process from its start to the end of its first work; its seconds are of all of it.
+
+        Raises:
+            Failed: it ended instead.
+        """
+        start = time.perf_counter()
+        with Process(self.contender) as process:
+            found = process.ask(options=self.contender.options)
+            return found | {"seconds": time.perf_counter() - start}

@@ -1,57 +1,23 @@
 """What is measured, beside whom, and what it must show: a `Work` for each group of figures."""
 
-from dataclasses import dataclass, field
-
+from benchmarks import (
+    commands,
+    corpora,
+    finetuning,
+    growth,
+    inputs,
+    limits,
+    loading,
+    starting,
+    tokenizing,
+)
+from benchmarks.claims import Claim
 from benchmarks.contenders import Contender
+from benchmarks.work import Work
 
 TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 JAX = {"KERAS_BACKEND": "jax"}
 TORCH = {"KERAS_BACKEND": "torch"}
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A ratio that is to be shown: the best peer's figure over ours.
-
-    Attributes:
-        row: its number in RESULTS.md.
-        ours: name of a contender.
-        peers: names; the one with the smallest median counts.
-        at_least, aim: of the ratio.
-        figure: "seconds" or "memory".
-    """
-
-    row: str
-    ours: str
-    peers: tuple[str, ...]
-    at_least: float
-    aim: float
-    figure: str = "seconds"
-
-
-@dataclass(frozen=True)
-class Work:
-    """Contenders that do the same, in turns.
-
-    Attributes:
-        name: what `--only` takes.
-        title: for the table.
-        contenders: who does it.
-        claims: what is to be shown.
-        count: how often a contender does it in a turn.
-        memory: MiB that a contender is expected to hold at most.
-        flops: of matrix products in one unit of work, by the accounting; 0: not told.
-        peaks: the contenders that only multiply matrices, and their FLOPs.
-    """
-
-    name: str
-    title: str
-    contenders: tuple[Contender, ...]
-    claims: tuple[Claim, ...] = ()
-    count: int = 3
-    memory: int = 4000
-    flops: int = 0
-    peaks: dict[str, int] = field(default_factory=dict)
 
 
 _WAYS = {
@@ -226,4 +192,7 @@ def works() -> list[Work]:
             memory=1500,
         )
     )
-    return [*found, *packing()]
+    found += starting.works() + limits.works() + growth.works()
+    found += loading.works() + commands.works() + corpora.works() + finetuning.works()
+    found += tokenizing.works() + inputs.works() + packing()
+    return found

@@ -6,3 +6,34 @@ import time
 def sleeper(seconds):
     time.sleep(seconds)
     return lambda count: time.sleep(seconds * count)
+
+
+def saying(folder):
+    """Says what lies in the folder of the work's files."""
+    from pathlib import Path
+
+    return lambda count: {"lies": len(list(Path(folder).iterdir()))}
+
+
+def writing(folder):
+    from pathlib import Path
+
+    return lambda count: Path(folder, "one").write_text("1")
+
+
+def breaking(after):
+    """Fails when it has been asked so often."""
+    left = iter(range(after))
+
+    def run(count):
+        if next(left, None) is None:
+            raise RuntimeError("no more")
+
+    return run
+
+
+def starting(line):
+    import subprocess
+    import sys
+
+    return lambda count: subprocess.run([sys.executable, *line], check=True)

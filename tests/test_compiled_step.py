@@ -1,0 +1,44 @@
+"""TensorFlow's step with a program for each kind of weight, beside the one that is not compiled."""
+
+import keras
+import numpy as np
+import pytest
+from sizes import SIZES
+from training_batches import PREDICTIONS, arrays, batch_of
+
+import kbert
+from kbert.training import engines, optimizers
+
+tensorflow_engine = pytest.importorskip("kbert.training.engines.tensorflow_engine")
+UPDATES = 3
+
+
+def trained(monkeypatch, name, worth):
+    """An engine after some updates of a model whose weights decay every other one."""
+    places = iter(range(10**6))
+    monkeypatch.setattr(optimizers, "is_decayed", lambda path: next(places) % 2 == 0)
+    monkeypatch.setattr(tensorflow_engine, "_WORTH_COMPILING", worth)
+    keras.utils.set_random_seed(5)
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 3, "hidden_dropout_prob": 0.0})
+    engine = engines.start()
+    with engine.scope():
+        model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+    settings = optimizers.Optimizer(name, 0.01, total_steps=9, weight_decay=0.3)
+    engine.prepare(model, settings)
+    batches = arrays("pretraining", UPDATES, 13)
+    for step in range(UPDATES):
+        engine.update(batch_of(batches, step), step)
+    return engine
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_the_numbers_are_those_of_the_step_that_is_not_compiled(monkeypatch, name):
+    engine = trained(monkeypatch, name, worth=0)
+    found, wanted = engine.state(), trained(monkeypatch, name, worth=10**9).state()
+    for path, one, other in zip(found, found.values(), wanted.values(), strict=True):
+        # a step is 0.01; a key's bias has no gradient but rounding, which Adam makes a step of
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=5e-5, err_msg=path)
+    shapes = [tuple(weight.shape) for weight in engine.weights]
+    kinds = set(zip(shapes, engine.decayed, strict=True))
+    assert engine._move_weight.experimental_get_tracing_count() == len(kinds) < len(shapes) / 2
+    assert engine._move_moments.experimental_get_tracing_count() == len(set(shapes))
