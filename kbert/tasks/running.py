@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 import numpy as np
 
+from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS, batches_by_length
 from kbert.data.tokenization.encodings import Encoding
@@ -14,7 +15,9 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.bert_model import BertModel
+from kbert.model.cast_model import cast_model
 from kbert.tasks.checks import longest, require_tokenizer
+from kbert.tasks.precisions import dtype_of
 
 BATCH_SIZE = 32
 CHUNK = 4096  # texts that are tokenized, sorted by length and computed at a time
@@ -26,21 +29,57 @@ _logger = logging.getLogger("kbert")
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def function_of(bert: Bert, key: tuple, build: Callable[[keras.Model], keras.Model]) -> Callable:
+def function_of(
+    bert: Bert,
+    key: tuple,
+    build: Callable[[keras.Model], keras.Model],
+    precision: str | None = None,
+) -> Callable:
     """The compiled function of a model made from `bert.model`; made once for each model and key.
 
     Args:
         bert: whose model.
         key: what `build` depends on, beside the model.
         build: makes a model with the inputs Input-Token and Input-Segment, not `bert.model` itself.
+        precision: one of `kbert.tasks.precisions.PRECISIONS`; None: the model's own.
 
     Returns:
-        A function of two int32 arrays (B, S) that gives the outputs, a list of arrays.
+        A function of two int32 arrays (B, S) that gives the outputs, a list of arrays; in another
+        precision than the model's own they are float32.
+
+    Raises:
+        ValueError: an unknown precision, or another than its own for a model that is not that of
+            its configuration.
     """
-    functions = _functions.setdefault(bert.model, {})
+    model = bert.model if precision is None else _in_precision(bert, dtype_of(precision))
+    functions = _functions.setdefault(model, {})
     if key not in functions:
-        functions[key] = _compiled(build(bert.model))
+        view = build(model)
+        functions[key] = _compiled(view) if model is bert.model else _cast_function(model, view)
     return functions[key]
+
+
+def _in_precision(bert: Bert, dtype: str) -> keras.Model:
+    """The model itself where it is of the dtype throughout, else its cast."""
+    if (
+        {weight.dtype for weight in bert.model.weights}
+        == {dtype}
+        == {layer.compute_dtype for layer in bert.model.layers}
+    ):
+        return bert.model
+    transfer.check_whole(bert.model, bert.spec)
+    return cast_model(bert.model, bert.spec, dtype)
+
+
+def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
+    """Of a view into a model whose weights are its own, and stay: they may be constants."""
+    call = _compiled(view)
+    if keras.backend.backend() == "tensorflow":
+        from kbert.model import fused_encoder
+
+        if fused_encoder.is_fast_here():
+            call = _traced(fused_encoder.fused(model, view))
+    return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
 
 
 def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
@@ -129,12 +168,14 @@ def _compiled(model: keras.Model) -> Callable:
     """The model as a function of NumPy arrays, which no new length or batch size retraces."""
     if keras.backend.backend() != "tensorflow":
         return lambda *ids: _listed(model.predict_on_batch(list(ids)))
+    return _traced(lambda *ids: model(list(ids), training=False))
+
+
+def _traced(call: Callable) -> Callable:
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
     any_ids = tf.TensorSpec((None, None), "int32")
-    traced = tf.function(
-        lambda *ids: model(list(ids), training=False), input_signature=[any_ids] * 2
-    )
+    traced = tf.function(call, input_signature=[any_ids] * 2, autograph=False)
     # The concrete function: TensorFlow warns of retracing where one process opens five models.
     concrete = traced.get_concrete_function()
     return lambda *ids: [value.numpy() for value in _listed(concrete(*map(tf.constant, ids)))]
