@@ -12,7 +12,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import machine, vectors
 from benchmarks.contenders import Contender, Failed, Process
 from benchmarks.works import Claim, Work, works
 
@@ -29,6 +29,8 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="keep the figures")
     arguments = parser.parse_args()
     known = {work.name: work for work in works()}
+    for line in vectors.missing():
+        print(line, file=sys.stderr)
     if arguments.list:
         print("\n".join(f"{name:24}{work.title}" for name, work in known.items()))
         return 0

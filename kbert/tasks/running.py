@@ -61,11 +61,9 @@ def function_of(
 
 def _in_precision(bert: Bert, dtype: str) -> keras.Model:
     """The model itself where it is of the dtype throughout, else its cast."""
-    if (
-        {weight.dtype for weight in bert.model.weights}
-        == {dtype}
-        == {layer.compute_dtype for layer in bert.model.layers}
-    ):
+    layers = [layer for layer in bert.model.layers if layer.weights]
+    weights = {weight.dtype for layer in layers for weight in layer.weights}
+    if weights == {layer.compute_dtype for layer in layers} == {dtype}:
         return bert.model
     transfer.check_whole(bert.model, bert.spec)
     return cast_model(bert.model, bert.spec, dtype)
@@ -73,13 +71,16 @@ def _in_precision(bert: Bert, dtype: str) -> keras.Model:
 
 def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
     """Of a view into a model whose weights are its own, and stay: they may be constants."""
-    call = _compiled(view)
-    if keras.backend.backend() == "tensorflow":
-        from kbert.model import fused_encoder
-
-        if fused_encoder.is_fast_here():
-            call = _traced(fused_encoder.fused(model, view))
+    call = _fused(model, view) or _compiled(view)
     return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
+
+
+def _fused(model: keras.Model, view: keras.Model) -> Callable | None:
+    if keras.backend.backend() != "tensorflow":
+        return None
+    from kbert.model import fused_encoder
+
+    return _traced(fused_encoder.fused(model, view)) if fused_encoder.is_fast_here() else None
 
 
 def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:

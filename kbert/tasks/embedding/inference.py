@@ -73,8 +73,9 @@ def embed(
         float32 (N, D) in the order of the texts; (D,) for one str. D is H, for "last" layers · H.
 
     Raises:
-        ValueError: no text, something else than text, an unknown pooling, precision or way with long
-            texts, no tokenizer, a pooler that the model lacks or that was left at its first weights.
+        ValueError: no text, something else than text, an unknown pooling, precision or way with
+            long texts, no tokenizer, a pooler that the model lacks or that was left at its first
+            weights.
     """
     require_tokenizer(bert, "embed")
     texts, one = listed(texts, "texts")
