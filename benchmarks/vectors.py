@@ -70,8 +70,9 @@ def texts_of(file: str, count: int) -> list[str]:
 def _work(precision: str, kind: str, folder: str, file: str) -> Work:
     same = {"folder": folder, "file": file, "count": COUNTS[kind], "precision": precision}
 
-    def one(name, function, needs=(), environment=TENSORFLOW):
-        return Contender(name, f"benchmarks.vectors:{function}", same, needs, environment)
+    def one(name, function, needs=(), environment=TENSORFLOW, **others):
+        options = same | others
+        return Contender(name, f"benchmarks.vectors:{function}", options, needs, environment)
 
     row, at_least, aim = RATIOS[precision]
     return Work(
@@ -80,6 +81,7 @@ def _work(precision: str, kind: str, folder: str, file: str) -> Work:
         (
             one("kbert", "kbert"),
             one("sentence-transformers", "sentence_transformers", ("sentence_transformers",), {}),
+            one("kbert, by default", "kbert", precision=None),
             one("kbert, JAX", "kbert", ("jax",), JAX),
             one("kbert, torch", "kbert", ("torch",), TORCH),
         ),
@@ -93,11 +95,10 @@ def kbert(folder, file, count, precision):
     import kbert as library
 
     bert, texts = library.load(folder), texts_of(file, count)
-    options = {} if precision == "float32" else {"precision": precision}
 
     def run(times):
         for _ in range(times):
-            library.embed(bert, texts, progress=False, **options)
+            library.embed(bert, texts, precision=precision, progress=False)
 
     return run
 

@@ -67,7 +67,7 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
 
 
 def _heads(states: list, outputs: list) -> Callable:
-    """A function of hidden states and their mask that gives what is made of them, or some of them."""
+    """A function of hidden states and their mask: outputs that are made of them, or are some."""
     places = {id(state): place for place, state in enumerate(states)}
     made = [output for output in outputs if id(output) not in places]  # Keras passes no input on
     model = keras.Model(states, made) if made else None

@@ -60,10 +60,11 @@ def function_of(
 
 
 def _in_precision(bert: Bert, dtype: str) -> keras.Model:
-    """The model itself where it is of the dtype throughout, else its cast."""
+    """The model's cast; itself where it is of the dtype throughout and a cast would gain nothing."""
     layers = [layer for layer in bert.model.layers if layer.weights]
     weights = {weight.dtype for layer in layers for weight in layer.weights}
-    if weights == {layer.compute_dtype for layer in layers} == {dtype}:
+    own = weights == {layer.compute_dtype for layer in layers} == {dtype}
+    if own and not _fuses():
         return bert.model
     transfer.check_whole(bert.model, bert.spec)
     return cast_model(bert.model, bert.spec, dtype)
@@ -71,16 +72,22 @@ def _in_precision(bert: Bert, dtype: str) -> keras.Model:
 
 def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
     """Of a view into a model whose weights are its own, and stay: they may be constants."""
-    call = _fused(model, view) or _compiled(view)
+    if _fuses():
+        from kbert.model import fused_encoder
+
+        call = _traced(fused_encoder.fused(model, view))
+    else:
+        call = _compiled(view)
     return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
 
 
-def _fused(model: keras.Model, view: keras.Model) -> Callable | None:
+def _fuses() -> bool:
+    """Whether a cast's blocks are computed in larger operations than the graph's."""
     if keras.backend.backend() != "tensorflow":
-        return None
+        return False
     from kbert.model import fused_encoder
 
-    return _traced(fused_encoder.fused(model, view)) if fused_encoder.is_fast_here() else None
+    return fused_encoder.is_fast_here()
 
 
 def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:

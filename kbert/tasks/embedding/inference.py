@@ -66,7 +66,9 @@ def embed(
         precision: what it is computed in: "float32" or "bfloat16" ("mixed_bfloat16", as training
             says, is the same). The weights are cast at the first call, and again where they have
             changed; the copy stays with the model. LayerNorm, softmax and the mean are in float32
-            nevertheless. Cosine to float32's vectors: 0.999 or more. None: the model's own.
+            nevertheless. Cosine of bfloat16's vectors to float32's: 0.999 or more. None: the
+            model's own, with no copy; on TensorFlow on a CPU that multiplies bfloat16, "float32"
+            is faster, and the same within 1e-5.
         progress: a bar on stderr, once it has taken two seconds.
 
     Returns:
