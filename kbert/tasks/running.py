@@ -60,7 +60,7 @@ def function_of(
 
 
 def _in_precision(bert: Bert, dtype: str) -> keras.Model:
-    """The model's cast; itself where it is of the dtype throughout and a cast would gain nothing."""
+    """The model's cast; itself where it is of the dtype throughout and no cast would gain."""
     layers = [layer for layer in bert.model.layers if layer.weights]
     weights = {weight.dtype for layer in layers for weight in layer.weights}
     own = weights == {layer.compute_dtype for layer in layers} == {dtype}
