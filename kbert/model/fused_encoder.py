@@ -9,6 +9,7 @@ Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F 
 N = B·S.
 """
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,10 +27,13 @@ _ACTIVATIONS = {gelu: lambda x: tf.nn.gelu(x, False), gelu_tanh: lambda x: tf.nn
 
 def is_fast_here() -> bool:
     """Whether TensorFlow computes on a CPU that multiplies bfloat16 itself; Linux says."""
+    return _multiplies_bfloat16() and not tf.config.list_logical_devices("GPU")
+
+
+@functools.cache
+def _multiplies_bfloat16() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
-    if tf.config.list_logical_devices("GPU") or not cpuinfo.exists():
-        return False
-    return any(flag in cpuinfo.read_text() for flag in _FLAGS)
+    return cpuinfo.exists() and any(flag in cpuinfo.read_text() for flag in _FLAGS)
 
 
 def fused(model: keras.Model, view: keras.Model) -> Callable:
