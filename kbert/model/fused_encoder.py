@@ -10,6 +10,7 @@ N = B·S.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import tensorflow as tf
 from kbert.graph import names
 from kbert.model.layers import gelu, gelu_tanh
 
+_EPSILON = 1e-3  # the one that TensorFlow's fused LayerNorm has
 _FLAGS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bfloat16
 # GELU as the remapper knows it.
 _ACTIVATIONS = {gelu: lambda x: tf.nn.gelu(x, False), gelu_tanh: lambda x: tf.nn.gelu(x, True)}
@@ -43,7 +45,6 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
         model: from `kbert.model.builder`; its weights become constants.
         view: a model whose outputs are made of the hidden states of `model`.
     """
-    cut = model.get_layer(names.EMBEDDING_DROPOUT).output
     blocks: list[_Block] = []
     while any(layer.name == names.encoder_output(len(blocks) + 1) for layer in model.layers):
         blocks.append(_Block(model, len(blocks) + 1))
@@ -51,15 +52,14 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
         model.get_layer(names.encoder_output(number)).output for number in range(len(blocks) + 1)
     ]
     inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
-    embeddings, heads = keras.Model(inputs, cut), _heads(states, view.outputs)
-    norm = _norm_of(model.get_layer(names.EMBEDDING_NORM))
+    embeddings, heads = keras.Model(inputs, states[0]), _heads(states, view.outputs)
     padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
 
     def call(ids, segment_ids):
         mask, _ = padding(ids)
         x = embeddings([ids, segment_ids], training=False)
         shape = tf.shape(x)
-        x = norm(tf.reshape(x, [-1, x.shape[-1]]))  # (N, H)
+        x = tf.reshape(x, [-1, x.shape[-1]])  # (N, H)
         least = tf.where(mask, tf.zeros((), x.dtype), x.dtype.min)[:, None, None]  # (B, 1, 1, S)
         found = [x]
         for block in blocks:
@@ -124,15 +124,26 @@ class _Block:
 
 
 def _norm_of(layer) -> Callable:
-    """LayerNorm (N, H) -> (N, H), as the remapper's second pattern has it."""
+    """LayerNorm (N, H) -> (N, H), as the remapper's third pattern has it.
+
+    TensorFlow 2.21 replaces it by an operation whose epsilon is always 0.001. So that is the one
+    here, of c·x: LayerNorm of x with the epsilon 0.001/c², replaced or not.
+    """
 
     def norm(x):
-        centred = x - tf.reduce_mean(x, [1], keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), [1], keepdims=True)
-        scale = tf.math.rsqrt(variance + tf.constant(layer.epsilon, x.dtype))
-        return _array(layer.beta) + centred * (scale * _array(layer.gamma))
+        x = x * _factor(layer.epsilon, x.dtype)
+        mean = tf.reduce_mean(x, [1], keepdims=True)
+        variance = tf.reduce_mean(tf.math.squared_difference(x, mean), [1], keepdims=True)
+        scale = tf.math.rsqrt(variance + tf.constant(_EPSILON, x.dtype)) * _array(layer.gamma)
+        return x * scale + (_array(layer.beta) - mean * scale)
 
     return norm
+
+
+def _factor(epsilon: float, dtype):
+    """c, in bfloat16 a power of two, which rounds nothing; an epsilon half as large is not seen."""
+    factor = (_EPSILON / max(epsilon, 1e-15)) ** 0.5
+    return tf.constant(factor if dtype == tf.float32 else 2.0 ** round(math.log2(factor)), dtype)
 
 
 def _dense(x, kernel, bias):
