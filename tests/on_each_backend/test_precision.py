@@ -6,8 +6,10 @@ them, one after the other, embeddings to output; errors that do not conspire gro
 """
 
 import dataclasses
+import gc
 import json
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +146,17 @@ def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
     (cast,) = casts
     assert {weight.dtype for weight in cast.weights} == {"bfloat16"}
     assert {weight.dtype for weight in bert.model.weights} == {"float32"}
+
+
+def test_the_cast_goes_with_its_model(small, berts):
+    model = kbert.build_encoder(small, seq_len=None)
+    bert = dataclasses.replace(berts["encoder"], model=model)
+    embed(bert, "cat", **BFLOAT16)
+    cast = weakref.ref(cast_model._casts[model]["bfloat16"][1])
+    assert cast() is not None
+    del bert, model
+    gc.collect()
+    assert cast() is None
 
 
 def test_changed_weights_are_cast_again(small, berts, casts):
