@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import replace
 
-from benchmarks import machine, report
+from benchmarks import machine, report, vectors
 from benchmarks.contenders import Contender, Failed, Process
 from benchmarks.work import Work
 from benchmarks.works import works
@@ -28,6 +28,8 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="keep the figures")
     arguments = parser.parse_args()
     known = {work.name: work for work in works()}
+    for line in vectors.missing():
+        print(line, file=sys.stderr)
     if arguments.list:
         print("\n".join(f"{name:24}{work.title}" for name, work in known.items()))
         return 0

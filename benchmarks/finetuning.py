@@ -10,7 +10,7 @@ of its lengths, batches of like lengths.
 from pathlib import Path
 
 from benchmarks.claims import Claim
-from benchmarks.contenders import Contender
+from benchmarks.contenders import TENSORFLOW, Contender
 from benchmarks.work import Work
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "sst2"
@@ -122,9 +122,8 @@ def works(data: Path = DATA, name: str = "finetune", **options) -> list[Work]:
         make = "benchmarks.finetuning:transformers"
         return Contender(name, make, given, (*needs, "torch", "transformers"))
 
-    tensorflow = {"KERAS_BACKEND": "tensorflow"}
     contenders = (
-        Contender("kbert", "benchmarks.finetuning:kbert", options, needs, tensorflow),
+        Contender("kbert", "benchmarks.finetuning:kbert", options, needs, TENSORFLOW),
         peer("transformers, by length", True),
         peer("transformers", False),
     )

@@ -7,10 +7,9 @@ What a process holds and does at a model of next to nothing is taken off. A pret
 """
 
 from benchmarks.claims import Growth
-from benchmarks.contenders import Contender
+from benchmarks.contenders import TENSORFLOW, Contender
 from benchmarks.work import Work
 
-TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 FLOOR = "next to nothing"
 BASE = {"batch": 8, "length": 128, "layers": 4, "width": 256}
 SIZES = {

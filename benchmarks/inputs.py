@@ -6,10 +6,9 @@ that is worth training learns from them. The shards are those of `benchmarks.cor
 
 import itertools
 
-from benchmarks.contenders import Contender
+from benchmarks.contenders import TENSORFLOW, Contender
 from benchmarks.work import Work
 
-TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 BATCH, LENGTH = 32, 128
 MODES = {
     "pairs": {},

@@ -7,10 +7,9 @@ checked and outputs as NumPy arrays. The limit is the rate of the same layers' b
 
 from benchmarks import matmul
 from benchmarks.claims import Share
-from benchmarks.contenders import Contender
+from benchmarks.contenders import TENSORFLOW, Contender
 from benchmarks.work import Work
 
-TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 SHARES = {  # at least, aim
     ("update", "float32"): (0.65, 0.8),

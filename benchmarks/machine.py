@@ -15,6 +15,7 @@ _PACKAGES = [
     "torch",
     "numpy",
     "keras-hub",
+    "sentence-transformers",
     "transformers",
     "tf-keras",
     "keras-bert",

@@ -10,12 +10,12 @@ from benchmarks import (
     loading,
     starting,
     tokenizing,
+    vectors,
 )
 from benchmarks.claims import Claim
-from benchmarks.contenders import Contender
+from benchmarks.contenders import TENSORFLOW, Contender
 from benchmarks.work import Work
 
-TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 JAX = {"KERAS_BACKEND": "jax"}
 TORCH = {"KERAS_BACKEND": "torch"}
 
@@ -194,5 +194,5 @@ def works() -> list[Work]:
     )
     found += starting.works() + limits.works() + growth.works()
     found += loading.works() + commands.works() + corpora.works() + finetuning.works()
-    found += tokenizing.works() + inputs.works() + packing()
+    found += tokenizing.works() + inputs.works() + packing() + vectors.works()
     return found

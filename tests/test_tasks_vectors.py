@@ -57,6 +57,20 @@ def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
     assert words == [text.split() for text in TEXTS]
 
 
+def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
+    """Bit for bit; and what fails in one of them is raised."""
+    found = embed(bert, TEXTS, batch_size=2)
+    computed = running._computed
+    monkeypatch.setattr(running, "_computed", lambda *a: computed(*a[:2], False))
+    assert (embed(bert, TEXTS, batch_size=2) == found).all()
+
+    def fails(ids, segment_ids):
+        raise MemoryError(f"{len(ids)} rows")
+
+    with pytest.raises(MemoryError, match="2 rows"):
+        list(computed(fails, iter([([0, 1], np.ones((2, 3)), np.ones((2, 3)))] * 5), True))
+
+
 def test_one_text_gives_one_result(berts):
     assert embed(berts["encoder"], "cat").shape == (24,)
     assert isinstance(next_sentence(berts["pretraining"], "cat", "dog"), float)

@@ -7,7 +7,7 @@ import click
 
 from kbert.cli.console import starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source
-from kbert.cli.options import POSITIVE, output_format
+from kbert.cli.options import POSITIVE, PRECISION, output_format
 from kbert.cli.pretraining_commands import (
     check_new_run,
     import_engine,
@@ -106,15 +106,16 @@ def _say(tuned) -> None:
 @click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
 @click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")
 @click.option("--batch-size", type=POSITIVE, default=32, show_default=True)
+@PRECISION
 @output_format("json")
-def evaluate(source, task, data, max_length, batch_size, form):
+def evaluate(source, task, data, max_length, batch_size, precision, form):
     """Print the figures of the model SRC on labelled data."""
     check_source(source, f"--task {task}", task_of(task).head)
     check_file(data)
     with starting_keras():
         import kbert.tasks.running  # noqa: F401
         from kbert.tasks.finetuning.evaluate import evaluate as figures_of
-    options = {"max_length": max_length, "batch_size": batch_size}
+    options = {"max_length": max_length, "batch_size": batch_size, "precision": precision}
     figures = figures_of(source, task, data, **options)
     if form == "json":
         click.echo(json.dumps(figures, indent=2))

@@ -3,9 +3,15 @@
 import click
 
 from kbert.graph.spec import HEADS
+from kbert.tasks.precisions import PRECISIONS
 
 SOURCE = click.argument("source", metavar="SRC")
 POSITIVE = click.IntRange(min=1)
+PRECISION = click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="What to compute in; default: the model's own.",
+)
 HEAD_NAMES = click.Choice(list(HEADS))
 
 

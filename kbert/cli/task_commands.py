@@ -4,7 +4,7 @@ import click
 
 from kbert.cli.console import say
 from kbert.cli.inputs import loaded, texts_of
-from kbert.cli.options import POSITIVE, SOURCE, output_format
+from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
 
 FORM = output_format("json")
@@ -18,15 +18,16 @@ BATCH = click.option(
 @SOURCE
 @click.argument("text")
 @click.option("--top-k", type=POSITIVE, default=5, help="How many for each [MASK].")
+@PRECISION
 @FORM
-def fill_mask(source, text, top_k, form):
+def fill_mask(source, text, top_k, precision, form):
     """The likeliest tokens for every [MASK] of a text, with their probabilities."""
     from kbert.io import row_formats
 
     with loaded(source, "fill-mask", "pretraining") as bert:
         from kbert.tasks.fill_mask.inference import fill_mask
 
-        filled = fill_mask(bert, text, top_k=top_k)
+        filled = fill_mask(bert, text, top_k=top_k, precision=precision)
     if form == "json":
         click.echo(row_formats.to_json(filled), nl=False)
         return
@@ -41,15 +42,16 @@ def fill_mask(source, text, top_k, form):
 @SOURCE
 @click.argument("a")
 @click.argument("b")
+@PRECISION
 @FORM
-def next_sentence(source, a, b, form):
+def next_sentence(source, a, b, precision, form):
     """The probability that the text B follows the text A."""
     from kbert.io import row_formats
 
     with loaded(source, "next-sentence", "pretraining") as bert:
         from kbert.tasks.classification.inference import next_sentence
 
-        probability = next_sentence(bert, a, b)
+        probability = next_sentence(bert, a, b, precision=precision)
     if form == "json":
         click.echo(row_formats.to_json({"is_next": probability}), nl=False)
     else:
@@ -61,8 +63,9 @@ def next_sentence(source, a, b, form):
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
 @BATCH
+@PRECISION
 @FORM
-def classify(source, texts, lines, batch_size, form):
+def classify(source, texts, lines, batch_size, precision, form):
     """Every label of a text, with its probability; of many, the likeliest one a line."""
     from kbert.io import row_formats
 
@@ -70,7 +73,7 @@ def classify(source, texts, lines, batch_size, form):
     with loaded(source, "classify", "classifier") as bert:
         from kbert.tasks.classification.inference import classify
 
-        found = classify(bert, texts, batch_size=batch_size)
+        found = classify(bert, texts, batch_size=batch_size, precision=precision)
     if form == "json":
         click.echo(row_formats.to_json(_records(texts, "labels", found)), nl=False)
     elif len(texts) == 1:
@@ -86,8 +89,9 @@ def classify(source, texts, lines, batch_size, form):
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
 @BATCH
+@PRECISION
 @FORM
-def tag(source, texts, lines, batch_size, form):
+def tag(source, texts, lines, batch_size, precision, form):
     """The label of every word of a text, with its probability and place."""
     from kbert.io import row_formats
 
@@ -95,7 +99,7 @@ def tag(source, texts, lines, batch_size, form):
     with loaded(source, "tag", "tokens") as bert:
         from kbert.tasks.tagging.inference import tag
 
-        found = tag(bert, texts, batch_size=batch_size)
+        found = tag(bert, texts, batch_size=batch_size, precision=precision)
     if form == "json":
         click.echo(row_formats.to_json(_records(texts, "words", found)), nl=False)
         return
@@ -119,8 +123,9 @@ def tag(source, texts, lines, batch_size, form):
     metavar="X",
     help="Odds of no answer above X are none, as SQuAD 2.0's; default: always an answer.",
 )
+@PRECISION
 @FORM
-def answer(source, question, context, stride, no_answer_threshold, form):
+def answer(source, question, context, stride, no_answer_threshold, precision, form):
     """The span of a context that answers a question, its score and place."""
     from kbert.io import row_formats
 
@@ -128,7 +133,12 @@ def answer(source, question, context, stride, no_answer_threshold, form):
         from kbert.tasks.answering.inference import answer
 
         found = answer(
-            bert, question, context, stride=stride, no_answer_threshold=no_answer_threshold
+            bert,
+            question,
+            context,
+            stride=stride,
+            no_answer_threshold=no_answer_threshold,
+            precision=precision,
         )
     if form == "json":
         click.echo(row_formats.to_json(found), nl=False)

@@ -8,7 +8,7 @@ from kbert.checkpoints.sentence_settings import POOLINGS
 from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded, read_lines
-from kbert.cli.options import POSITIVE, SOURCE, output_format
+from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
@@ -50,7 +50,8 @@ LONG = click.option(
 @LONG
 @click.option("--max-length", type=POSITIVE, metavar="S", help="Tokens that a text is cut to.")
 @BATCH
-def embed(source, lines, output, pooling, layers, normalize, long, max_length, batch_size):
+@PRECISION
+def embed(source, lines, output, **options):
     """One vector for every line of LINES (- for stdin), as a float32 array in an .npy file."""
     if output.suffix != ".npy":
         raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
@@ -63,12 +64,7 @@ def embed(source, lines, output, pooling, layers, normalize, long, max_length, b
         vectors = embed(
             bert,
             texts,
-            pooling=pooling,
-            layers=layers,
-            normalize=normalize,
-            long=long,
-            max_length=max_length,
-            batch_size=batch_size,
+            **options,
         )
     _write_npy(output, vectors)
     say(f"wrote {output}: {len(vectors):,} × {vectors.shape[1]:,} {vectors.dtype}")
@@ -80,8 +76,9 @@ def embed(source, lines, output, pooling, layers, normalize, long, max_length, b
 @POOLING
 @LAYERS
 @LONG
+@PRECISION
 @FORM
-def similarity(source, texts, pooling, layers, long, form):
+def similarity(source, texts, form, **options):
     """The cosine similarity of every text with every other."""
     from kbert.io import row_formats
 
@@ -90,7 +87,7 @@ def similarity(source, texts, pooling, layers, long, form):
     with loaded(source) as bert:
         from kbert.tasks.embedding.inference import similarity
 
-        matrix = similarity(bert, texts, pooling=pooling, layers=layers, long=long)
+        matrix = similarity(bert, texts, **options)
     if form == "json":
         click.echo(row_formats.to_json({"texts": texts, "similarity": matrix.tolist()}), nl=False)
     else:
@@ -116,7 +113,8 @@ def similarity(source, texts, pooling, layers, long, form):
     default="clipped",
     help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them.",
 )
-def attention(source, text, pair, output, layer, head, special):
+@PRECISION
+def attention(source, text, pair, output, layer, head, special, precision):
     """Draw a heat map of how much each token attends to each."""
     from kbert.tasks.attention.heat_map import check_path
 
@@ -125,7 +123,7 @@ def attention(source, text, pair, output, layer, head, special):
     with loaded(source) as bert:
         from kbert.tasks.attention.inference import attention
 
-        found = attention(bert, text, pair, layer=layer, head=head)
+        found = attention(bert, text, pair, layer=layer, head=head, precision=precision)
     with progress("drawing"):
         path = found.plot(output, layer=layer, head=head, special=special)
     say(f"wrote {path} ({path.stat().st_size:,} bytes)")

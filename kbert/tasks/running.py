@@ -2,11 +2,14 @@
 
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
 
+from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS, batches_by_length
 from kbert.data.tokenization.encodings import Encoding
@@ -14,7 +17,9 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.bert_model import BertModel
+from kbert.model.cast_model import cast_model
 from kbert.tasks.checks import longest, require_tokenizer
+from kbert.tasks.precisions import dtype_of
 
 BATCH_SIZE = 32
 CHUNK = 4096  # texts that are tokenized, sorted by length and computed at a time
@@ -26,21 +31,65 @@ _logger = logging.getLogger("kbert")
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def function_of(bert: Bert, key: tuple, build: Callable[[keras.Model], keras.Model]) -> Callable:
+def function_of(
+    bert: Bert,
+    key: tuple,
+    build: Callable[[keras.Model], keras.Model],
+    precision: str | None = None,
+) -> Callable:
     """The compiled function of a model made from `bert.model`; made once for each model and key.
 
     Args:
         bert: whose model.
         key: what `build` depends on, beside the model.
         build: makes a model with the inputs Input-Token and Input-Segment, not `bert.model` itself.
+        precision: one of `kbert.tasks.precisions.PRECISIONS`; None: the model's own.
 
     Returns:
-        A function of two int32 arrays (B, S) that gives the outputs, a list of arrays.
+        A function of two int32 arrays (B, S) that gives the outputs, a list of arrays; in another
+        precision than the model's own they are float32.
+
+    Raises:
+        ValueError: an unknown precision, or another than its own for a model that is not that of
+            its configuration.
     """
-    functions = _functions.setdefault(bert.model, {})
+    model = bert.model if precision is None else _in_precision(bert, dtype_of(precision))
+    functions = _functions.setdefault(model, {})
     if key not in functions:
-        functions[key] = _compiled(build(bert.model))
+        view = build(model)
+        functions[key] = _compiled(view) if model is bert.model else _cast_function(model, view)
     return functions[key]
+
+
+def _in_precision(bert: Bert, dtype: str) -> keras.Model:
+    """The model's cast; itself where it is of the dtype throughout and no cast would gain."""
+    layers = [layer for layer in bert.model.layers if layer.weights]
+    weights = {weight.dtype for layer in layers for weight in layer.weights}
+    own = weights == {layer.compute_dtype for layer in layers} == {dtype}
+    if own and not _fuses():
+        return bert.model
+    transfer.check_whole(bert.model, bert.spec)
+    return cast_model(bert.model, bert.spec, dtype)
+
+
+def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
+    """Of a view into a model whose weights are its own, and stay: they may be constants."""
+    if _fuses():
+        from kbert.model import fused_encoder
+
+        call = _traced(fused_encoder.fused(model, view))
+    else:
+        call = _compiled(view)
+    return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
+
+
+def _fuses() -> bool:
+    """Whether a cast's blocks are computed in larger operations than the graph's."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    from kbert.model import fused_encoder
+
+    return fused_encoder.is_fast_here()
 
 
 def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
@@ -112,10 +161,29 @@ def run_rows(
         count_for=lambda count: _padded_count(count, batch_size),
         longest_first=True,
     )
-    for places, token_ids, segment_ids in batches:
-        outputs = function(token_ids, segment_ids)
+    for places, outputs in _computed(function, batches, len(rows) > batch_size):
         for row, place in enumerate(places):
             yield place, [output[row] for output in outputs]
+
+
+def _computed(function: Callable, batches: Iterator, several: bool) -> Iterator:
+    """Each batch's places and outputs, in order.
+
+    On TensorFlow two at a time: while one is in an operation that keeps one core busy, as many of
+    short texts do, the other has the rest. The numbers are the same.
+    """
+    if not several or keras.backend.backend() != "tensorflow":
+        yield from ((places, function(*ids)) for places, *ids in batches)
+        return
+    with ThreadPoolExecutor(2) as pool:
+        begun: deque = deque()
+        for places, *ids in batches:
+            begun.append((places, pool.submit(function, *ids)))
+            if len(begun) > 2:
+                places, outputs = begun.popleft()
+                yield places, outputs.result()
+        for places, outputs in begun:
+            yield places, outputs.result()
 
 
 def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
@@ -129,12 +197,14 @@ def _compiled(model: keras.Model) -> Callable:
     """The model as a function of NumPy arrays, which no new length or batch size retraces."""
     if keras.backend.backend() != "tensorflow":
         return lambda *ids: _listed(model.predict_on_batch(list(ids)))
+    return _traced(lambda *ids: model(list(ids), training=False))
+
+
+def _traced(call: Callable) -> Callable:
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
     any_ids = tf.TensorSpec((None, None), "int32")
-    traced = tf.function(
-        lambda *ids: model(list(ids), training=False), input_signature=[any_ids] * 2
-    )
+    traced = tf.function(call, input_signature=[any_ids] * 2, autograph=False)
     # The concrete function: TensorFlow warns of retracing where one process opens five models.
     concrete = traced.get_concrete_function()
     return lambda *ids: [value.numpy() for value in _listed(concrete(*map(tf.constant, ids)))]

@@ -59,6 +59,7 @@ def answer(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     stride: int = ...,
     max_answer_tokens: int = ...,
     batch_size: int = ...,
+    precision: str | None = ...,
     progress: bool = ...,
 ) -> Answer: ...
 @overload
@@ -71,6 +72,7 @@ def answer(
     stride: int = ...,
     max_answer_tokens: int = ...,
     batch_size: int = ...,
+    precision: str | None = ...,
     progress: bool = ...,
 ) -> list[Answer]: ...
 def answer(
@@ -82,6 +84,7 @@ def answer(
     stride: int = STRIDE,
     max_answer_tokens: int = LONGEST_ANSWER,
     batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
     progress: bool = True,
 ) -> Answer | list[Answer]:
     """The span of a context that answers a question best (the paper, section 4.2).
@@ -100,7 +103,7 @@ def answer(
             with the one before (at most half a window). The span with the largest sum of the two
             logits wins, over all windows, as in Google's run_squad.py.
         max_answer_tokens: the longest span.
-        batch_size, progress: as for `kbert.embed`.
+        batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
         An `Answer` for two str; a list of them for lists.
@@ -121,7 +124,7 @@ def answer(
         for place, texts in enumerate(zip(questions, contexts, strict=True))
     ]
     examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
-    starts, ends = _logits(bert, examples, batch_size, progress)
+    starts, ends = _logits(bert, examples, batch_size, precision, progress)
     spans = best_answers(records, examples.notes, starts, ends, max_answer_tokens)
     answers = [_answer(span, examples, starts, ends, no_answer_threshold) for span in spans]
     return answers[0] if one else answers
@@ -133,10 +136,12 @@ def _check_threshold(threshold) -> None:
         raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
 
 
-def _logits(bert: Bert, examples, batch_size: int, progress: bool) -> tuple[list, list]:
+def _logits(
+    bert: Bert, examples, batch_size: int, precision: str | None, progress: bool
+) -> tuple[list, list]:
     """Of each window's tokens, the logits of a start and of an end."""
     outputs = (names.SPAN_START, names.SPAN_END)
-    function = function_of(bert, outputs, outputs_of(*outputs))
+    function = function_of(bert, outputs, outputs_of(*outputs), precision)
     rows = list(zip(examples.ids, examples.segment_ids, strict=True))
     starts: list = [None] * len(rows)
     ends: list = [None] * len(rows)

@@ -127,6 +127,7 @@ def attention(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     *,
     layer: int | None = ...,
     head: int | None = ...,
+    precision: str | None = ...,
 ) -> AttentionMap: ...
 @overload
 def attention(
@@ -136,6 +137,7 @@ def attention(
     *,
     layer: int | None = ...,
     head: int | None = ...,
+    precision: str | None = ...,
 ) -> list[AttentionMap]: ...
 def attention(
     bert: Bert,
@@ -144,6 +146,7 @@ def attention(
     *,
     layer: int | None = None,
     head: int | None = None,
+    precision: str | None = None,
 ) -> AttentionMap | list[AttentionMap]:
     """The attention weights of a text or a pair, token by token.
 
@@ -153,6 +156,7 @@ def attention(
         pair: the second text, the same.
         layer: one encoder block, from 1; None: all.
         head: one head, from 1; None: all.
+        precision: as for `kbert.embed`.
 
     Returns:
         An `AttentionMap` for one str, a list of them for a list. A text that is too long is cut,
@@ -174,6 +178,7 @@ def attention(
         bert,
         ("attention", *layers),
         lambda model: build_attention_maps(model, blocks=list(layers)),
+        precision,
     )
     chosen = slice(heads[0] - 1, heads[-1])
     found: list = [None] * len(texts)

@@ -35,11 +35,23 @@ class Label:
 
 @overload
 def next_sentence(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert, a: str, b: str, *, batch_size: int = ..., progress: bool = ...
+    bert: Bert,
+    a: str,
+    b: str,
+    *,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
 ) -> float: ...
 @overload
 def next_sentence(
-    bert: Bert, a: Iterable[str], b: Iterable[str], *, batch_size: int = ..., progress: bool = ...
+    bert: Bert,
+    a: Iterable[str],
+    b: Iterable[str],
+    *,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
 ) -> np.ndarray: ...
 def next_sentence(
     bert: Bert,
@@ -47,6 +59,7 @@ def next_sentence(
     b: str | Iterable[str],
     *,
     batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
     progress: bool = True,
 ) -> float | np.ndarray:
     """The probability that one text follows another (the paper, section 3.1, task 2).
@@ -55,7 +68,7 @@ def next_sentence(
         bert: from `kbert.load`, with the head "pretraining".
         a: the first text, a str or a list of them.
         b: the second, the same.
-        batch_size, progress: as for `kbert.embed`.
+        batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
         P(b is next after a), output 0 of the head: a float for two str, float32 (N,) for lists.
@@ -68,7 +81,9 @@ def next_sentence(
     first, second, one = listed_pairs(a, b, "a", "b")
     require_head(bert, "next_sentence", "pretraining", [names.POOLER, names.NSP])
     require_two_segments(bert, "next_sentence")
-    logits = _logits(bert, "next_sentence", names.NSP, first, second, batch_size, progress)
+    logits = _logits(
+        bert, "next_sentence", names.NSP, first, second, batch_size, precision, progress
+    )
     probabilities = softmax(logits)[:, 0]
     return float(probabilities[0]) if one else probabilities
 
@@ -81,6 +96,7 @@ def classify(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     *,
     multi_label: bool = ...,
     batch_size: int = ...,
+    precision: str | None = ...,
     progress: bool = ...,
 ) -> list[Label]: ...
 @overload
@@ -91,6 +107,7 @@ def classify(
     *,
     multi_label: bool = ...,
     batch_size: int = ...,
+    precision: str | None = ...,
     progress: bool = ...,
 ) -> list[list[Label]]: ...
 def classify(
@@ -100,6 +117,7 @@ def classify(
     *,
     multi_label: bool = False,
     batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
     progress: bool = True,
 ) -> list[Label] | list[list[Label]]:
     """The labels of texts, or of pairs of texts, with their probabilities.
@@ -110,7 +128,7 @@ def classify(
         pairs: the second texts, of the same kind.
         multi_label: each label for itself (sigmoid) and not one of all (softmax); a model with one
             label is always taken so, as transformers does.
-        batch_size, progress: as for `kbert.embed`.
+        batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
         For one str, every `Label`, the likeliest first; for a list, a list of those.
@@ -125,7 +143,9 @@ def classify(
         texts, pairs, one = listed_pairs(texts, pairs, "texts", "pairs")
         require_two_segments(bert, "classify")
     require_head(bert, "classify", "classifier", [names.POOLER, names.CLASSIFIER])
-    logits = _logits(bert, "classify", names.CLASSIFIER, texts, pairs, batch_size, progress)
+    logits = _logits(
+        bert, "classify", names.CLASSIFIER, texts, pairs, batch_size, precision, progress
+    )
     each = multi_label or logits.shape[1] == 1
     probabilities = sigmoid(logits) if each else softmax(logits)
     labels = label_names(bert, logits.shape[1])
@@ -145,10 +165,11 @@ def _logits(
     texts: list[str],
     pairs: list[str] | None,
     batch_size: int,
+    precision: str | None,
     progress: bool,
 ) -> np.ndarray:
     """float32 (N, labels), in the order of the texts."""
-    function = function_of(bert, (layer,), outputs_of(layer))
+    function = function_of(bert, (layer,), outputs_of(layer), precision)
     found: list = [None] * len(texts)
     for place, _, (logits,) in run_texts(
         bert, task, function, texts, pairs, batch_size=batch_size, progress=progress

@@ -35,7 +35,13 @@ class Candidate:
 
 @overload
 def fill_mask(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert, texts: str, *, top_k: int = ..., batch_size: int = ..., progress: bool = ...
+    bert: Bert,
+    texts: str,
+    *,
+    top_k: int = ...,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
 ) -> list[list[Candidate]]: ...
 @overload
 def fill_mask(
@@ -44,6 +50,7 @@ def fill_mask(
     *,
     top_k: int = ...,
     batch_size: int = ...,
+    precision: str | None = ...,
     progress: bool = ...,
 ) -> list[list[list[Candidate]]]: ...
 def fill_mask(
@@ -52,6 +59,7 @@ def fill_mask(
     *,
     top_k: int = 5,
     batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
     progress: bool = True,
 ) -> list[list[Candidate]] | list[list[list[Candidate]]]:
     """The likeliest tokens for every [MASK] of a text.
@@ -61,6 +69,8 @@ def fill_mask(
         texts: a str, or a list of them, with at least one [MASK] each.
         top_k: how many candidates for each [MASK]; at most the whole vocabulary.
         batch_size: sequences computed at a time.
+        precision: of the encoder, as for `kbert.embed`; the head, at the masks alone, computes in
+            the model's own.
         progress: a bar on stderr, once it has taken two seconds.
 
     Returns:
@@ -81,7 +91,7 @@ def fill_mask(
         _check_masks(tokenizer, name, listed_texts[place], encoding)
 
     function = function_of(
-        bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1])
+        bert, ("state", -1), lambda model: build_hidden_states(model, blocks=[-1]), precision
     )
     found: list = [None] * len(listed_texts)
     for place, encoding, (states,) in run_texts(

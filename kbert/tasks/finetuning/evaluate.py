@@ -28,6 +28,7 @@ def evaluate(
     *,
     max_length: int | None = None,
     batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
 ) -> dict[str, float]:
     """A model's figures on labelled data.
 
@@ -37,6 +38,7 @@ def evaluate(
         data: a file, or rows in memory, as for `finetune`.
         max_length: tokens of an example at most; None: as many as the model can have.
         batch_size: examples that are computed at a time.
+        precision: as for `kbert.embed`; losses are in float64.
 
     Returns:
         By name, "loss" among them where the data have labels.
@@ -55,7 +57,7 @@ def evaluate(
     limit = longest(bert, max_length)
     labels = known_labels(bert)
     examples = found.encode(records, tokenizer, labels, max_length=limit)
-    function = function_of(bert, tuple(outputs), outputs_of(*outputs))
+    function = function_of(bert, tuple(outputs), outputs_of(*outputs), precision)
 
     def predict(inputs):
         return function(inputs[TOKEN_IDS], inputs[SEGMENT_IDS])

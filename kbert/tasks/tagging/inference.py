@@ -35,21 +35,36 @@ class Word:
 
 @overload
 def tag(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
-    bert: Bert, texts: str, *, batch_size: int = ..., progress: bool = ...
+    bert: Bert,
+    texts: str,
+    *,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
 ) -> list[Word]: ...
 @overload
 def tag(
-    bert: Bert, texts: Iterable[str], *, batch_size: int = ..., progress: bool = ...
+    bert: Bert,
+    texts: Iterable[str],
+    *,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
 ) -> list[list[Word]]: ...
 def tag(
-    bert: Bert, texts: str | Iterable[str], *, batch_size: int = BATCH_SIZE, progress: bool = True
+    bert: Bert,
+    texts: str | Iterable[str],
+    *,
+    batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
+    progress: bool = True,
 ) -> list[Word] | list[list[Word]]:
     """The label of every word, which is that of its first piece (the paper, section 5.3).
 
     Args:
         bert: from `kbert.load`, with the head "tokens".
         texts: a str, or a list of them.
-        batch_size, progress: as for `kbert.embed`.
+        batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
         For one str, its `Word`s in order; for a list, a list of those. Words that are cut off a
@@ -61,7 +76,8 @@ def tag(
     require_tokenizer(bert, "tag")
     texts, one = listed(texts, "texts")
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
-    function = function_of(bert, (names.TOKEN_CLASSIFIER,), outputs_of(names.TOKEN_CLASSIFIER))
+    layer = names.TOKEN_CLASSIFIER
+    function = function_of(bert, (layer,), outputs_of(layer), precision)
     found: list = [None] * len(texts)
     for place, encoding, (logits,) in run_texts(
         bert, "tag", function, texts, batch_size=batch_size, progress=progress

@@ -1,0 +1,160 @@
+"""The encoder of a model on TensorFlow on a CPU, in the words that oneDNN has an operation for.
+
+TensorFlow replaces a product with its bias and GELU, scores with their scale and mask, and a whole
+LayerNorm, by one operation of oneDNN each, where they are written as here and kernels are
+constants of the graph (its remapper). In these, softmax and LayerNorm compute in float32, whatever
+they are given. All shapes are free: nothing is compiled for a length.
+
+Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
+N = B·S.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kbert.graph import names
+from kbert.model.layers import gelu, gelu_tanh
+
+_EPSILON = 1e-3  # the one that TensorFlow's fused LayerNorm has
+_FLAGS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bfloat16
+# GELU as the remapper knows it.
+_ACTIVATIONS = {gelu: lambda x: tf.nn.gelu(x, False), gelu_tanh: lambda x: tf.nn.gelu(x, True)}
+
+
+def is_fast_here() -> bool:
+    """Whether TensorFlow computes on a CPU that multiplies bfloat16 itself; Linux says."""
+    return _multiplies_bfloat16() and not tf.config.list_logical_devices("GPU")
+
+
+@functools.cache
+def _multiplies_bfloat16() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.exists() and any(flag in cpuinfo.read_text() for flag in _FLAGS)
+
+
+def fused(model: keras.Model, view: keras.Model) -> Callable:
+    """A function of int32 ids (B, S) and segments that gives what `view` does.
+
+    Args:
+        model: from `kbert.model.builder`; its weights become constants.
+        view: a model whose outputs are made of the hidden states of `model`.
+    """
+    blocks: list[_Block] = []
+    while any(layer.name == names.encoder_output(len(blocks) + 1) for layer in model.layers):
+        blocks.append(_Block(model, len(blocks) + 1))
+    states = [
+        model.get_layer(names.encoder_output(number)).output for number in range(len(blocks) + 1)
+    ]
+    inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
+    embeddings, heads = keras.Model(inputs, states[0]), _heads(states, view.outputs)
+    padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
+
+    def call(ids, segment_ids):
+        mask, _ = padding(ids)
+        x = embeddings([ids, segment_ids], training=False)
+        shape = tf.shape(x)
+        x = tf.reshape(x, [-1, x.shape[-1]])  # (N, H)
+        least = tf.where(mask, tf.zeros((), x.dtype), x.dtype.min)[:, None, None]  # (B, 1, 1, S)
+        found = [x]
+        for block in blocks:
+            found.append(block(found[-1], least))
+        found = [tf.reshape(x, shape) for x in found]
+        return heads(found, mask)
+
+    return call
+
+
+def _heads(states: list, outputs: list) -> Callable:
+    """A function of hidden states and their mask: outputs that are made of them, or are some."""
+    places = {id(state): place for place, state in enumerate(states)}
+    made = [output for output in outputs if id(output) not in places]  # Keras passes no input on
+    model = keras.Model(states, made) if made else None
+
+    def call(found, mask):
+        new = model.call(found, mask=[mask] * len(found), training=False) if model else ()
+        rest = iter(keras.tree.flatten(new))
+        return [found[places[id(one)]] if id(one) in places else next(rest) for one in outputs]
+
+    return call
+
+
+class _Block:
+    """Encoder block `number`, counted from 1."""
+
+    def __init__(self, model, number: int):
+        def layer(*part):
+            return model.get_layer(names.encoder(number, *part))
+
+        attention, feed_forward = layer(names.ATTENTION), layer(names.FEED_FORWARD)
+        self._heads, self._size = attention.num_heads, attention.key_dim
+        self._into = attention.query_dense, attention.key_dense, attention.value_dense
+        self._out = attention.output_dense
+        self._inner, self._outer = feed_forward.intermediate_dense, feed_forward.output_dense
+        activation = self._inner.activation
+        self._activation = _ACTIVATIONS.get(activation, activation)
+        self._norms = [
+            _norm_of(layer(part, "Norm")) for part in (names.ATTENTION, names.FEED_FORWARD)
+        ]
+
+    def __call__(self, x, least):
+        """(N, H) of x (N, H) and what is added to the scores, (B, 1, 1, S)."""
+        x = self._norms[0](x + self._attended(x, least))
+        y = self._activation(_dense(x, self._inner.kernel, self._inner.bias))  # (N, F)
+        return self._norms[1](x + _dense(y, self._outer.kernel, self._outer.bias))
+
+    def _attended(self, x, least):
+        width = self._heads * self._size
+        kernel = np.concatenate([_array(one.kernel).reshape(-1, width) for one in self._into], 1)
+        bias = np.concatenate([_array(one.bias).reshape(-1) for one in self._into])
+        batch, length = tf.shape(least)[0], tf.shape(least)[-1]
+        parts = tf.reshape(_product(x, kernel, bias), [batch, length, 3, self._heads, self._size])
+        query, key, value = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))  # (B, A, S, D) each
+        scores = tf.matmul(query, key, transpose_b=True) * self._size**-0.5 + least
+        context = tf.matmul(tf.nn.softmax(scores), value)  # (B, A, S, D)
+        context = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, width])
+        return _product(
+            context, _array(self._out.kernel).reshape(width, -1), _array(self._out.bias)
+        )
+
+
+def _norm_of(layer) -> Callable:
+    """LayerNorm (N, H) -> (N, H), as the remapper's third pattern has it.
+
+    TensorFlow 2.21 replaces it by an operation whose epsilon is always 0.001. So that is the one
+    here, of c·x: LayerNorm of x with the epsilon 0.001/c², replaced or not.
+    """
+
+    def norm(x):
+        x = x * _factor(layer.epsilon, x.dtype)
+        mean = tf.reduce_mean(x, [1], keepdims=True)
+        variance = tf.reduce_mean(tf.math.squared_difference(x, mean), [1], keepdims=True)
+        scale = tf.math.rsqrt(variance + tf.constant(_EPSILON, x.dtype)) * _array(layer.gamma)
+        return x * scale + (_array(layer.beta) - mean * scale)
+
+    return norm
+
+
+def _factor(epsilon: float, dtype):
+    """c, in bfloat16 a power of two, which rounds nothing; an epsilon half as large is not seen."""
+    factor = (_EPSILON / max(epsilon, 1e-15)) ** 0.5
+    return tf.constant(factor if dtype == tf.float32 else 2.0 ** round(math.log2(factor)), dtype)
+
+
+def _dense(x, kernel, bias):
+    return _product(x, _array(kernel), _array(bias))
+
+
+def _product(x, kernel, bias):
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+
+def _array(variable) -> np.ndarray:
+    """A variable's value: used in a graph it is a constant, which oneDNN lays out once."""
+    with tf.init_scope():
+        return tf.convert_to_tensor(variable).numpy()

@@ -1,0 +1,16 @@
+"""What the tasks can compute in."""
+
+# As in training, whose mixed_bfloat16 computes in bfloat16 too: here no weight is learned, so none
+# is kept in float32.
+PRECISIONS = ("float32", "bfloat16", "mixed_bfloat16")
+
+
+def dtype_of(precision: str) -> str:
+    """The dtype of weights and computing.
+
+    Raises:
+        ValueError: a precision that is none.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    return precision.removeprefix("mixed_")

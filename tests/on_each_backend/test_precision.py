@@ -1,0 +1,228 @@
+"""Tasks in bfloat16: transformers' float32 numbers, as near as eight bits come.
+
+A number in bfloat16 is off by a share of 2⁻⁹ at most. A vector of these models passes some 40 of
+them, one after the other, embeddings to output; errors that do not conspire grow as their root:
+40^½ · 2⁻⁹ = 0.012 of its length. Twice that is allowed.
+"""
+
+import dataclasses
+import gc
+import json
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+from kbert.model import cast_model
+from kbert.tasks import running
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.finetuning.evaluate import evaluate
+from kbert.tasks.tagging.inference import tag
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from small_berts import TEXTS as MANY
+from small_berts import small_berts
+
+BFLOAT16 = {"precision": "bfloat16"}
+SHARE = 2 * 40**0.5 * 2**-9
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small)
+
+
+@pytest.fixture
+def casts(monkeypatch):
+    """The models that are cast."""
+    made, cast = [], cast_model._cast
+    monkeypatch.setattr(cast_model, "_cast", lambda *a: made.append(cast(*a)) or made[-1])
+    return made
+
+
+@pytest.fixture(scope="module")
+def folders(small, tmp_path_factory):
+    """What transformers wrote, and what it makes of texts; as in test_tasks."""
+    pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
+    from test_tasks import run_peer
+
+    out = tmp_path_factory.mktemp("precision")
+    run_peer("peer_tasks.py", json.dumps(small.to_dict()), out)
+    return out
+
+
+@pytest.mark.parametrize("pooling", kbert.checkpoints.sentence_settings.POOLINGS)
+def test_vectors_are_near_those_of_transformers(folders, pooling):
+    from peer_tasks import TEXTS
+
+    wanted = np.load(folders / "vectors.npz")[pooling]
+    bert = kbert.load(folders / "BertModel")
+    found = embed(bert, TEXTS, pooling=pooling, layers=2, batch_size=4, **BFLOAT16)
+    assert (found.dtype, found.shape) == (np.dtype("float32"), wanted.shape)
+    error = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
+    assert 2**-12 < error.max() < SHARE  # in float32 it is 2⁻²⁰
+
+
+def test_probabilities_are_near_those_of_transformers(folders):
+    """A logit is some unit long at most, so off by the share; a probability by a quarter of it."""
+    from peer_tasks import MASKED, PAIRS, TEXTS
+
+    expected = json.loads((folders / "expected.json").read_text())
+    followed = kbert.load(folders / "BertForNextSentencePrediction")
+    assert_allclose(next_sentence(followed, TEXTS, PAIRS, **BFLOAT16), expected["next"], atol=SHARE)
+    found = classify(kbert.load(folders / "BertForSequenceClassification"), TEXTS, **BFLOAT16)
+    for labels, wanted in zip(found, expected["labels"]["single"], strict=True):
+        wanted = dict(wanted)
+        for one in labels:
+            assert abs(one.probability - wanted[one.label]) < SHARE
+        assert sum(one.probability for one in labels) == pytest.approx(1, abs=1e-6)
+    words = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS, **BFLOAT16)
+    for row, wanted in zip(words, expected["words"], strict=True):
+        assert_allclose([w.probability for w in row], [p for _, _, p, _, _ in wanted], atol=SHARE)
+    filled = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED, **BFLOAT16)
+    for masks, wanted in zip(filled, expected["masks"], strict=True):
+        for candidates, best in zip(masks, wanted, strict=True):
+            found = [one.probability for one in candidates]
+            assert_allclose(found, [p for _, p in best], rtol=2 * SHARE)
+
+
+def test_answers_are_near_those_in_float32(berts):
+    question, context = ["who sees?", "what?"], ["the cat sees the dog", "moon sun tree " * 9]
+    for plain, cast in zip(
+        answer(berts["qa"], question, context),
+        answer(berts["qa"], question, context, **BFLOAT16),
+        strict=True,
+    ):
+        assert cast.score == pytest.approx(plain.score, rel=0.25)  # two logits of some units
+        assert cast.text in context[0] or cast.text in context[1]
+
+
+def test_attention_maps_are_near_those_of_transformers(folders):
+    from peer_tasks import PAIRS, TEXTS
+
+    wanted = np.load(folders / "vectors.npz")
+    found = attention(kbert.load(folders / "BertModel"), TEXTS, PAIRS, **BFLOAT16)
+    for place, one in enumerate(found):
+        assert one.weights.dtype == np.float32
+        assert_allclose(one.weights, wanted[f"map{place}"], atol=SHARE)
+        assert_allclose(one.weights.sum(-1), 1, atol=one.weights.shape[-1] * 2**-9)
+
+
+def test_figures_are_near_those_in_float32(berts):
+    rows = [(text, f"{place % 5}") for place, text in enumerate(MANY) if text]
+    plain = evaluate(berts["classifier"], "classify", rows)
+    cast = evaluate(berts["classifier"], "classify", rows, **BFLOAT16)
+    assert cast["loss"] == pytest.approx(plain["loss"], rel=2 * SHARE)
+    assert cast["loss"] != plain["loss"]
+
+
+def test_padding_changes_nothing(berts):
+    alone = [embed(berts["encoder"], text, **BFLOAT16) for text in MANY]
+    together = embed(berts["encoder"], MANY, batch_size=13, **BFLOAT16)
+    error = np.linalg.norm(together - alone, axis=1) / np.linalg.norm(alone, axis=1)
+    assert error.max() < SHARE
+
+
+def test_similarities_and_long_texts_are_computed_so_too(berts):
+    bert, texts = berts["encoder"], [*MANY, "cat sun " * 40]
+    plain = similarity(bert, texts, long="window")
+    cast = similarity(bert, texts, long="window", **BFLOAT16)
+    assert 0 < np.abs(plain - cast).max() < 2 * SHARE
+
+
+def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
+    bert = dataclasses.replace(berts["encoder"], model=kbert.build_encoder(small, seq_len=None))
+    embed(bert, MANY, batch_size=3, **BFLOAT16)
+    embed(bert, MANY, pooling="max", precision="mixed_bfloat16")
+    attention(bert, "cat", **BFLOAT16)
+    (cast,) = casts
+    assert {weight.dtype for weight in cast.weights} == {"bfloat16"}
+    assert {weight.dtype for weight in bert.model.weights} == {"float32"}
+
+
+def test_the_cast_goes_with_its_model(small, berts):
+    model = kbert.build_encoder(small, seq_len=None)
+    bert = dataclasses.replace(berts["encoder"], model=model)
+    embed(bert, "cat", **BFLOAT16)
+    cast = weakref.ref(cast_model._casts[model]["bfloat16"][1])
+    assert cast() is not None
+    del bert, model
+    gc.collect()  # the model,
+    gc.collect()  # then what only it held
+    assert cast() is None
+
+
+def test_changed_weights_are_cast_again(small, berts, casts):
+    model = kbert.build_encoder(small, seq_len=None)
+    bert = dataclasses.replace(berts["encoder"], model=model)
+    before = embed(bert, "cat", **BFLOAT16)
+    model.set_weights(berts["encoder"].model.get_weights())
+    wanted = embed(berts["encoder"], "cat", **BFLOAT16)
+    assert np.abs(wanted - before).max() > 0.1
+    assert_array_equal(embed(bert, "cat", **BFLOAT16), wanted)
+    bias = model.get_layer("Encoder-1-FeedForward").output_dense.bias
+    value = bias.numpy() if hasattr(bias, "numpy") else np.array(bias)
+    value[3] += 1  # one number of all
+    bias.assign(value)
+    assert np.abs(embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
+
+
+def test_the_default_is_what_it_was(small, berts, casts):
+    bert = berts["encoder"]
+    before = embed(bert, MANY)
+    embed(bert, MANY, **BFLOAT16)
+    casts.clear()
+    assert_array_equal(embed(bert, MANY), before)
+    assert casts == []
+    assert_allclose(embed(bert, MANY, precision="float32"), before, atol=1e-5)
+    assert len(casts) == running._fuses()  # else it is float32 already
+
+
+def test_float32_of_a_model_in_bfloat16(small, berts):
+    """As if its weights had been in float32 all along."""
+    half = kbert.build_encoder(small, seq_len=None, dtype="bfloat16")
+    half.set_weights(berts["encoder"].model.get_weights())
+    whole = kbert.build_encoder(small, seq_len=None)
+    whole.set_weights([np.asarray(value, "float32") for value in half.get_weights()])
+    half, whole = (dataclasses.replace(berts["encoder"], model=one) for one in (half, whole))
+    assert_allclose(embed(half, MANY, precision="float32"), embed(whole, MANY), atol=1e-5)
+    cast, own = embed(half, MANY, **BFLOAT16), embed(half, MANY)
+    error = np.linalg.norm(cast - own, axis=1) / np.linalg.norm(own, axis=1)
+    assert error.max() < SHARE
+
+
+UNKNOWN = r"precision must be one of float32, bfloat16, mixed_bfloat16, got 'float16'"
+
+
+@pytest.mark.parametrize(
+    ("head", "call"),
+    [
+        ("encoder", embed),
+        ("encoder", lambda bert, text, **how: similarity(bert, [text], **how)),
+        ("encoder", attention),
+        ("pretraining", lambda bert, text, **how: fill_mask(bert, "[MASK]", **how)),
+        ("pretraining", lambda bert, text, **how: next_sentence(bert, text, text, **how)),
+        ("classifier", classify),
+        ("tokens", tag),
+        ("qa", lambda bert, text, **how: answer(bert, text, text, **how)),
+        ("classifier", lambda bert, text, **how: evaluate(bert, "classify", [(text, "1")], **how)),
+    ],
+)
+def test_an_unknown_precision_is_refused(berts, head, call):
+    with pytest.raises(ValueError, match=UNKNOWN):
+        call(berts[head], "cat", precision="float16")
+
+
+def test_a_model_that_is_no_berts_own_is_refused(berts):
+    """Its graph is built anew, and would leave the rest out."""
+    other = dataclasses.replace(berts["classifier"], head="tokens")
+    with pytest.raises(ValueError, match="the model must be that of its configuration and head"):
+        embed(other, "cat", **BFLOAT16)
