@@ -305,8 +305,9 @@ class Engine(TrainingState):
             gradients: of the weights.
         """
         found = []
-        for decayed, weight, *old, gradient in zip(self.decayed, *states, gradients, strict=True):
-            new = self._computed_first(self._moved_moments(decision, *old, gradient))
+        each = zip(self.decayed, *states, gradients, strict=True)
+        for decayed, weight, first, second, gradient in each:
+            new = self._computed_first(self._moved_moments(decision, first, second, gradient))
             found.append([self._moved_weight(decision, decayed, weight, *new), *new])
         return list(zip(*found, strict=True))
 

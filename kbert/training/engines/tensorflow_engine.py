@@ -67,8 +67,8 @@ class TensorFlowEngine(Engine):
         by_xla = _function if self._jit_step and not whole else lambda function, **_: function
         self._move_moments = by_xla(self._assign_moments, jit_compile=True)
         self._move_weight = by_xla(self._assign_weight, jit_compile=True)
-        self._moved_moments = by_xla(super()._moved_moments, jit_compile=True)
-        self._moved_weight = by_xla(super()._moved_weight, jit_compile=True)
+        self._moments_of = by_xla(super()._moved_moments, jit_compile=True)
+        self._weight_of = by_xla(super()._moved_weight, jit_compile=True)
         self._update = self._on_replicas(self._replica_update, jit=whole)
         self._measure = self._on_replicas(self._replica_sums, jit=whole)
         self._forward = _for_any_length(self._logits, jit=self.jit)
@@ -137,6 +137,12 @@ class TensorFlowEngine(Engine):
         ):
             self._move_moments(decision, *moments, gradient)
             self._move_weight(decision, decayed, weight, *moments)
+
+    def _moved_moments(self, decision, first, second, gradient) -> list:
+        return self._moments_of(decision, first, second, gradient)
+
+    def _moved_weight(self, decision, decayed: bool, weight, first, second):
+        return self._weight_of(decision, decayed, weight, first, second)
 
     def _assign_moments(self, decision, first, second, gradient) -> None:
         old = first.read_value(), second.read_value()
