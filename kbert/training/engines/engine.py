@@ -1,10 +1,6 @@
-"""What the engines share: how a batch is split, and what is made of its summed gradients."""
-
-import itertools
-from typing import Any, NamedTuple
+"""What the engines share: how a batch is split, and how the model is computed."""
 
 import numpy as np
-from keras import ops
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import environment, optimizers, precision
@@ -12,8 +8,8 @@ from kbert.training import loss as objectives
 from kbert.training.engines import elementwise, fused_parts, packed_rows
 from kbert.training.engines.cut_model import CutModel
 from kbert.training.engines.dropout_seeds import seed_states, seeds_of
+from kbert.training.engines.optimizer_step import OptimizerStep
 from kbert.training.engines.stateless import stateless
-from kbert.training.engines.training_state import TrainingState
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
@@ -21,23 +17,7 @@ from kbert.training.stopping import NO_WISH, Wishes
 MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
-class Decision(NamedTuple):
-    """What an update does with its gradients: scalars of the device.
-
-    Attributes:
-        applied: whether anything changes.
-        factor: what gradients are multiplied with: clipping, and the loss scale taken out.
-        rate: the learning rate.
-        iteration: updates done before.
-    """
-
-    applied: Any
-    factor: Any
-    rate: Any
-    iteration: Any
-
-
-class Engine(TrainingState):
+class Engine(OptimizerStep):
     """One device; the engines of each backend derive from it.
 
     Attributes:
@@ -251,82 +231,6 @@ class Engine(TrainingState):
     def _recomputed(self, function):
         """A function of float tensors that keeps none of its results for the backward pass."""
         raise NotImplementedError
-
-    def _step(self, names, values, gradients, sums, norm=None):
-        """New values of the variables and the figures, once gradients and sums are complete.
-
-        Args:
-            names: of the outputs.
-            values: of the variables, as `_updated` has them.
-            gradients, sums: over all micro-batches, replicas and hosts.
-            norm: of these gradients, where the engine has it already.
-        """
-        *states, counts = self._split(values)
-        norm = optimizers.global_norm(gradients) if norm is None else norm
-        decision, counts, figures = self._decide(names, counts, sums, norm)
-        moved = self._moved(decision, states, gradients)
-        return [*itertools.chain(*moved), *counts], figures
-
-    def _decide(self, names, counts, sums, norm):
-        """What is done with the gradients: a `Decision`, new counts and the figures."""
-        iteration, scale, good, bad = counts
-        # The loss scale goes out first: the norm is to be that of the gradients themselves.
-        norm = norm / scale if self.scaled else norm
-        loss = ops.sum(sums[:, 0])
-        # Where anything is not finite, no number changes but the loss scale. Where that ends the
-        # run, the next update changes none either: it may have been sent before the figures of
-        # this one were read, and the weights are to be those that the bad update began with.
-        finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(loss))
-        ended = bad > (precision.MOST_SKIPPED if self.scaled else 0)
-        applied = ops.logical_and(finite, ops.logical_not(ended))
-        # Clipped after the sum: the norm of a part says nothing of the whole gradient's, and parts
-        # that are clipped each would add up to another direction.
-        factor = optimizers.clip_factor(norm, self.clip_norm)
-        factor = factor / scale if self.scaled else factor
-        rate = optimizers.learning_rate(self.settings, iteration)
-        decision = Decision(applied, factor, rate, iteration)
-        figures = objectives.figures(names, sums)
-        figures |= {"gradient_norm": norm, "learning_rate": rate, "finite": applied}
-        figures |= {name: sums[-1, place] for place, name in enumerate(Wishes._fields, start=1)}
-        done = iteration + ops.cast(applied, "float32")
-        bad = ops.where(applied, ops.zeros_like(bad), bad + 1)
-        if self.scaled:
-            figures["loss_scale"] = scale * 1.0  # torch assigns in place
-            next_scale, next_good = precision.next_scale(scale, good, finite)
-            scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
-        return decision, [done, scale, good, bad], figures
-
-    def _moved(self, decision: Decision, states, gradients) -> list:
-        """New values of the weights, of their first and of their second moments.
-
-        Args:
-            decision: of the update.
-            states: values of the weights, of their first and of their second moments.
-            gradients: of the weights.
-        """
-        found = []
-        each = zip(self.decayed, *states, gradients, strict=True)
-        for decayed, weight, first, second, gradient in each:
-            new = self._computed_first(self._moved_moments(decision, first, second, gradient))
-            found.append([self._moved_weight(decision, decayed, weight, *new), *new])
-        return list(zip(*found, strict=True))
-
-    def _moved_moments(self, decision: Decision, first, second, gradient) -> list:
-        """New moments of a weight."""
-        new = optimizers.moments(self.settings, gradient * decision.factor, first, second)
-        pairs = zip(new, (first, second), strict=True)
-        return [ops.where(decision.applied, after, before) for after, before in pairs]
-
-    def _moved_weight(self, decision: Decision, decayed: bool, weight, first, second):
-        """A weight's new value, from its new moments."""
-        applied, _, rate, iteration = decision
-        moments = first, second
-        new = optimizers.moved(self.settings, decayed, weight, moments, rate, iteration)
-        return ops.where(applied, new, weight)
-
-    def _computed_first(self, tensors: list) -> list:
-        """Tensors that what follows reads, instead of computing them once more."""
-        return tensors
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:

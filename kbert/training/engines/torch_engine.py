@@ -11,7 +11,8 @@ from torch.optim.adamw import adamw
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss as objectives
 from kbert.training.engines import torch_kit
-from kbert.training.engines.engine import Decision, Engine
+from kbert.training.engines.engine import Engine
+from kbert.training.engines.optimizer_step import Decision
 from kbert.training.stopping import NO_WISH, Wishes
 
 
