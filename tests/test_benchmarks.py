@@ -118,6 +118,7 @@ def test_every_claim_is_of_contenders_that_are_there():
         assert set(work.peaks) <= names
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["kbert", "KerasHub", "transformers", "keras_bert"])
 def test_an_update_runs(name):
     """At toy size; what a peer has not installed is skipped."""
@@ -262,6 +263,7 @@ def small_works(folder):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "theme",
     [

@@ -7,7 +7,7 @@ from printed_summary import expected, parse
 
 import kbert
 from kbert.graph.spec import HEADS, GraphSpec
-from kbert.model import builder, first_weights
+from kbert.model import builder
 from kbert.model.summary import model_rows
 
 
@@ -23,7 +23,6 @@ def drawing_fails(monkeypatch):
         raise AssertionError("random weights were drawn")
 
     monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", fail)
-    monkeypatch.setattr(first_weights, "truncated_normal", fail)
 
 
 def test_without_the_outline_they_would_be_drawn(small, drawing_fails):

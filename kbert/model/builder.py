@@ -14,7 +14,7 @@ from keras import layers as kl
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
-from kbert.model import deferred, first_weights
+from kbert.model import deferred
 from kbert.model.bert_model import BertModel
 from kbert.model.layers import (
     Add,
@@ -138,13 +138,6 @@ def build(spec: GraphSpec) -> BertModel:
         ValueError: a dtype that is no policy of floating point numbers.
     """
     _check_dtype(spec.dtype)
-    with deferred.without_values():
-        model = _graph(spec)
-    first_weights.draw(model)
-    return model
-
-
-def _graph(spec: GraphSpec) -> BertModel:
     inputs, (x, table) = _encoder(spec)
     name, top = _TOPS[spec.head]
     marks, outputs = top(spec, x, table)

@@ -15,7 +15,7 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _logger = logging.getLogger("kbert")
 
@@ -77,11 +77,6 @@ def without_values() -> Iterator[None]:
         return
     with keras.StatelessScope(initialize_variables=False):
         yield
-
-
-def waiting_initializer(variable) -> Any:
-    """What a variable made in `without_values` will take its value from; None where it has one."""
-    return variable._initializer if can_defer() else None
 
 
 def give_first_value(variable, initializer: Callable) -> None:

@@ -164,9 +164,9 @@ def test_in_float16_scores_of_any_size_stay_finite(backend):
         assert np.isfinite(gradient).all(), name
 
 
-def test_weights_that_are_frozen_or_of_another_type_are_left_to_the_graph():
+def test_weights_that_are_frozen_or_of_another_type_are_left_to_the_graph(backend):
     config = kbert.BertConfig(**SIZES)
-    for dtype in ("bfloat16", "float64"):
+    for dtype in ("bfloat16",) if backend == "jax" else ("bfloat16", "float64"):
         assert not fused_parts.fits(kbert.build_bert(config, seq_len=LENGTH, dtype=dtype))
     engine = engines.start()
     with engine.scope():

@@ -131,7 +131,7 @@ class Embeddings:
         segments = values[id(self._segment.embeddings)]
         places = values[id(self._position.embeddings)]
         if positions is None:
-            positions = places[: ops.shape(token_ids)[1]]  # (S, H)
+            positions = places[None, : ops.shape(token_ids)[1]]  # (1, S, H)
         else:
             positions = self._kit.vectors(places, positions)  # (B, S, H)
         if self._is_tied:

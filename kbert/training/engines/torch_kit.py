@@ -30,7 +30,7 @@ def matmul(x, y, transposed: bool = False):
 
 def vectors(table, ids):
     """(B, S, H) of table (T, H) and ids (B, S)."""
-    return functional.embedding(ids, table)
+    return functional.embedding(torch.as_tensor(ids, device=table.device), table)
 
 
 def vectors_and_table(table, ids, dtype: str):
@@ -38,6 +38,7 @@ def vectors_and_table(table, ids, dtype: str):
 
     As it stands, torch makes a second dense gradient of the vectors', and a third of the two.
     """
+    ids = torch.as_tensor(ids, device=table.device)
     return _VectorsAndTable.apply(table, ids, getattr(torch, dtype))
 
 
