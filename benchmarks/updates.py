@@ -126,6 +126,10 @@ def fitting(model, inputs, labels):
     import tensorflow as tf
 
     batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
+    # its thread sleeps 10, 20, 40 … ms, and the iterator's end waits for it: up to half of a short fit
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    batches = batches.with_options(options)
     return lambda count: model.fit(batches, steps_per_epoch=count, verbose=0)
 
 
