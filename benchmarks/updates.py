@@ -126,7 +126,7 @@ def fitting(model, inputs, labels):
     import tensorflow as tf
 
     batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
-    # its thread sleeps 10, 20, 40 … ms, and the iterator's end waits for it: up to half of a short fit
+    # Its thread sleeps 10, 20, 40 … ms, and each fit's end waits for it: half of a short one.
     options = tf.data.Options()
     options.autotune.enabled = False
     batches = batches.with_options(options)

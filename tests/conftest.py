@@ -68,6 +68,20 @@ def small():
     return BertConfig(**SIZES)
 
 
+@pytest.fixture(scope="module")
+def saved(small, tmp_path_factory):
+    """Each head's model, in a folder, and the `Bert`s themselves."""
+    from small_berts import small_berts
+
+    import kbert
+
+    out = tmp_path_factory.mktemp("saved")
+    berts = small_berts(small)
+    for head, bert in berts.items():
+        kbert.save(bert, out / head)
+    return out, berts
+
+
 @pytest.fixture(scope="session")
 def shared():
     """The folder of shared material beside the project, where there is one."""

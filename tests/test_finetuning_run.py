@@ -21,7 +21,7 @@ from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.resume import resume
-from kbert.training.run.state_files import read_state
+from kbert.training.run.state_files import read_state, write_state
 
 QUIET = {"show": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
@@ -124,6 +124,21 @@ def test_a_run_goes_on_bit_for_bit(whole, crashed, folder, tmp_path):
     assert tuned.metrics == whole.metrics
     losses, others = ([line["loss"] for line in one.history.updates] for one in (whole, tuned))
     assert losses == others
+
+
+def test_a_run_of_before_packing_goes_on(whole, crashed, tmp_path):
+    """Its settings.json and its states do not name what came later."""
+    output = shutil.copytree(crashed, tmp_path / "run")
+    content = json.loads((output / "settings.json").read_text())
+    del content["settings"]["packing"]
+    (output / "settings.json").write_text(json.dumps(content))
+    for path in (output / "checkpoints").glob("*.safetensors"):
+        arrays, facts = read_state(path)
+        del facts["settings"]["packing"]
+        write_state(path, arrays, facts)
+    with pytest.raises(ValueError, match=r"packing: the run has false, now true"):
+        resume(output, packing=True, **QUIET)
+    assert resume(output, **QUIET).metrics == whole.metrics
 
 
 def test_other_data_or_settings_do_not_go_on(crashed, folder, sources, tmp_path):

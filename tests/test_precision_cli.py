@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from command_line import kbert as run
 from numpy.testing import assert_allclose
-from small_berts import TEXTS, small_berts
+from small_berts import TEXTS
 
-import kbert
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention
 from kbert.tasks.classification.inference import classify, next_sentence
@@ -30,15 +29,6 @@ COMMANDS = {
     "embed": ("encoder", ["lines.txt", "-o", "out.npy"]),
     "attention": ("encoder", ["cat sees", "-o", "out.svg"]),
 }
-
-
-@pytest.fixture(scope="module")
-def saved(small, tmp_path_factory):
-    out = tmp_path_factory.mktemp("saved")
-    berts = small_berts(small)
-    for head, bert in berts.items():
-        kbert.save(bert, out / head)
-    return out, berts
 
 
 @pytest.fixture

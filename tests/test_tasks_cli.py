@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import kbert as run
 from numpy.testing import assert_allclose
-from small_berts import TEXTS, small_berts
+from small_berts import TEXTS
 
 import kbert
 from kbert.tasks.answering.inference import answer
@@ -18,16 +18,6 @@ from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
-
-
-@pytest.fixture(scope="module")
-def saved(small, tmp_path_factory):
-    """Each head's model, in a folder, and the `Bert`s themselves."""
-    out = tmp_path_factory.mktemp("saved")
-    berts = small_berts(small)
-    for head, bert in berts.items():
-        kbert.save(bert, out / head)
-    return out, berts
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ def main(folder: str, out: str, dropout: float, devices: int) -> None:
     import numpy as np
     from training_batches import PREDICTIONS, arrays, batch_of
 
-    if keras.backend.backend() == "tensorflow" and devices > 1:
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    if on_tensorflow and devices > 1:
         import tensorflow as tf
 
         (cpu,) = tf.config.list_physical_devices("CPU")
@@ -36,6 +37,10 @@ def main(folder: str, out: str, dropout: float, devices: int) -> None:
             source.config.replace(**rates), seq_len=11, max_predictions=PREDICTIONS
         )
     model.set_weights(source.model.get_weights())
+    if on_tensorflow and engine.replicas > 1:  # compiled, as larger models are
+        from kbert.training.engines import tensorflow_engine
+
+        tensorflow_engine._WORTH_COMPILING = 0
     engine.prepare(model, Optimizer(learning_rate=3e-3, total_steps=9), clip_norm=0.5)
     data, losses, norms = arrays("pretraining", UPDATES, BATCH), [], []
     for step in range(UPDATES):

@@ -37,6 +37,7 @@ class RunSettings:
     # the fields that stand before those of every run, in settings.json and in --help
     first: ClassVar[tuple[str, ...]]
     other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
+    later: ClassVar[dict] = {}  # settings that the first runs did not have, and what they did
 
     batch_size: int = 32
     optimizer: str = "adamw"
@@ -66,9 +67,10 @@ class RunSettings:
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
-        js.check(run.settings, js.fields(kinds), source, "settings")
+        values = run.later | run.settings
+        js.check(values, js.fields(kinds), source, "settings")
         try:
-            return cls(**{name: run.settings[name] for name in names})
+            return cls(**{name: values[name] for name in names})
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 

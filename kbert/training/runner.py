@@ -63,6 +63,7 @@ def resume(
         ValueError: data or settings are others than the run's; names the difference.
         and what `start` raises.
     """
+    run.later = kind.settings_type.later
     settings = kind.settings_type.of_run(run)
     kind.settings_type.of(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)

@@ -37,6 +37,7 @@ class FinetuningSettings(RunSettings):
         *("learning_rate", "warmup_share", "optimizer"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
+    later: ClassVar[dict] = {"packing": False}
 
     epochs: int = 3
     max_length: int = 128

@@ -56,6 +56,7 @@ class RunFolder:
         fingerprint: what its batches depend on.
         places: where its data lay when it began.
         keep: what stays once it is finished, "model" or "all".
+        later: settings that came after the first runs, as those did it without them.
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
@@ -64,6 +65,7 @@ class RunFolder:
         self.fingerprint, self._id = content["fingerprint"], content["run"]
         self.places = content.get("places", {})
         self.keep = content.get("keep", "all")
+        self.later: dict = {}
         self.chief = chief
         self._states = States(self.path / "checkpoints", self._id, self.check)
         self._records: RecordFile | None = None
@@ -140,7 +142,8 @@ class RunFolder:
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raises a ValueError that names what differs between the run and what is there now."""
-        different = differences(self.settings, _as_json(settings or self.settings), "")
+        own, others = (self.later | each for each in (self.settings, settings or self.settings))
+        different = differences(own, _as_json(others), "")
         different += differences(self.fingerprint, _as_json(fingerprint), "data")
         if different:
             first = first_few(different, 3, "; ")
