@@ -27,7 +27,7 @@ def described() -> dict:
     return {
         "date": datetime.date.today().isoformat(),
         "commit": _said_by("git", "rev-parse", "--short", "HEAD"),
-        "changed": bool(_said_by("git", "status", "--porcelain", "--", "kbert", "benchmarks")),
+        "changed": bool(_said_by("git", "status", "--porcelain", "--", "kbert", "benchmarks/*.py")),
         "processor": _processor(),
         "threads": len(os.sched_getaffinity(0)),
         "memory_mib": _memory("MemTotal"),
