@@ -9,6 +9,7 @@ from kbert.graph import names
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.model.layers.heads import Masked
+from kbert.model.parts import in_fit
 from kbert.model.summary import print_summary
 
 _UNREAD = object()
@@ -59,6 +60,19 @@ class BertModel(keras.Model):
             show_trainable=show_trainable,
             layer_range=layer_range,
         )
+
+    def call(self, inputs, training=None, mask=None):
+        """As Keras's; where `fit` compiles the call, its parts are computed fused (`in_fit`)."""
+        kit = in_fit.kit(self, inputs) if training else None
+        if kit is None:
+            return super().call(inputs, training=training, mask=mask)
+        given = self._by_input_name(inputs)
+        found = in_fit.outputs(self, given, kit)
+        outputs = [
+            self._with_mask(name, output, given)
+            for name, output in zip(self.output_names, found, strict=True)
+        ]
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """As Keras's, over the positions that count.

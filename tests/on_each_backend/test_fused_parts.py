@@ -12,9 +12,9 @@ from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.model.layers import activation
+from kbert.model.parts import elementwise, fused_parts
+from kbert.model.parts.elementwise import dropped, random_bits
 from kbert.training import engines
-from kbert.training.engines import elementwise, fused_parts
-from kbert.training.engines.elementwise import dropped, random_bits
 from kbert.training.optimizers import Optimizer
 
 LENGTH, BATCH = 11, 13

@@ -8,8 +8,8 @@ from training_batches import arrays, batch_of
 
 import kbert
 from kbert.graph import names
+from kbert.model.parts import dropout_seeds
 from kbert.training import precision
-from kbert.training.engines import dropout_seeds
 from kbert.training.engines.engine import Engine
 from kbert.training.loop.callbacks import watch_batches
 from kbert.training.loop.loop import NotFinite, train

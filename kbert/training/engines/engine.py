@@ -3,13 +3,14 @@
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.training import environment, optimizers, precision
+from kbert.model.devices import devices
+from kbert.model.parts import elementwise, fused_parts, packed_rows
+from kbert.model.parts.cut_model import CutModel
+from kbert.model.parts.dropout_seeds import seed_states, seeds_of
+from kbert.model.parts.stateless import stateless
 from kbert.training import loss as objectives
-from kbert.training.engines import elementwise, fused_parts, packed_rows
-from kbert.training.engines.cut_model import CutModel
-from kbert.training.engines.dropout_seeds import seed_states, seeds_of
+from kbert.training import optimizers, precision
 from kbert.training.engines.optimizer_step import OptimizerStep
-from kbert.training.engines.stateless import stateless
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
@@ -98,7 +99,7 @@ class Engine(OptimizerStep):
 
         An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
         """
-        return int(environment.devices() != ["CPU"])
+        return int(devices() != ["CPU"])
 
     def rows(self, batch_size: int) -> slice:
         """This process's rows of a batch.

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.training import environment, loss
-from kbert.training.engines import jax_kit
+from kbert.model.parts import jax_kit
+from kbert.training import loss
 from kbert.training.engines.engine import Engine
 from kbert.training.stopping import NO_WISH, Wishes
 
@@ -35,7 +35,7 @@ class JaxEngine(Engine):
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
         self.replicas = len(used)
-        self.on_cpu = environment.devices() == ["CPU"]
+        self.on_cpu = devices() == ["CPU"]
         self.distribution = self.mesh = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]

@@ -9,8 +9,8 @@ import torch
 from torch.optim.adamw import adamw
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.model.parts import torch_kit
 from kbert.training import loss as objectives
-from kbert.training.engines import torch_kit
 from kbert.training.engines.engine import Engine
 from kbert.training.engines.optimizer_step import Decision
 from kbert.training.stopping import NO_WISH, Wishes

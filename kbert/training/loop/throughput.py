@@ -66,7 +66,7 @@ def measured_peak(precision: str, replicas: int) -> tuple[float, str]:
     """
     import keras
 
-    from kbert.training.environment import devices
+    from kbert.model.devices import devices
 
     kind = devices()[0]
     side, products = _GEMM["cpu" if kind == "CPU" else "accelerator"]

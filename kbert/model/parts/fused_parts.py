@@ -17,8 +17,8 @@ from keras import ops
 
 from kbert.graph import names
 from kbert.model import layers as kl
-from kbert.training.engines import elementwise
-from kbert.training.engines.dropout_seeds import own_seed_states
+from kbert.model.parts import elementwise
+from kbert.model.parts.dropout_seeds import own_seed_states
 
 _EMBEDDING_TYPES: dict[str, type] = {
     names.TOKEN_EMBEDDING: kl.TokenEmbedding,
@@ -45,7 +45,8 @@ def fits(model) -> bool:
     The layers that would be left out are of the builder's own classes, none derived; all weights
     are float32, as in the mixed policies, and trained.
     """
-    if model.non_trainable_weights or {weight.dtype for weight in model.weights} != {"float32"}:
+    weights = {layer.variable_dtype for layer in model.layers if layer.weights}
+    if model.non_trainable_weights or weights != {"float32"}:
         return False
     layers = {layer.name: type(layer) for layer in model.layers}
     expected = dict(_EMBEDDING_TYPES)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS
 from kbert.graph import names
-from kbert.training.engines import packed_rows
-from kbert.training.engines.stateless import stateless
+from kbert.model.parts import packed_rows
+from kbert.model.parts.stateless import stateless
 
 _ENCODED = (names.TOKEN_IDS, names.SEGMENT_IDS)  # the inputs of the embeddings
 

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kbert.graph import names
-from kbert.training.engines.stateless import stateless, value_of
+from kbert.model.parts.stateless import stateless, value_of
 
 HEADS = (names.CLASSIFIER, names.TOKEN_CLASSIFIER)  # outputs that a packed batch has labels for
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from kbert.model import layers as kl
-from kbert.training.engines import elementwise
+from kbert.model.parts import elementwise
 
 _ACTIVATIONS: dict[Callable, Callable] = {
     kl.gelu: functional.gelu,
