@@ -1,6 +1,7 @@
 """The command line: what it prints, what it imports, and how it ends."""
 
 import csv
+import importlib
 import io
 import json
 import re
@@ -14,7 +15,7 @@ from command_line import kbert
 from sizes import SIZES
 
 from kbert import PRESETS, __version__, account
-from kbert.cli.main import cli
+from kbert.cli.main import MODULES, cli
 from kbert.graph.summary_rows import Row
 
 COMMANDS = ["summary", "account", "params", "heads", "verify", "plot", "demo"]
@@ -49,6 +50,9 @@ def config_file(tmp_path_factory):
 
 def test_the_commands_are_those_of_the_issue():
     assert sorted(cli.commands) == sorted(COMMANDS)
+    for module, names in MODULES.items():
+        found = importlib.import_module(f"kbert.cli.{module}").COMMANDS
+        assert [command.name for command in found] == list(names)
     (script,) = (entry for entry in entry_points(group="console_scripts") if entry.name == "kbert")
     assert script.load() is kbert.__globals__["main"]
 

@@ -1,21 +1,36 @@
 """The `kbert` command: its commands, and how it is run."""
 
+import importlib
+from collections import UserDict
+
 import click
 
 import kbert
-from kbert.cli import (
-    checkpoint_commands,
-    data_commands,
-    finetuning_commands,
-    graph_commands,
-    pretraining_commands,
-    task_commands,
-    vector_commands,
-)
 from kbert.cli.console import run
 
+MODULES = {
+    "graph_commands": ("summary", "account", "heads", "verify", "plot", "demo"),
+    "checkpoint_commands": ("inspect", "convert", "params"),
+    "task_commands": ("fill-mask", "next-sentence", "classify", "tag", "answer"),
+    "vector_commands": ("embed", "similarity", "attention"),
+    "data_commands": ("vocab", "prepare"),
+    "pretraining_commands": ("pretrain",),
+    "finetuning_commands": ("finetune", "evaluate"),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+
+class _Commands(UserDict):
+    """Commands by name; the module of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module = importlib.import_module(f"kbert.cli.{self.data[name]}")
+        return next(command for command in module.COMMANDS if command.name == name)
+
+
+@click.group(
+    commands=_Commands({name: module for module, names in MODULES.items() for name in names}),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
 @click.version_option(kbert.__version__, prog_name="kbert")
 def cli():
     """BERT as a Keras 3 graph: sum it, count it, check it, draw it, train it.
@@ -23,19 +38,6 @@ def cli():
     CONFIG is a preset (base, large, base_uncased, tiny, L4_H256, …) or a JSON file
     (config.json, bert_config.json); base if left out.
     """
-
-
-for part in (
-    graph_commands,
-    checkpoint_commands,
-    task_commands,
-    vector_commands,
-    data_commands,
-    pretraining_commands,
-    finetuning_commands,
-):
-    for command in part.COMMANDS:
-        cli.add_command(command)
 
 
 def main(arguments=None) -> None:

@@ -1,7 +1,7 @@
 """What Keras's backend computes on."""
 
 
-def devices() -> list[str]:
+def device_names() -> list[str]:
     """What this process's accelerators are called; ["CPU"] where it has none."""
     import keras
 

@@ -4,7 +4,7 @@ import importlib
 import os
 import platform
 
-from kbert.model.devices import devices
+from kbert.model.devices import device_names
 
 PACKAGES = ("keras", "numpy", "tokenizers", "safetensors")
 OF_BACKEND = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}
@@ -25,7 +25,7 @@ def described(engine) -> dict:
         "backend": backend,
         "system": f"{platform.system()} {platform.machine()}",
         "cpu_cores": os.cpu_count(),
-        "devices": devices(),
+        "devices": device_names(),
         "replicas": engine.replicas,
         "processes": engine.processes,
     }

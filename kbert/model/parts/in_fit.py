@@ -4,7 +4,7 @@ engines, with the graph's weights and the dropout layers' seeds."""
 import keras
 from keras import ops
 
-from kbert.model.devices import devices
+from kbert.model.devices import device_names
 from kbert.model.parts import fused_parts
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states
@@ -23,7 +23,7 @@ def kit(model, inputs) -> fused_parts.Kit | None:
     """
     if not (model.compiled and _is_traced(keras.tree.flatten(inputs))):
         return None
-    if devices() != ["CPU"] or model.count_params() < _WORTH_COMPILING:
+    if device_names() != ["CPU"] or model.count_params() < _WORTH_COMPILING:
         return None
     if model.spec is None or model.spec.head == "encoder" or not fused_parts.fits(model):
         return None  # a model whose last cut is an output cannot be cut there

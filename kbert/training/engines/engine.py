@@ -3,7 +3,7 @@
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.devices import devices
+from kbert.model.devices import device_names
 from kbert.model.parts import elementwise, fused_parts, packed_rows
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states, seeds_of
@@ -99,7 +99,7 @@ class Engine(OptimizerStep):
 
         An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
         """
-        return int(devices() != ["CPU"])
+        return int(device_names() != ["CPU"])
 
     def rows(self, batch_size: int) -> slice:
         """This process's rows of a batch.

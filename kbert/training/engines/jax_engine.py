@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.model.devices import device_names
 from kbert.model.parts import jax_kit
 from kbert.training import loss
 from kbert.training.engines.engine import Engine
@@ -35,7 +36,7 @@ class JaxEngine(Engine):
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
         self.replicas = len(used)
-        self.on_cpu = devices() == ["CPU"]
+        self.on_cpu = device_names() == ["CPU"]
         self.distribution = self.mesh = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.devices import devices
+from kbert.model.devices import device_names
 from kbert.model.parts import tensorflow_kit
 from kbert.training import loss as objectives
 from kbert.training.engines import hosts
@@ -53,7 +53,7 @@ class TensorFlowEngine(Engine):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains; packed rows have one.
         one_length = self.packing or self.model.inputs[0].shape[1] is not None
-        cpu = devices() == ["CPU"]
+        cpu = device_names() == ["CPU"]
         return tensorflow_kit if cpu and not self.jit and one_length else None
 
     def _compile(self) -> None:

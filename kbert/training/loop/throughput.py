@@ -66,9 +66,9 @@ def measured_peak(precision: str, replicas: int) -> tuple[float, str]:
     """
     import keras
 
-    from kbert.model.devices import devices
+    from kbert.model.devices import device_names
 
-    kind = devices()[0]
+    kind = device_names()[0]
     side, products = _GEMM["cpu" if kind == "CPU" else "accelerator"]
     dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
     matrix = keras.ops.cast(np.ones((side, side), "float32") / side, dtype)
