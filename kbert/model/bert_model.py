@@ -9,7 +9,6 @@ from kbert.graph import names
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.model.layers.heads import Masked
-from kbert.model.parts import in_fit
 from kbert.model.summary import print_summary
 
 _UNREAD = object()
@@ -63,8 +62,11 @@ class BertModel(keras.Model):
 
     def call(self, inputs, training=None, mask=None):
         """As Keras's; where `fit` compiles the call, its parts are computed fused (`in_fit`)."""
-        kit = in_fit.kit(self, inputs) if training else None
-        if kit is None:
+        if not training:
+            return super().call(inputs, training=training, mask=mask)
+        from kbert.model.parts import in_fit  # its layers' module may be what imports this one
+
+        if (kit := in_fit.kit(self, inputs)) is None:
             return super().call(inputs, training=training, mask=mask)
         given = self._by_input_name(inputs)
         found = in_fit.outputs(self, given, kit)
