@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from kbert.graph.accounting import account as account
     from kbert.graph.config import BertConfig as BertConfig
+    from kbert.graph.plan import plan as plan
     from kbert.graph.presets import PRESETS as PRESETS
     from kbert.graph.presets import base as base
     from kbert.graph.presets import get_config as get_config
@@ -89,6 +90,7 @@ _PUBLIC = {
     "named_parameters": "kbert.checkpoints.weight_names",
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
+    "plan": "kbert.graph.plan",
     "plot": "kbert.show.diagrams",
     "predict": "kbert.model.predict",
     "prepare": "kbert.data.corpus.preparing",

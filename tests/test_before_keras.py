@@ -48,6 +48,7 @@ BAD = [  # command line, what the line must say
     ("summary tiny --layers 3-9", "--layers"),
     ("summary tiny --num-labels 3", "--num-labels goes with"),
     ("account tiny --batch-size 0", "batch_size"),
+    ("plan tiny --tpu v5e:3x3", "v5e:3x3"),
     ("params none.json", "none.json"),
     ("heads basse", "basse"),
     ("verify basse", "basse"),

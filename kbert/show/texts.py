@@ -88,7 +88,7 @@ def _rows(full: Account) -> str:
     for row in full.rows:
         numbers = (row.params, row.flops, row.activation_bytes)
         lines.append((row.layer, *(f"{number:,}" for number in numbers)))
-    return _aligned(lines, gap=1)
+    return aligned(lines, gap=1)
 
 
 def _groups(full: Account) -> str:
@@ -105,10 +105,10 @@ def _groups(full: Account) -> str:
         lines.append(cells)
     sums = (full.params, full.flops, full.activation_bytes)
     lines.append(["total", *(cell for number in sums for cell in (f"{number:,}", ""))])
-    return f"{_aligned(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
+    return f"{aligned(lines)}\nactivations in {full.dtype}; {_per_block(full)}"
 
 
-def _aligned(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
+def aligned(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
     """Columns as wide as their longest cell and a gap; all but the first are set right."""
     widths = [max(map(len, column)) + gap for column in zip(*lines, strict=True)]
     widths[0] -= gap

@@ -1,0 +1,105 @@
+"""Accelerators: memory and peak of one chip, and the slices that a TPU comes in.
+
+The table is accelerators.tsv: GiB a chip, TFLOP/s a chip for products of bfloat16 (T4: float16), as
+the vendor says.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from kbert.io.wording import hint
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A row of the table.
+
+    Attributes:
+        name: such as "v5e", "H100".
+        kind: "TPU" or "GPU".
+        memory: bytes of a chip.
+        peak_flops: FLOP/s of a chip.
+        has_bfloat16: whether it multiplies bfloat16.
+        slices: a TPU's, such as "4x4".
+        source: of these figures.
+    """
+
+    name: str
+    kind: str
+    memory: int
+    peak_flops: float
+    has_bfloat16: bool
+    slices: tuple[str, ...]
+    source: str
+
+    def computes(self, precision: str) -> bool:
+        """Whether it has products of that policy's type."""
+        return self.has_bfloat16 or precision != "mixed_bfloat16"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Some chips of one accelerator, as a user names them: "v5e:4x4", "H100:8"."""
+
+    name: str
+    accelerator: Accelerator
+    chips: int
+
+
+@cache
+def accelerators() -> dict[str, Accelerator]:
+    """All, by name."""
+    text = files("kbert.graph").joinpath("accelerators.tsv").read_text(encoding="utf-8")
+    found = {}
+    for line in text.splitlines()[1:]:
+        name, kind, memory, peak, bfloat16, slices, source = line.split("\t")
+        found[name] = Accelerator(
+            name,
+            kind,
+            int(memory) * 2**30,
+            float(peak) * 1e12,
+            bfloat16 == "yes",
+            tuple(slices.split()),
+            source,
+        )
+    return found
+
+
+def tpu(name: str) -> Devices:
+    """A slice by its name, "v5e:4x4".
+
+    Raises:
+        ValueError: none of that name; names the nearest.
+    """
+    kind, _, shape = name.partition(":")
+    chip = _known(kind, "TPU", "tpu")
+    if shape not in chip.slices:
+        known = [f"{kind}:{known}" for known in chip.slices]
+        near = hint(name, known, "there are")
+        raise ValueError(f"tpu must be a slice that there is, got {name!r}: {near}")
+    return Devices(name, chip, math.prod(map(int, shape.split("x"))))
+
+
+def gpu(name: str) -> Devices:
+    """So many GPUs, "H100:8"; "H100" is one.
+
+    Raises:
+        ValueError: none of that name; names the nearest. No number of devices.
+    """
+    kind, colon, count = name.partition(":")
+    chip = _known(kind, "GPU", "gpu")
+    if colon and not (count.isdecimal() and int(count)):
+        raise ValueError(f"gpu must be a name and how many there are, H100:8, got {name!r}")
+    return Devices(name, chip, int(count or 1))
+
+
+def _known(name: str, kind: str, argument: str) -> Accelerator:
+    names = [one.name for one in accelerators().values() if one.kind == kind]
+    if name not in names:
+        raise ValueError(
+            f"{argument} must be a {kind} that is known, got {name!r}: "
+            f"{hint(name, names, 'there are')}"
+        )
+    return accelerators()[name]

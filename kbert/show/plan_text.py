@@ -1,0 +1,93 @@
+"""A plan as text of 80 columns, and the table of accelerators."""
+
+from collections.abc import Sequence
+
+from kbert.graph.accelerators import Accelerator, accelerators
+from kbert.graph.plan import Plan, plan
+from kbert.io.units import duration
+from kbert.show.texts import aligned
+
+
+def plan_text(title: str, found: Plan) -> str:
+    """Memory by part, FLOPs, time, and what would make it fit."""
+    return "\n\n".join([_head(title, found), _memory(found), _update(found)]) + "\n"
+
+
+def _head(title: str, found: Plan) -> str:
+    chip, chips = found.devices.accelerator, found.devices.chips
+    options = [found.precision]
+    options += [f"{found.accumulation} micro-batches"] if found.accumulation > 1 else []
+    options += ["blocks computed again"] if found.rematerialize else []
+    return (
+        f"{title} on {found.devices.name}, {', '.join(options)}\n"
+        f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
+        f"{chip.peak_flops / 1e12:,.0f} TFLOP/s\n({chip.source})\n"
+        f"{found.seq_len} tokens a sequence, {found.max_predictions} predicted; "
+        f"{found.batch:,} sequences an update, {found.batch // chips:,} a chip"
+    )
+
+
+def _memory(found: Plan) -> str:
+    memory = found.memory
+    parts = {
+        "weights": memory.weights,
+        "Adam's moments": memory.moments,
+        "gradients": memory.gradients,
+        "activations": memory.activations,
+        "total": memory.total,
+        "of": memory.capacity,
+    }
+    lines: list[Sequence[str]] = [("MEMORY A CHIP", "MiB")]
+    lines += [(name, f"{size / 2**20:,.1f}") for name, size in parts.items()]
+    largest = f"the largest batch that fits: {found.largest_batch:,}"
+    if memory.fits:
+        return f"{aligned(lines)}\nfits; {largest}"
+    return f"{aligned(lines)}\nDOES NOT FIT; {largest if found.largest_batch else _way(found)}"
+
+
+def _way(found: Plan) -> str:
+    memory = found.memory
+    if memory.total - memory.activations > memory.capacity:
+        return "nor would one sequence: weights, moments and gradients alone are more"
+    return "not one sequence a chip does"
+
+
+def _update(found: Plan) -> str:
+    lines = [("AN UPDATE", ""), ("FLOPs", f"{found.flops:.4e}")]
+    if found.recomputed_flops:
+        lines.append(("computed again", f"{found.recomputed_flops:.4e}"))
+    if found.seconds is None or found.hours is None:
+        return aligned(lines) + "\nno time: the table of accelerators has no peak of float32"
+    seconds = [(f"seconds, at {found.utilization:.0%} of the peak", f"{found.seconds:,.4g}")]
+    run = duration(found.hours * 3600)
+    seconds += [(f"{found.steps:,} updates", run), ("chip-hours", f"{found.chip_hours:,.0f}")]
+    return aligned([*lines, *seconds])
+
+
+def accelerators_text(title: str, **options) -> str:
+    """A row an accelerator: the largest batch of a chip, chip-hours of all steps of 256 sequences.
+
+    Args:
+        title: the configuration, as its user named it.
+        options: of `plan`, without accelerator and batch.
+    """
+    header = ("", "kind", "GiB", "TFLOP/s", "sequences a chip", "chip-hours")
+    lines: list[Sequence[str]] = [header]
+    for one in accelerators().values():
+        sizes = (f"{one.memory / 2**30:,.0f}", f"{one.peak_flops / 1e12:,.0f}")
+        lines.append((one.name, one.kind, *sizes, *_what_it_takes(title, one, options)))
+    options = f"{options['seq_len']} tokens a sequence, {options['precision']}"
+    return (
+        f"{title}, {options}\n\n{aligned(lines)}\n\n"
+        "chip-hours: of all steps of 256 sequences; more: kbert plan --tpu or --gpu\n"
+    )
+
+
+def _what_it_takes(title: str, one: Accelerator, options: dict) -> tuple[str, str]:
+    if not one.computes(options["precision"]):
+        return "no bfloat16", "-"
+    chips = {"tpu": f"{one.name}:{one.slices[0]}"} if one.slices else {"gpu": one.name}
+    found = plan(title, **chips, batch=256 * options["accumulation"], **options)
+    largest = found.largest_batch // found.devices.chips
+    hours = found.chip_hours and found.chip_hours / options["accumulation"]
+    return f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"

@@ -1,0 +1,142 @@
+"""`kbert plan`: beside the compiler's own numbers, the datasheets', and sums done another way."""
+
+import json
+
+import pytest
+from command_line import kbert as run
+from sizes import SIZES
+
+import kbert
+from kbert.graph.accelerators import accelerators, gpu, tpu
+from kbert.graph.plan import plan
+
+# libtpu's compiler of base, 128 tokens, 64 sequences a chip, mixed_bfloat16, on v5e:2x2
+# (the issue 'TPU and GPU experiments'): weights and moments, FLOPs a chip
+COMPILED = {"arguments": 1.23 * 2**30, "flops": 4.66e12}
+
+
+def test_what_the_tpu_compiler_counts():
+    found = plan("base", tpu="v5e:2x2", batch=256, max_predictions=20)
+    held = found.memory.weights + found.memory.moments
+    assert held == pytest.approx(COMPILED["arguments"], rel=0.01)
+    assert found.flops / 4 == pytest.approx(COMPILED["flops"], rel=0.05)
+
+
+def test_flops_are_six_a_weight_and_token_and_those_of_attention():
+    """Kaplan et al. 2020, section 2.1, with the attention's own products and the MLM head."""
+    hidden, layers, length, batch, predictions = 1024, 24, 512, 24, 76
+    blocks = layers * 12 * hidden**2
+    attention = 3 * layers * 4 * length**2 * hidden * batch
+    head = 6 * batch * predictions * (hidden**2 + hidden * kbert.large.vocab_size)
+    expected = 6 * blocks * batch * length + attention + head
+    found = plan("large", gpu="H100:3", batch=batch, seq_len=length)
+    assert found.flops == pytest.approx(expected, rel=1e-3)
+    assert found.seconds == pytest.approx(expected / (0.4 * 3 * 989e12), rel=1e-3)
+    assert found.chip_hours == pytest.approx(found.seconds * 3 * 1e6 / 3600)
+    double = plan("large", gpu="H100:3", batch=batch, seq_len=length, utilization=0.2, steps=500)
+    assert double.hours == pytest.approx(2 * found.hours / 2000)
+
+
+def test_the_peak_is_the_datasheets():
+    """4 × 128 × 128 multiply-adds a cycle at 1.5 GHz; 8 MXUs of v5p at 1.75 GHz."""
+    assert accelerators()["v5e"].peak_flops == pytest.approx(4 * 128**2 * 2 * 1.5e9, rel=2e-3)
+    assert accelerators()["v5p"].peak_flops == pytest.approx(8 * 128**2 * 2 * 1.75e9, rel=2e-3)
+    assert tpu("v5p:4x4x8").chips == 128 and gpu("H100:8").chips == 8 and gpu("L4").chips == 1
+    for one in accelerators().values():
+        assert one.source and (one.kind == "TPU") == bool(one.slices)
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize("rematerialize", [False, True])
+def test_the_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
+    options = {"seq_len": 512, "accumulation": accumulation, "rematerialize": rematerialize}
+    step = 4 * accumulation
+    largest = plan("base", tpu="v5e:2x2", batch=step, **options).largest_batch
+    assert largest % step == 0
+    assert plan("base", tpu="v5e:2x2", batch=largest, **options).memory.fits
+    assert not plan("base", tpu="v5e:2x2", batch=largest + step, **options).memory.fits
+
+
+def test_options_hold_less_and_compute_more():
+    plain = plan("base", gpu="A100", batch=64)
+    again = plan("base", gpu="A100", batch=64, rematerialize=True)
+    parts = plan("base", gpu="A100", batch=64, accumulation=4)
+    assert again.memory.activations < plain.memory.activations / 4
+    assert parts.memory.activations == plain.memory.activations / 4
+    assert parts.memory.gradients == 2 * plain.memory.gradients
+    assert plain.flops == again.flops == parts.flops and plain.recomputed_flops == 0
+    encoder = kbert.account("base", 128, 64, max_predictions=19).groups["encoder"].flops
+    assert again.recomputed_flops == encoder
+    assert again.seconds / plain.seconds == pytest.approx(1 + encoder / plain.flops)
+
+
+def test_blocks_computed_again_keep_their_inputs_and_one_block():
+    """Chen et al. 2016, section 4.1, of 3 blocks, by hand from the rows of the accounting."""
+    config = kbert.BertConfig(**SIZES)
+    options = {"batch": 13, "seq_len": 7, "max_predictions": 3, "precision": "float32"}
+    found = plan(config, gpu="L4", rematerialize=True, **options)
+    rows = kbert.account(config, 7, 13, max_predictions=3).rows
+    others = sum(row.activation_bytes for row in rows if not row.layer.startswith("Encoder-"))
+    block = sum(row.activation_bytes for row in rows if row.layer.startswith("Encoder-1-"))
+    inputs = 3 * 13 * 7 * SIZES["hidden_size"] * 4
+    assert found.memory.activations == others + block + inputs
+    assert found.seconds is None and found.chip_hours is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tpu": "v5e:4x5"}, r"tpu must be .* got 'v5e:4x5': did you mean v5e:4x"),
+        ({"tpu": "v5"}, r"tpu must be a TPU that is known, got 'v5': did you mean v5"),
+        ({"gpu": "H10"}, "gpu must be a GPU that is known, got 'H10': did you mean H100?"),
+        ({"gpu": "H100:0"}, "gpu must be a name and how many there are, H100:8, got 'H100:0'"),
+        ({"gpu": "H100:8", "batch": 13}, "batch must be a multiple of 8, .* got 13: give 16"),
+        ({"gpu": "H100", "batch": 7, "accumulation": 2}, "multiple of 2, .*: give 8"),
+        ({"gpu": "T4"}, "precision must be mixed_float16 or float32 on T4, got mixed_bfloat16"),
+        ({"gpu": "L4", "precision": "int8"}, "precision must be one of float32, .* got 'int8'"),
+        ({"gpu": "L4", "utilization": 0}, "utilization must be above 0 and at most 1, got 0"),
+        ({"gpu": "L4", "seq_len": 513}, "513"),
+        ({"gpu": "L4", "steps": -1}, "steps must be"),
+        ({}, "plan needs tpu or gpu"),
+        ({"gpu": "L4", "tpu": "v5e:2x2"}, "plan needs tpu or gpu, one of the two"),
+    ],
+)
+def test_bad_arguments_are_one_line(options, said):
+    with pytest.raises(ValueError, match=said) as error:
+        plan("base", **options)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command(capsys):
+    line = ["base", "--tpu", "v5e:4x4", "--batch", "4096"]
+    done = run(capsys, "plan", *line)
+    assert (done.status, done.err) == (0, "")
+    assert "total" in done.out and "fits" in done.out and "chip-hours" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    found = json.loads(run(capsys, "plan", *line, "--json").out)
+    expected = plan("base", tpu="v5e:4x4", batch=4096)
+    assert found["memory"]["total"] == expected.memory.total and found["memory"]["fits"]
+    assert found["seconds"] == expected.seconds and found["devices"]["chips"] == 16
+    small = run(capsys, "plan", "large", "--gpu", "L4", "--batch", 4096, "--precision", "float32")
+    assert "DOES NOT FIT" in small.out and "no peak of float32" in small.out
+    none = run(capsys, "plan", "large", "--gpu", "T4", "--precision", "float32", "--seq-len", 512)
+    assert "DOES NOT FIT" in none.out
+
+
+def test_without_chips_it_is_a_table_of_all(capsys):
+    done = run(capsys, "plan", "base")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = [line.split()[0] for line in lines if line and line.split()[0] in accelerators()]
+    assert names == list(accelerators())
+    row = next(line for line in lines if line.startswith("v5e")).split()
+    assert int(row[4]) == plan("base", tpu="v5e:1x1").largest_batch
+    wrong = run(capsys, "plan", "base", "--json")
+    assert wrong.status == 2 and wrong.err.count("\n") == 1 and "--tpu or --gpu" in wrong.err
+
+
+def test_no_keras_is_imported(run_python):
+    done = run_python(
+        "import sys, kbert; kbert.plan('base', gpu='H100'); print('keras' in sys.modules)"
+    )
+    assert done.stdout.strip() == "False"
