@@ -1,8 +1,9 @@
 """How close kbert comes to what the machine can multiply: base, all 12 layers, 8 × 128.
 
 FLOPs are the accounting's, matrix products alone: of an update 3 × forward, pretraining with 20
-predicted positions; of inference the forward pass of encoder and pooler, by `kbert.predict`, ids
-checked and outputs as NumPy arrays. The limit is the rate of the same layers' bare products.
+predicted positions; of inference the forward pass of encoder and pooler, ids checked and outputs as
+NumPy arrays: by what tasks run with `precision=`, and by `kbert.predict` of the graph. The limit is
+the rate of the same layers' bare products.
 """
 
 from benchmarks import matmul
@@ -34,6 +35,34 @@ def forward(size: str, batch: int, length: int, precision: str):
     return run
 
 
+def forward_of_tasks(size: str, batch: int, length: int, precision: str):
+    """As `embed` and its siblings compute with `precision=`."""
+    import numpy as np
+
+    import kbert
+    from benchmarks.updates import config_of, data
+    from kbert.graph import names
+    from kbert.tasks import running
+
+    config = config_of(size, None)
+    model = kbert.build_encoder(config, seq_len=None)
+    random = np.random.default_rng(5)
+    for weight in model.weights:  # a checkpoint's biases are not 0, which could be left out
+        weight.assign(random.normal(weight.numpy(), 0.02).astype("float32"))
+    bert = kbert.Bert(config, "encoder", model)
+    outputs = names.encoder_output(config.num_hidden_layers), names.POOLER
+    build = running.outputs_of(*outputs)
+    function = running.function_of(bert, outputs, build, precision.removeprefix("mixed_"))
+    arrays = data(config.vocab_size, batch, length)
+    rows = list(zip(arrays["tokens"].tolist(), arrays["segments"].tolist(), strict=True))
+
+    def run(count):
+        for _ in running.run_rows(bert, function, rows * count, batch):
+            pass
+
+    return run
+
+
 def works(size: str = "base", batch: int = 8, length: int = 128) -> list[Work]:
     return [
         _work(kind, precision, {"size": size, "batch": batch, "length": length})
@@ -45,14 +74,17 @@ def _work(kind: str, precision: str, shape: dict) -> Work:
     policy = POLICIES[precision]
     rows = {"rows": shape["batch"] * shape["length"], "precision": policy}
     given = shape | {"precision": policy}
-    make = "benchmarks.limits:forward"
+    make = "benchmarks.limits:forward_of_tasks"
+    graph = [Contender("kbert.predict", "benchmarks.limits:forward", given, (), TENSORFLOW)]
     if kind == "update":
+        graph = []
         make, given = "benchmarks.updates:kbert_engine", given | {"head": "pretraining"}
     products = dict.fromkeys(
         ("products, TensorFlow", "products, torch"), matmul.flops(rows["rows"])
     )
     contenders = (
         Contender("kbert", make, given, (), TENSORFLOW),
+        *graph,
         Contender("products, TensorFlow", "benchmarks.matmul:tensorflow", rows),
         Contender("products, torch", "benchmarks.matmul:torch", rows, ("torch",)),
     )
@@ -61,7 +93,7 @@ def _work(kind: str, precision: str, shape: dict) -> Work:
         f"{kind} of {shape['size']}, {shape['batch']} × {shape['length']}, {policy}",
         contenders,
         [Share(f"9 {kind}, {precision}", "kbert", tuple(products), *SHARES[kind, precision])],
-        count=1 if kind == "update" else 3,
+        count=1 if kind == "update" else 4,
         memory=5000,
         flops=_flops(kind, **shape),
         peaks=products,
