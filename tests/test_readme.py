@@ -122,3 +122,18 @@ def test_the_training_example_runs(tmp_path, monkeypatch, shared):
     assert {"loss", "accuracy", "f1", "matthews"} <= set(
         kbert.evaluate("tuned/model", "classify", "test.tsv")
     )
+
+
+def test_the_ratios_of_the_table_of_speed_are_those_last_recorded():
+    table = README.partition("## Speed")[2].partition("\n## ")[0]
+    shown = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in table.splitlines()
+        if line.startswith("|")
+    ][2:]
+    text = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| 20")]
+    recorded = {cells[2]: cells[6] for cells in rows if cells[6] != "–"}
+    assert len(shown) > 10
+    for row, *_, ratio in shown:
+        assert recorded[row] == ratio, row

@@ -76,9 +76,9 @@ def accelerators_text(title: str, **options) -> str:
     for one in accelerators().values():
         sizes = (f"{one.memory / 2**30:,.0f}", f"{one.peak_flops / 1e12:,.0f}")
         lines.append((one.name, one.kind, *sizes, *_what_it_takes(title, one, options)))
-    options = f"{options['seq_len']} tokens a sequence, {options['precision']}"
+    asked = f"{options['seq_len']} tokens a sequence, {options['precision']}"
     return (
-        f"{title}, {options}\n\n{aligned(lines)}\n\n"
+        f"{title}, {asked}\n\n{aligned(lines)}\n\n"
         "chip-hours: of all steps of 256 sequences; more: kbert plan --tpu or --gpu\n"
     )
 
@@ -86,8 +86,9 @@ def accelerators_text(title: str, **options) -> str:
 def _what_it_takes(title: str, one: Accelerator, options: dict) -> tuple[str, str]:
     if not one.computes(options["precision"]):
         return "no bfloat16", "-"
-    chips = {"tpu": f"{one.name}:{one.slices[0]}"} if one.slices else {"gpu": one.name}
-    found = plan(title, **chips, batch=256 * options["accumulation"], **options)
+    slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
+    whole = {"tpu": slice_, "gpu": None if slice_ else one.name}
+    found = plan(title, **(options | whole | {"batch": 256 * options["accumulation"]}))
     largest = found.largest_batch // found.devices.chips
     hours = found.chip_hours and found.chip_hours / options["accumulation"]
     return f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"

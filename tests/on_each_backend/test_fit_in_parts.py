@@ -23,6 +23,9 @@ HEADS = {
 }
 
 
+ON_JAX = ("predictions", "tokens")  # the other heads take the same way, in minutes
+
+
 @pytest.fixture(autouse=True)
 def parts(monkeypatch, backend):
     """How often the parts were traced; a small model is worth it here."""
@@ -100,7 +103,9 @@ def assert_same(one, other, rtol=2e-5):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_losses_metrics_and_weights_are_the_graphs(head, parts, monkeypatch):
+def test_losses_metrics_and_weights_are_the_graphs(head, parts, monkeypatch, backend):
+    if backend == "jax" and head not in ON_JAX:
+        pytest.skip(f"on JAX {' and '.join(ON_JAX)} stand for all heads")
     fused = fitted(model_of(head), head)
     assert parts
     as_the_graph(monkeypatch)
@@ -155,12 +160,9 @@ def test_nothing_else_is_called_so(parts, backend):
     model.fit(x, y, batch_size=BATCH, verbose=0)
     assert len({id(found) for found, *_ in parts}) == 1
     traced = len(parts)
-    for other in (
-        model_of(head, run_eagerly=True),
-        *([model_of(head, jit_compile=True)] if backend == "tensorflow" else []),
-        *([model_of(head, seq_len=None)] if backend == "tensorflow" else []),
-    ):
-        other.fit(x, y, batch_size=BATCH, verbose=0)
+    left = [{"run_eagerly": True}, {"jit_compile": True}, {"seq_len": None}]
+    for options in left if backend == "tensorflow" else []:  # eagerly JAX takes minutes
+        model_of(head, **options).fit(x, y, batch_size=BATCH, verbose=0)
     frozen = model_of(head)
     frozen.get_layer(names.encoder(1, names.ATTENTION)).trainable = False
     frozen.compile(frozen.optimizer, frozen.loss)
