@@ -3,8 +3,10 @@
 import click
 
 from kbert.cli.options import POSITIVE
+from kbert.graph.plan import PAPER_STEPS, PRECISIONS, UTILIZATION
+from kbert.graph.plan import plan as planned
 
-_PRECISIONS = click.Choice(["float32", "mixed_bfloat16", "mixed_float16"])
+_PRECISIONS = click.Choice(PRECISIONS)
 
 
 @click.command(short_help="Memory, FLOPs and hours on TPUs and GPUs.")
@@ -17,15 +19,14 @@ _PRECISIONS = click.Choice(["float32", "mixed_bfloat16", "mixed_float16"])
 @click.option("--accumulation", type=POSITIVE, default=1, help="Micro-batches of an update.")
 @click.option("--rematerialize", is_flag=True, help="Blocks are computed again: less memory.")
 @click.option("--max-predictions", type=POSITIVE, metavar="M", help="Of a sequence; 15 %.")
-@click.option("--utilization", type=float, default=0.4, help="Share of the peak; 0.4.")
-@click.option("--steps", type=POSITIVE, default=1_000_000, help="Updates; the paper's 1,000,000.")
+@click.option("--utilization", type=float, default=UTILIZATION, help="Share of the peak; 0.4.")
+@click.option("--steps", type=POSITIVE, default=PAPER_STEPS, help="Updates; the paper's 1,000,000.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
 def plan(config, tpu, gpu, batch, as_json, **options):
     """Plan a pretraining: memory a chip, FLOPs, the largest batch, time; no Keras is imported.
 
-    Without --tpu and --gpu: a table of all accelerators, one sequence after the other.
+    Without --tpu and --gpu: a table of all accelerators.
     """
-    from kbert.graph.plan import plan as planned
     from kbert.io import row_formats
     from kbert.show.plan_text import accelerators_text, plan_text
 

@@ -12,7 +12,7 @@ from kbert.graph.presets import get_config
 PAPER_STEPS = 1_000_000  # of 256 sequences (the paper, appendix A.2)
 UTILIZATION = 0.4  # of the peak, where none is given
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
-_POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,7 @@ def plan(
         ValueError: an accelerator that is not known, a batch that chips and micro-batches do not
             divide, a sequence longer than the positions, a value out of its range.
     """
-    if (tpu is None) == (gpu is None):
-        raise ValueError(f"plan needs tpu or gpu, one of the two, got tpu={tpu!r}, gpu={gpu!r}")
-    devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu))
-    if precision not in _POLICIES:
-        raise ValueError(f"precision must be one of {', '.join(_POLICIES)}, got {precision!r}")
-    if not devices.accelerator.computes(precision):
-        name = devices.accelerator.name
-        raise ValueError(f"precision must be mixed_float16 or float32 on {name}, got {precision}")
+    devices = _devices(tpu, gpu, precision)
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization!r}")
     config = get_config(config)
@@ -184,6 +177,18 @@ def plan(
         largest_batch=max(0, (capacity - fixed) // activations) * parts,
         steps=require_positive("steps", steps),
     )
+
+
+def _devices(tpu: str | None, gpu: str | None, precision: str) -> Devices:
+    if (tpu is None) == (gpu is None):
+        raise ValueError(f"plan needs tpu or gpu, one of the two, got tpu={tpu!r}, gpu={gpu!r}")
+    devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu))
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if not devices.accelerator.computes(precision):
+        name = devices.accelerator.name
+        raise ValueError(f"precision must be mixed_float16 or float32 on {name}, got {precision}")
+    return devices
 
 
 def _recomputing(one: Account) -> int:
