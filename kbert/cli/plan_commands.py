@@ -3,8 +3,7 @@
 import click
 
 from kbert.cli.options import POSITIVE
-from kbert.graph.plan import PAPER_STEPS, PRECISIONS, UTILIZATION
-from kbert.graph.plan import plan as planned
+from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 
 _PRECISIONS = click.Choice(PRECISIONS)
 
@@ -27,6 +26,7 @@ def plan(config, tpu, gpu, batch, as_json, **options):
 
     Without --tpu and --gpu: a table of all accelerators.
     """
+    from kbert.graph.plan import plan as planned
     from kbert.io import row_formats
     from kbert.show.plan_text import accelerators_text, plan_text
 

@@ -7,12 +7,10 @@ from kbert.graph import accelerators
 from kbert.graph.accelerators import Devices
 from kbert.graph.accounting import Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
+from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.graph.presets import get_config
 
-PAPER_STEPS = 1_000_000  # of 256 sequences (the paper, appendix A.2)
-UTILIZATION = 0.4  # of the peak, where none is given
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True)
