@@ -29,9 +29,13 @@ PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 def updates(
-    name, head, size, batch, length, precision, layers=None, claims=(), ways=(), **options
+    name, head, size, batch, length, precision, layers=None, claims=(), ways=(), only=(), **options
 ) -> Work:
-    """A training update of every library; `ways` are kbert's with other options of its engine."""
+    """A training update of every library.
+
+    `ways` are kbert's with other options of its engine; `only` names those who take part, without
+    them all.
+    """
     from benchmarks import matmul
     from benchmarks.updates import PREDICTIONS, config_of
 
@@ -60,6 +64,8 @@ def updates(
         return Contender(name, "benchmarks.updates:kbert_fit", mine | {"jit": jit}, (), TENSORFLOW)
 
     rows = {"rows": batch * length, "precision": policy}
+    products = matmul.flops(batch * length)
+    peaks = {"products, TensorFlow": products, "products, torch": products}
     contenders = [
         kbert("kbert"),
         keras_hub("KerasHub", False),
@@ -82,6 +88,8 @@ def updates(
         contenders.insert(
             5, Contender("keras_bert", "benchmarks.updates:keras_bert", same, needs, legacy, every)
         )
+    if only:
+        contenders = [one for one in contenders if one.name in only or one.name in peaks]
     import kbert as library
 
     account = library.account(
@@ -91,14 +99,13 @@ def updates(
         seq_len=length,
         **({"max_predictions": PREDICTIONS} if head == "pretraining" else {}),
     )
-    products = matmul.flops(batch * length)
     return Work(
         name,
         f"{head}, {size}{f' of {layers} layers' if layers else ''}, {batch} × {length}, {policy}",
         tuple(contenders),
         tuple(claims),
         flops=account.training_flops_per_sequence * batch,
-        peaks={"products, TensorFlow": products, "products, torch": products},
+        peaks=peaks,
         **options,
     )
 
@@ -170,6 +177,7 @@ def works() -> list[Work]:
                     128,
                     precision,
                     claims=[Claim(f"8 {precision}, {size}", "kbert", HUB, 1.15, 1.5)],
+                    only=("kbert", *HUB, "transformers"),
                     count=20,
                     memory=1500,
                 )
@@ -188,6 +196,7 @@ def works() -> list[Work]:
             "float32",
             claims=classifier,
             ways=_WAYS,
+            only=("kbert", *HUB, *TRANSFORMERS, *(f"kbert, {way}" for way in _WAYS)),
             count=10,
             memory=1500,
         )
