@@ -20,28 +20,46 @@ _PRECISIONS = click.Choice(PRECISIONS)
 @click.option("--max-predictions", type=POSITIVE, metavar="M", help="Of a sequence; 15 %.")
 @click.option("--utilization", type=float, default=UTILIZATION, help="Share of the peak; 0.4.")
 @click.option("--steps", type=POSITIVE, default=PAPER_STEPS, help="Updates; the paper's 1,000,000.")
+@click.option("--compile", "compiles", is_flag=True, help="By Google's compiler too: minutes.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def plan(config, tpu, gpu, batch, as_json, **options):
+def plan(config, tpu, gpu, batch, compiles, as_json, **options):
     """Plan a pretraining: memory a chip, FLOPs, the largest batch, time; no Keras is imported.
 
-    Without --tpu and --gpu: a table of all accelerators.
+    Without --tpu and --gpu: a table of all accelerators. --compile takes minutes and no TPU: the
+    whole update is compiled for the slice (pip install "kbert-keras[tpu]").
     """
     from kbert.graph.plan import plan as planned
     from kbert.io import row_formats
     from kbert.show.plan_text import accelerators_text, plan_text
 
     if tpu is None and gpu is None:
-        if batch is not None or as_json:
-            given = "--json" if as_json else "--batch"
+        given = {"--json": as_json, "--compile": compiles, "--batch": batch is not None}
+        if any(given.values()):
+            given = next(name for name, is_given in given.items() if is_given)
             raise click.UsageError(f"{given} goes with --tpu or --gpu: give one of them")
         click.echo(accelerators_text(config, **options), nl=False)
         return
     sizes = {} if batch is None else {"batch": batch}
     found = planned(config, tpu=tpu, gpu=gpu, **sizes, **options)
     if as_json:
-        click.echo(row_formats.to_json(found.as_dict()), nl=False)
-    else:
-        click.echo(plan_text(config, found), nl=False)
+        result = _compiled(found) if compiles else found
+        click.echo(row_formats.to_json(result.as_dict()), nl=False)
+        return
+    click.echo(plan_text(config, found), nl=False)
+    if compiles:
+        from kbert.show.compiled_text import compiled_text
+
+        click.echo("\n" + compiled_text(_compiled(found)), nl=False)
+
+
+def _compiled(found):
+    """The plan's update, compiled; the seconds go by on stderr."""
+    from kbert.io.progress import progress_bar
+    from kbert.training.slices.compiler import compile_plan
+
+    style = {"desc": f"compiling for {found.devices.name}", "bar_format": "{desc}: {elapsed}"}
+    with progress_bar(None, " s", **style) as bar:
+        return compile_plan(found, lambda seconds: bar.update(seconds - bar.n))
 
 
 COMMANDS = (plan,)

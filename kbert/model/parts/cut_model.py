@@ -12,6 +12,7 @@ from typing import Protocol
 from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS
 from kbert.graph import names
 from kbert.model.parts import packed_rows
+from kbert.model.parts.scopes import EMBEDDINGS, HEADS, scope
 from kbert.model.parts.stateless import stateless
 
 _ENCODED = (names.TOKEN_IDS, names.SEGMENT_IDS)  # the inputs of the embeddings
@@ -96,7 +97,8 @@ class CutModel:
             mask = packed_rows.within_texts(inputs[TEXTS])
         else:
             mask, _ = self._padding(inputs[names.TOKEN_IDS])
-        x, table = self._embeddings(values, *ids)
+        with scope(EMBEDDINGS):
+            x, table = self._embeddings(values, *ids)
         for block, weights in zip(self._blocks, self._weights, strict=True):
             if recomputed:
                 x = _recomputed(recomputed, block, weights, values, x, mask)
@@ -104,6 +106,11 @@ class CutModel:
                 x = block(values, x, mask)
         if self._packing and self._has_first:
             x = packed_rows.first_tokens(x, inputs[FIRSTS])
+        with scope(HEADS):
+            return self._outputs_of(values, x, table, inputs)
+
+    def _outputs_of(self, values: dict, x, table, inputs: dict) -> list:
+        """Of the last block's output (B, S, H) and the token table."""
         rest = [inputs[name] for name in self._others]
         if self._has_table and not self._similarity:
             rest = [table, *rest]

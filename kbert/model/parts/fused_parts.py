@@ -19,6 +19,7 @@ from kbert.graph import names
 from kbert.model import layers as kl
 from kbert.model.parts import elementwise
 from kbert.model.parts.dropout_seeds import own_seed_states
+from kbert.model.parts.scopes import ATTENTION, FEED_FORWARD, scope
 
 _EMBEDDING_TYPES: dict[str, type] = {
     names.TOKEN_EMBEDDING: kl.TokenEmbedding,
@@ -176,14 +177,14 @@ class EncoderBlock:
 
     def __call__(self, values: dict, x, mask):
         """The block's output, (B, S, H); see `CutModel`."""
+        with scope(ATTENTION):
+            x = self._attended(values, x, mask)
+        with scope(FEED_FORWARD):
+            return self._fed_forward(values, x)
 
+    def _attended(self, values: dict, x, mask):
         def value(variable):
             return values[id(variable)]
-
-        def ended(end, y, bias, x):
-            function, norm, seeds = end
-            scales = value(norm.gamma), value(norm.beta)
-            return function(y, value(bias), x, *scales, _seed(values, seeds))
 
         attention = self.attention
         denses = attention.query_dense, attention.key_dense, attention.value_dense
@@ -200,10 +201,20 @@ class EncoderBlock:
         context = self._merged(self._matmul(shares, vectors))  # (B, S, H)
         output = attention.output_dense
         y = self._product(context, _matrix(value(output.kernel), 2))
-        x = ended(self._ends[0], y, output.bias, x)
+        return self._ended(values, self._ends[0], y, output.bias, x)
+
+    def _fed_forward(self, values: dict, x):
         inner, outer = self.feed_forward.intermediate_dense, self.feed_forward.output_dense
-        y = self._activated(self._product(x, value(inner.kernel)), value(inner.bias))  # (B, S, F)
-        return ended(self._ends[1], self._product(y, value(outer.kernel)), outer.bias, x)
+        y = self._product(x, values[id(inner.kernel)])
+        y = self._activated(y, values[id(inner.bias)])  # (B, S, F)
+        y = self._product(y, values[id(outer.kernel)])
+        return self._ended(values, self._ends[1], y, outer.bias, x)
+
+    def _ended(self, values: dict, end: tuple, y, bias, x):
+        """LayerNorm(x + Dropout(y + bias))."""
+        function, norm, seeds = end
+        given = (values[id(one)] for one in (norm.gamma, norm.beta))
+        return function(y, values[id(bias)], x, *given, _seed(values, seeds))
 
     def _product(self, x, kernel):
         return _product(self._matmul, x, kernel)

@@ -7,6 +7,7 @@ from kbert.model.devices import device_names
 from kbert.model.parts import elementwise, fused_parts, packed_rows
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states, seeds_of
+from kbert.model.parts.scopes import LOSS, scope
 from kbert.model.parts.stateless import stateless
 from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
@@ -225,9 +226,10 @@ class Engine(OptimizerStep):
     def _loss_sums(self, logits, labels, weights):
         """`objectives.measured`."""
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
-        if not (self.kit and many):
-            return objectives.measured(logits, labels, weights)
-        return self.kit.part(elementwise.measured)(logits, labels, weights)
+        fused = self.kit and many
+        measured = self.kit.part(elementwise.measured) if fused else objectives.measured
+        with scope(LOSS):
+            return measured(logits, labels, weights)
 
     def _recomputed(self, function):
         """A function of float tensors that keeps none of its results for the backward pass."""

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.devices import device_names
 from kbert.model.parts import jax_kit
 from kbert.training import loss
 from kbert.training.engines.engine import Engine
@@ -36,7 +35,7 @@ class JaxEngine(Engine):
         self.process, self.processes = jax.process_index(), jax.process_count()
         used = _devices(devices)
         self.replicas = len(used)
-        self.on_cpu = device_names() == ["CPU"]
+        self.platform = used[0].platform
         self.distribution = self.mesh = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]
@@ -50,8 +49,8 @@ class JaxEngine(Engine):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
 
     def _kit(self):
-        # On TPU and GPU nothing of it is measured, and XLA has other answers to what is slow here.
-        return jax_kit if self.on_cpu else None
+        # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
+        return None if self.platform == "gpu" else jax_kit
 
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
@@ -87,7 +86,7 @@ class JaxEngine(Engine):
     def _computed_first(self, tensors: list) -> list:
         # On a CPU XLA would read the old moments for the weight again, and copy them before it
         # writes the new ones in their place.
-        return jax.lax.optimization_barrier(tensors) if self.on_cpu else tensors
+        return jax.lax.optimization_barrier(tensors) if self.platform == "cpu" else tensors
 
     def _gradients(self, weights, batch, seeds, scale):
         """Sums over the micro-batches, one after the other: memory of one."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from kbert.model.parts.scopes import OPTIMIZER, scope
 from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
 from kbert.training.engines.training_state import TrainingState
@@ -51,9 +52,10 @@ class OptimizerStep(TrainingState):
             norm: of these gradients, where the engine has it already.
         """
         *states, counts = self._split(values)
-        norm = optimizers.global_norm(gradients) if norm is None else norm
-        decision, counts, figures = self._decide(names, counts, sums, norm)
-        moved = self._moved(decision, states, gradients)
+        with scope(OPTIMIZER):
+            norm = optimizers.global_norm(gradients) if norm is None else norm
+            decision, counts, figures = self._decide(names, counts, sums, norm)
+            moved = self._moved(decision, states, gradients)
         return [*itertools.chain(*moved), *counts], figures
 
     def _decide(self, names, counts, sums, norm):

@@ -1,0 +1,191 @@
+"""A plan's update compiled for its slice, in a process of its own, and what the compiler says."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kbert.graph.plan import Plan, plan
+
+_ENVIRONMENT = {
+    "KERAS_BACKEND": "jax",
+    "JAX_PLATFORMS": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_SKIP_MDS_QUERY": "1",  # nobody to ask which TPU this machine is part of
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+_TOO_LARGE = re.compile(r"Used ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm")
+
+
+@dataclass(frozen=True)
+class CompiledUpdate:
+    """What the compiler says of one chip's program; see `compile_plan`.
+
+    Attributes:
+        plan: what was compiled.
+        seconds: that it took.
+        arguments: bytes of weights, moments and the batch; new ones take their place.
+        temporary: bytes of all else at once: gradients, activations.
+        outputs: bytes of results that take no argument's place.
+        flops: XLA's count of all operations.
+        cycles: estimated, by part of the model: of products with what is fused to them, of the
+            rest; see `hlo_text.cycles`.
+        collectives: by kind how many, and their bytes.
+        host_calls: instructions that wait for the host.
+        dynamic_shapes: shapes that are not known before it runs.
+    """
+
+    plan: Plan
+    seconds: float
+    arguments: int
+    temporary: int
+    outputs: int
+    flops: float
+    cycles: dict[str, tuple[int, int]]
+    collectives: dict[str, tuple[int, int]]
+    host_calls: list[str]
+    dynamic_shapes: list[str]
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a chip."""
+        return self.arguments + self.temporary + self.outputs
+
+    @property
+    def all_cycles(self) -> int:
+        return sum(map(sum, self.cycles.values()))
+
+    @property
+    def estimated_seconds(self) -> float:
+        """Of an update, by the compiler's cycles; nobody measured it."""
+        return self.all_cycles / (self.plan.devices.accelerator.clock or float("nan"))
+
+    @property
+    def utilization(self) -> float:
+        """The accounting's FLOPs in these seconds, over the datasheet's peak."""
+        peak = self.plan.devices.accelerator.peak_flops * self.plan.devices.chips
+        return self.plan.flops / (self.estimated_seconds * peak)
+
+    def as_dict(self) -> dict:
+        """As JSON, with the plan's."""
+        times = {name: getattr(self, name) for name in ("estimated_seconds", "utilization")}
+        sums = {"memory": self.memory, "all_cycles": self.all_cycles}
+        own = {name: value for name, value in asdict(self).items() if name != "plan"}
+        return self.plan.as_dict() | {"compiled": own | sums | times}
+
+    def __repr__(self) -> str:
+        return (
+            f"CompiledUpdate({self.plan.devices.name}: {self.memory / 2**30:.2f} GiB a chip, "
+            f"{self.all_cycles:,} estimated cycles, {self.utilization:.0%} of the peak)"
+        )
+
+
+def compile_plan(
+    found: Plan, waited: Callable[[float], None] = lambda seconds: None
+) -> CompiledUpdate:
+    """Compiles a plan's whole update for its slice; takes minutes, and no TPU.
+
+    Args:
+        found: of `kbert.plan(…, tpu=…)`.
+        waited: called now and then with the seconds since it began.
+
+    Returns:
+        A `CompiledUpdate`.
+
+    Raises:
+        ImportError: the compiler is not installed.
+        ValueError: a plan for GPUs; a program that the chips cannot hold: what does not fit, and
+            which option would make it fit.
+        RuntimeError: the compiler failed.
+    """
+    if found.devices.accelerator.kind != "TPU":
+        raise ValueError(f"tpu must be given to compile for, got gpu={found.devices.name!r}")
+    answer = compiled(request_of(found), waited)
+    if "refused" in answer:
+        raise ValueError(_refusal(found, answer["refused"]))
+    return CompiledUpdate(found, **answer)
+
+
+def request_of(found: Plan) -> dict:
+    """What `program` is asked to compile."""
+    return {
+        "slice_name": found.devices.name,
+        "config": asdict(found.config),
+        "head": "pretraining",
+        "seq_len": found.seq_len,
+        "max_predictions": found.max_predictions,
+        "batch": found.batch,
+        "precision": found.precision,
+        "accumulation": found.accumulation,
+        "rematerialize": found.rematerialize,
+    }
+
+
+def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
+    """The answer of `program` to a request."""
+    _require_compiler()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answer, errors = (Path(folder, name) for name in ("asked", "answer", "errors"))
+        asked.write_text(json.dumps(request), encoding="utf-8")
+        command = [sys.executable, "-m", "kbert.training.slices.program", str(answer)]
+        with open(asked, "rb") as stdin, open(errors, "wb") as stderr:
+            process = subprocess.Popen(
+                command, stdin=stdin, stdout=stderr, stderr=stderr, env=os.environ | _ENVIRONMENT
+            )
+            try:
+                while process.poll() is None:
+                    time.sleep(0.1)
+                    waited(time.monotonic() - begun)
+            finally:
+                process.kill()  # where this process is stopped
+                process.wait()
+        if not answer.exists():
+            lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            last = lines[-1] if lines else f"exit status {process.returncode}, and no word"
+            raise RuntimeError(f"{request['slice_name']}: the compiler failed: {last[:300]}")
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def _require_compiler() -> None:
+    for package in ("jax", "libtpu"):
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f"compiling for a slice needs the package {package}, which is not installed: "
+                'pip install "kbert-keras[tpu]"'
+            )
+
+
+def _refusal(found: Plan, said: str) -> str:
+    """Why a program does not fit, in a line."""
+    used = _TOO_LARGE.search(said)
+    sizes = f"needs {used[1]}B of {used[2]}B a chip" if used else said.splitlines()[0][:200]
+    return (
+        f"{found.devices.name} cannot hold {found.batch} × {found.seq_len} tokens: the compiled "
+        f"update {sizes}: {_way_out(found)}"
+    )
+
+
+def _way_out(found: Plan) -> str:
+    """The option with which, by the accounting, half of the memory would do."""
+    sizes = {"seq_len": found.seq_len, "precision": found.precision, "tpu": found.devices.name}
+    sizes |= {"max_predictions": found.max_predictions}
+    each = found.batch // found.devices.chips
+    for rematerialize in (False, True):
+        for accumulation in (2**power for power in range(0, each.bit_length())):
+            if each % accumulation or (rematerialize, accumulation) == (False, 1):
+                continue
+            options = {"rematerialize": rematerialize, "accumulation": accumulation}
+            if plan(found.config, batch=found.batch, **options, **sizes).memory.fits:
+                words = ["--rematerialize"] if rematerialize else []
+                words += [f"--accumulation {accumulation}"] if accumulation > 1 else []
+                return f"with {' '.join(words)} it would, by the accounting"
+    return "no accumulation and no rematerialization would make it fit: take a smaller model"

@@ -1,0 +1,163 @@
+"""The process that compiles an update for a slice: JSON on stdin, JSON in the file of its argument.
+
+    python -m kbert.training.slices.program RESULT.json < REQUEST.json
+
+Its backend is JAX on the CPU; libtpu holds the compiler, and describes the slice's chips.
+"""
+
+import json
+import sys
+import time
+
+
+def main(result: str) -> None:
+    with open(result, "w", encoding="utf-8") as file:
+        json.dump(compiled(**json.load(sys.stdin)), file)
+
+
+def compiled(slice_name: str, **request) -> dict:
+    """What the compiler says of an update, of one chip: see `compiler.CompiledUpdate`.
+
+    Where the chips cannot hold it, {"refused": what it said}.
+    """
+    from kbert.model.parts.scopes import SCOPES
+    from kbert.training.slices import hlo_text
+
+    begun = time.monotonic()
+    function, arguments = update(mesh(slice_name), **request)
+    lowered = function.lower(*arguments)
+    try:
+        done = lowered.compile()
+    except RuntimeError as error:  # JAX's own derives from it
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return {"refused": str(error)}
+    memory, text = done.memory_analysis(), done.as_text()
+    return {
+        "seconds": time.monotonic() - begun,
+        "arguments": memory.argument_size_in_bytes,
+        "temporary": memory.temp_size_in_bytes,
+        "outputs": memory.output_size_in_bytes - memory.alias_size_in_bytes,
+        "flops": done.cost_analysis()["flops"],
+        "cycles": hlo_text.cycles(text, SCOPES),
+        "collectives": hlo_text.collectives(text),
+        "host_calls": hlo_text.host_calls(text),
+        "dynamic_shapes": hlo_text.dynamic_shapes(text),
+    }
+
+
+def mesh(slice_name: str):
+    """The slice's chips, side by side.
+
+    Args:
+        slice_name: "v5e:4x4".
+    """
+    import jax
+    import numpy as np
+    from jax.experimental import topologies
+
+    chips = topologies.get_topology_desc(platform="tpu", topology_name=slice_name).devices
+    return jax.sharding.Mesh(np.array(chips), ("batch",))
+
+
+def update(
+    mesh,
+    config: dict,
+    head: str,
+    seq_len: int,
+    max_predictions: int | None,
+    batch: int,
+    precision: str,
+    accumulation: int = 1,
+    rematerialize: bool = False,
+    optimizer: str = "adamw",
+    what: str = "update",
+):
+    """The engine's function, and abstract arguments laid over the slice.
+
+    Args:
+        mesh: of `mesh`.
+        config: keys and values of a `BertConfig`.
+        head: one of `kbert.graph.spec.HEADS`.
+        seq_len: tokens a sequence.
+        max_predictions: predicted positions of a sequence; None: all, or no MLM head.
+        batch: sequences of an update, over all chips.
+        precision: a Keras dtype policy.
+        accumulation: micro-batches of an update.
+        rematerialize: whether blocks are computed again.
+        optimizer: "adamw" or "lamb".
+        what: "update" or "evaluation".
+    """
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from kbert.training.optimizers import Optimizer
+
+    engine = _engine()
+    model = _model(config, head, seq_len, max_predictions, precision)
+    engine.prepare(
+        model,
+        Optimizer(optimizer, total_steps=1000),
+        accumulation=accumulation,
+        rematerialize=rematerialize,
+    )
+
+    def laid(tree, *axes):
+        sharding = NamedSharding(mesh, PartitionSpec(*axes))
+        return jax.tree.map(
+            lambda like: jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=sharding), tree
+        )
+
+    examples = _examples(model, batch)
+    if what == "evaluation":
+        arrays = laid((examples.inputs, examples.labels, examples.weights), "batch")
+        return jax.jit(engine._measured), (laid(engine.weights), arrays)
+    (arrays,) = engine._arrays(examples, 1)
+    values, seeds = laid(engine._updated()), laid(engine._seeds(0, range(1))[0])
+    return jax.jit(engine._whole_update, donate_argnums=0), (
+        values,
+        laid(arrays, None, "batch"),
+        seeds,
+    )
+
+
+def _engine():
+    """JAX's, whose program is a TPU's."""
+    from kbert.training.engines.jax_engine import JaxEngine
+
+    engine = JaxEngine()
+    engine.platform = "tpu"
+    return engine
+
+
+def _model(config: dict, head: str, seq_len: int, max_predictions: int | None, precision: str):
+    from kbert.graph.config import BertConfig
+    from kbert.graph.spec import GraphSpec
+    from kbert.model.builder import build
+
+    sizes = {"seq_len": seq_len, "max_predictions": max_predictions, "dtype": precision}
+    return build(GraphSpec(BertConfig(**config), head, **sizes))
+
+
+def _examples(model, count: int):
+    """A batch of zeros for a model's inputs and outputs."""
+    import numpy as np
+
+    from kbert.data.training_batch import TrainingBatch
+
+    def zeros(tensors, names, dtype, axes):
+        return {
+            name: np.zeros((count, *axes(tensor)), dtype)
+            for name, tensor in zip(names, tensors, strict=True)
+        }
+
+    inputs = zeros(model.inputs, model.input_names, "int32", lambda one: one.shape[1:])
+    labels, weights = (
+        zeros(model.outputs, model.output_names, dtype, lambda one: one.shape[1:-1])
+        for dtype in ("int32", "float32")
+    )
+    return TrainingBatch(inputs, labels, weights)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
