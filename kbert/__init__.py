@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.pretraining.pretrain import pretrain as pretrain
     from kbert.tasks.resume import resume as resume
     from kbert.tasks.tagging.inference import tag as tag
+    from kbert.training.slices.compiler import compile_plan as compile_plan
 
 __version__ = "0.1.0"
 
@@ -77,6 +78,7 @@ _PUBLIC = {
     "build_token_classifier": "kbert.model.builder",
     "classify": "kbert.tasks.classification.inference",
     "compare_heads": "kbert.show.one_projection",
+    "compile_plan": "kbert.training.slices.compiler",
     "embed": "kbert.tasks.embedding.inference",
     "evaluate": "kbert.tasks.finetuning.evaluate",
     "fill_mask": "kbert.tasks.fill_mask.inference",

@@ -41,7 +41,7 @@ def test_all_hidden_states_are_those_of_the_graph(small, hidden_act, epsilon):
     """Of any epsilon: TensorFlow's own replacement of a LayerNorm knows one alone."""
     model = drawn(small.replace(hidden_act=hidden_act, layer_norm_eps=epsilon))
     view = build_hidden_states(model)
-    found = running._traced(fused_encoder.fused(model, view))(*ids(small))
+    found = fused_encoder.fused(model, view)(*ids(small))
     wanted = view.predict_on_batch(list(ids(small)))
     assert len(found) == small.num_hidden_layers + 1
     for one, other in zip(found, wanted, strict=True):
@@ -61,7 +61,7 @@ def test_all_hidden_states_are_those_of_the_graph(small, hidden_act, epsilon):
 def test_what_is_made_of_them_is_too(small, build):
     model = drawn(small)
     view = build(model)
-    found = running._traced(fused_encoder.fused(model, view))(*ids(small))
+    found = fused_encoder.fused(model, view)(*ids(small))
     wanted = running._listed(view.predict_on_batch(list(ids(small))))
     for one, other in zip(found, wanted, strict=True):
         assert_allclose(one, other, atol=2e-5)

@@ -5,6 +5,9 @@ LayerNorm, by one operation of oneDNN each, where they are written as here and k
 constants of the graph (its remapper). In these, softmax and LayerNorm compute in float32, whatever
 they are given. All shapes are free: nothing is compiled for a length.
 
+The blocks run in a session of their own, whose optimizer of graphs is the remapper alone: the
+others copy all constants, again and again, which takes base half a minute and gigabytes.
+
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
 N = B·S.
 """
@@ -23,8 +26,18 @@ from kbert.model.layers import gelu, gelu_tanh
 
 _EPSILON = 1e-3  # the one that TensorFlow's fused LayerNorm has
 _FLAGS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bfloat16
-# GELU as the remapper knows it.
-_ACTIVATIONS = {gelu: lambda x: tf.nn.gelu(x, False), gelu_tanh: lambda x: tf.nn.gelu(x, True)}
+_REWRITES = (  # TensorFlow's rewriter_config.proto has more; these are on otherwise
+    "arithmetic_optimization",
+    "common_subgraph_elimination",
+    "constant_folding",
+    "dependency_optimization",
+    "function_optimization",
+    "implementation_selector",
+    "layout_optimizer",
+    "loop_optimization",
+    "scoped_allocator_optimization",
+    "shape_optimization",
+)
 
 
 def is_fast_here() -> bool:
@@ -44,6 +57,9 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
     Args:
         model: from `kbert.model.builder`; its weights become constants.
         view: a model whose outputs are made of the hidden states of `model`.
+
+    Returns:
+        A function of NumPy arrays; its outputs are a list of arrays.
     """
     blocks: list[_Block] = []
     while any(layer.name == names.encoder_output(len(blocks) + 1) for layer in model.layers):
@@ -55,19 +71,59 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
     embeddings, heads = keras.Model(inputs, states[0]), _heads(states, view.outputs)
     padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
 
-    def call(ids, segment_ids):
+    def embedded(ids, segment_ids):
         mask, _ = padding(ids)
         x = embeddings([ids, segment_ids], training=False)
-        shape = tf.shape(x)
-        x = tf.reshape(x, [-1, x.shape[-1]])  # (N, H)
         least = tf.where(mask, tf.zeros((), x.dtype), x.dtype.min)[:, None, None]  # (B, 1, 1, S)
+        return tf.reshape(x, [-1, x.shape[-1]]), least, mask  # (N, H)
+
+    def finished(found, mask):
+        shape = [*tf.unstack(tf.shape(mask)), found[0].shape[-1]]
+        return heads([tf.reshape(x, shape) for x in found], mask)
+
+    any_ids, dtype = tf.TensorSpec((None, None), "int32"), states[0].dtype
+    begin = _traced(embedded, any_ids, any_ids)
+    states_of = _in_session(blocks, states[0].shape[-1], dtype)
+    state = tf.TensorSpec((None, states[0].shape[-1]), dtype)
+    end = _traced(finished, [state] * len(states), tf.TensorSpec((None, None), "bool"))
+
+    def call(ids, segment_ids):
+        x, least, mask = begin(tf.constant(ids), tf.constant(segment_ids))
+        found = [x, *map(tf.constant, states_of(x.numpy(), least.numpy()))]
+        return [output.numpy() for output in end(found, mask)]
+
+    return call
+
+
+def _traced(function: Callable, *signature) -> Callable:
+    """A concrete function: TensorFlow warns of retracing where one process opens five models."""
+    traced = tf.function(function, input_signature=signature, autograph=False)
+    return traced.get_concrete_function()
+
+
+def _in_session(blocks: list, width: int, dtype: str) -> Callable:
+    """A function of arrays (N, H) and (B, 1, 1, S): the output of each block."""
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(dtype, (None, width))
+        least = tf.compat.v1.placeholder(dtype, (None, 1, 1, None))
         found = [x]
         for block in blocks:
             found.append(block(found[-1], least))
-        found = [tf.reshape(x, shape) for x in found]
-        return heads(found, mask)
+    session = tf.compat.v1.Session(graph=graph, config=_remapping_alone())
+    return session.make_callable(found[1:], [x, least])
 
-    return call
+
+def _remapping_alone():
+    config = tf.compat.v1.ConfigProto()
+    options = config.graph_options
+    options.optimizer_options.opt_level = -1  # L0: no folding of constants
+    rewrites = options.rewrite_options
+    for name in _REWRITES:
+        setattr(rewrites, name, rewrites.OFF)
+    rewrites.remapping, rewrites.meta_optimizer_iterations = rewrites.ON, rewrites.ONE
+    rewrites.memory_optimization = rewrites.NO_MEM_OPT
+    return config
 
 
 def _heads(states: list, outputs: list) -> Callable:
@@ -93,10 +149,17 @@ class _Block:
 
         attention, feed_forward = layer(names.ATTENTION), layer(names.FEED_FORWARD)
         self._heads, self._size = attention.num_heads, attention.key_dim
-        self._into = attention.query_dense, attention.key_dense, attention.value_dense
-        self._out = attention.output_dense
-        self._inner, self._outer = feed_forward.intermediate_dense, feed_forward.output_dense
-        activation = self._inner.activation
+        width = self._heads * self._size
+        into = attention.query_dense, attention.key_dense, attention.value_dense
+        self._into = (
+            np.concatenate([_array(one.kernel).reshape(-1, width) for one in into], 1),
+            np.concatenate([_array(one.bias).reshape(-1) for one in into]),
+        )
+        kernel, bias = _arrays(attention.output_dense)
+        self._out = kernel.reshape(width, -1), bias
+        self._inner = _arrays(feed_forward.intermediate_dense)
+        self._outer = _arrays(feed_forward.output_dense)
+        activation = feed_forward.intermediate_dense.activation
         self._activation = _ACTIVATIONS.get(activation, activation)
         self._norms = [
             _norm_of(layer(part, "Norm")) for part in (names.ATTENTION, names.FEED_FORWARD)
@@ -105,22 +168,26 @@ class _Block:
     def __call__(self, x, least):
         """(N, H) of x (N, H) and what is added to the scores, (B, 1, 1, S)."""
         x = self._norms[0](x + self._attended(x, least))
-        y = self._activation(_dense(x, self._inner.kernel, self._inner.bias))  # (N, F)
-        return self._norms[1](x + _dense(y, self._outer.kernel, self._outer.bias))
+        y = self._activation(_product(x, *self._inner))  # (N, F)
+        return self._norms[1](x + _product(y, *self._outer))
 
     def _attended(self, x, least):
-        width = self._heads * self._size
-        kernel = np.concatenate([_array(one.kernel).reshape(-1, width) for one in self._into], 1)
-        bias = np.concatenate([_array(one.bias).reshape(-1) for one in self._into])
         batch, length = tf.shape(least)[0], tf.shape(least)[-1]
-        parts = tf.reshape(_product(x, kernel, bias), [batch, length, 3, self._heads, self._size])
+        parts = tf.reshape(_product(x, *self._into), [batch, length, 3, self._heads, self._size])
         query, key, value = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))  # (B, A, S, D) each
         scores = tf.matmul(query, key, transpose_b=True) * self._size**-0.5 + least
         context = tf.matmul(tf.nn.softmax(scores), value)  # (B, A, S, D)
-        context = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, width])
-        return _product(
-            context, _array(self._out.kernel).reshape(width, -1), _array(self._out.bias)
-        )
+        context = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, self._heads * self._size])
+        return _product(context, *self._out)
+
+
+def _erf_gelu(x):
+    """GELU as the remapper knows it; tf.nn.gelu's erfc it does not."""
+    half, one, root = (tf.constant(number, x.dtype) for number in (0.5, 1.0, math.sqrt(0.5)))
+    return half * x * (one + tf.math.erf(x * root))
+
+
+_ACTIVATIONS = {gelu: _erf_gelu, gelu_tanh: lambda x: tf.nn.gelu(x, True)}
 
 
 def _norm_of(layer) -> Callable:
@@ -130,12 +197,14 @@ def _norm_of(layer) -> Callable:
     here, of c·x: LayerNorm of x with the epsilon 0.001/c², replaced or not.
     """
 
+    gamma, beta = _array(layer.gamma), _array(layer.beta)
+
     def norm(x):
         x = x * _factor(layer.epsilon, x.dtype)
         mean = tf.reduce_mean(x, [1], keepdims=True)
         variance = tf.reduce_mean(tf.math.squared_difference(x, mean), [1], keepdims=True)
-        scale = tf.math.rsqrt(variance + tf.constant(_EPSILON, x.dtype)) * _array(layer.gamma)
-        return x * scale + (_array(layer.beta) - mean * scale)
+        scale = tf.math.rsqrt(variance + tf.constant(_EPSILON, x.dtype)) * gamma
+        return x * scale + (beta - mean * scale)
 
     return norm
 
@@ -146,15 +215,14 @@ def _factor(epsilon: float, dtype):
     return tf.constant(factor if dtype == tf.float32 else 2.0 ** round(math.log2(factor)), dtype)
 
 
-def _dense(x, kernel, bias):
-    return _product(x, _array(kernel), _array(bias))
-
-
 def _product(x, kernel, bias):
     return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 
 
+def _arrays(dense) -> tuple[np.ndarray, np.ndarray]:
+    return _array(dense.kernel), _array(dense.bias)
+
+
 def _array(variable) -> np.ndarray:
     """A variable's value: used in a graph it is a constant, which oneDNN lays out once."""
-    with tf.init_scope():
-        return tf.convert_to_tensor(variable).numpy()
+    return tf.convert_to_tensor(variable).numpy()

@@ -77,7 +77,7 @@ def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
     if _fuses():
         from kbert.model import fused_encoder
 
-        call = _traced(fused_encoder.fused(model, view))
+        call = fused_encoder.fused(model, view)
     else:
         call = _compiled(view)
     return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
