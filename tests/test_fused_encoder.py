@@ -89,3 +89,28 @@ def test_real_sentences_keep_their_direction(shared):
     cosines = (plain * cast).sum(1)
     assert cosines.min() >= 0.999 and cosines.max() < 0.999999
     assert keras.config.dtype_policy().name == "float32"  # as it was
+
+
+@pytest.mark.skipif(not fused_encoder.is_fast_here(), reason="a processor without bfloat16")
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
+def test_what_runs_is_onednn_and_little_else(small, hidden_act):
+    """The few rewrites of the session's graph are enough: no GELU or LayerNorm is left in parts."""
+    import tensorflow as tf
+
+    model = drawn(small.replace(hidden_act=hidden_act))
+    blocks = [fused_encoder._Block(model, number) for number in (1, 2, 3)]
+    graph, metadata = tf.Graph(), tf.compat.v1.RunMetadata()
+    width = small.hidden_size
+    with graph.as_default():
+        first = tf.compat.v1.placeholder("float32", (None, width))
+        least = tf.compat.v1.placeholder("float32", (None, 1, 1, None))
+        x = first
+        for block in blocks:
+            x = block(x, least)
+    options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+    fed = {first: np.ones((13 * 7, width)), least: np.zeros((13, 1, 1, 7))}
+    with tf.compat.v1.Session(graph=graph, config=fused_encoder._few_rewrites()) as session:
+        session.run(x, fed, options=options, run_metadata=metadata)
+    run = [node.op for part in metadata.partition_graphs for node in part.node]
+    assert run.count("_MklLayerNorm") == 2 * 3 and run.count("_MklNativeFusedMatMul") == 4 * 3
+    assert not {"Erf", "Erfc", "Tanh", "Pow", "Mean", "SquaredDifference"} & set(run)

@@ -5,8 +5,8 @@ LayerNorm, by one operation of oneDNN each, where they are written as here and k
 constants of the graph (its remapper). In these, softmax and LayerNorm compute in float32, whatever
 they are given. All shapes are free: nothing is compiled for a length.
 
-The blocks run in a session of their own, whose optimizer of graphs is the remapper alone: the
-others copy all constants, again and again, which takes base half a minute and gigabytes.
+The blocks run in a session of their own, whose graph is rewritten by the remapper and by
+those that bring GELU into the form that it knows: the others copy all constants, again and again.
 
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
 N = B·S.
@@ -26,10 +26,7 @@ from kbert.model.layers import gelu, gelu_tanh
 
 _EPSILON = 1e-3  # the one that TensorFlow's fused LayerNorm has
 _FLAGS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bfloat16
-_REWRITES = (  # TensorFlow's rewriter_config.proto has more; these are on otherwise
-    "arithmetic_optimization",
-    "common_subgraph_elimination",
-    "constant_folding",
+_LEFT_OUT = (  # of TensorFlow's rewriter_config.proto; they are on otherwise
     "dependency_optimization",
     "function_optimization",
     "implementation_selector",
@@ -38,6 +35,7 @@ _REWRITES = (  # TensorFlow's rewriter_config.proto has more; these are on other
     "scoped_allocator_optimization",
     "shape_optimization",
 )
+_ACTIVATIONS = {gelu: lambda x: tf.nn.gelu(x, False), gelu_tanh: lambda x: tf.nn.gelu(x, True)}
 
 
 def is_fast_here() -> bool:
@@ -110,18 +108,18 @@ def _in_session(blocks: list, width: int, dtype: str) -> Callable:
         found = [x]
         for block in blocks:
             found.append(block(found[-1], least))
-    session = tf.compat.v1.Session(graph=graph, config=_remapping_alone())
+    session = tf.compat.v1.Session(graph=graph, config=_few_rewrites())
     return session.make_callable(found[1:], [x, least])
 
 
-def _remapping_alone():
+def _few_rewrites():
     config = tf.compat.v1.ConfigProto()
     options = config.graph_options
     options.optimizer_options.opt_level = -1  # L0: no folding of constants
     rewrites = options.rewrite_options
-    for name in _REWRITES:
+    for name in _LEFT_OUT:
         setattr(rewrites, name, rewrites.OFF)
-    rewrites.remapping, rewrites.meta_optimizer_iterations = rewrites.ON, rewrites.ONE
+    rewrites.remapping, rewrites.meta_optimizer_iterations = rewrites.ON, rewrites.TWO
     rewrites.memory_optimization = rewrites.NO_MEM_OPT
     return config
 
@@ -179,15 +177,6 @@ class _Block:
         context = tf.matmul(tf.nn.softmax(scores), value)  # (B, A, S, D)
         context = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, self._heads * self._size])
         return _product(context, *self._out)
-
-
-def _erf_gelu(x):
-    """GELU as the remapper knows it; tf.nn.gelu's erfc it does not."""
-    half, one, root = (tf.constant(number, x.dtype) for number in (0.5, 1.0, math.sqrt(0.5)))
-    return half * x * (one + tf.math.erf(x * root))
-
-
-_ACTIVATIONS = {gelu: _erf_gelu, gelu_tanh: lambda x: tf.nn.gelu(x, True)}
 
 
 def _norm_of(layer) -> Callable:
