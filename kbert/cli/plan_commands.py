@@ -34,9 +34,8 @@ def plan(config, tpu, gpu, batch, compiles, as_json, **options):
 
     if tpu is None and gpu is None:
         given = {"--json": as_json, "--compile": compiles, "--batch": batch is not None}
-        if any(given.values()):
-            given = next(name for name, is_given in given.items() if is_given)
-            raise click.UsageError(f"{given} goes with --tpu or --gpu: give one of them")
+        for name in (name for name, is_given in given.items() if is_given):
+            raise click.UsageError(f"{name} goes with --tpu or --gpu: give one of them")
         click.echo(accelerators_text(config, **options), nl=False)
         return
     sizes = {} if batch is None else {"batch": batch}
@@ -57,8 +56,8 @@ def _compiled(found):
     from kbert.io.progress import progress_bar
     from kbert.training.slices.compiler import compile_plan
 
-    style = {"desc": f"compiling for {found.devices.name}", "bar_format": "{desc}: {elapsed}"}
-    with progress_bar(None, " s", **style) as bar:
+    said = f"compiling for {found.devices.name}"
+    with progress_bar(None, " s", desc=said, bar_format="{desc}: {elapsed}") as bar:
         return compile_plan(found, lambda seconds: bar.update(seconds - bar.n))
 
 

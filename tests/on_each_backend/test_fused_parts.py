@@ -32,12 +32,14 @@ def a_loss_of_many_classes(monkeypatch):
     monkeypatch.setattr("kbert.training.engines.engine.MANY_CLASSES", 50)
 
 
-def engine_of(head, dtype="float32", dropout=0.0, fused=True, **options):
+def engine_of(head, dtype="float32", dropout=0.0, fused=True, platform=None, **options):
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     sizes = SIZES | {"num_hidden_layers": 2, "initializer_range": 0.2}
     config = kbert.BertConfig(**sizes, **rates)
     started = engines.start()
+    if platform:
+        started.platform = platform
     with started.scope():
         model = build(GraphSpec.of(config, head, seq_len=LENGTH, dtype=dtype, **HEADS[head]))
     with pytest.MonkeyPatch.context() as patch:
@@ -107,6 +109,18 @@ def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(head, monk
     )
     assert furthest(plain, fused) < 2e-5
     assert furthest(plain, engine_of(head, dropout=0.0).gradients(batch(head), 0)) > 0.1
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_parts_of_a_tpu_are_those_of_a_cpu(head, backend):
+    """Masks of dropout too: the order of the numbers in memory is no part of them."""
+    if backend != "jax":
+        pytest.skip("TPUs compute on JAX")
+    cpu, tpu = (
+        engine_of(head, dropout=0.3, platform=platform).gradients(batch(head), 0)
+        for platform in ("cpu", "tpu")
+    )
+    assert furthest(cpu, tpu) < 2e-5
 
 
 def test_each_micro_batch_has_masks_of_its_own_and_each_update():

@@ -8,21 +8,35 @@ Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F 
 N = B·S.
 """
 
+from collections.abc import Callable
+
 from keras import ops
 
 
-def normalized_sum(y, bias, x, gamma, beta, seed, *, rate: float, epsilon: float):
+def normalized_sum(
+    y, bias, x, gamma, beta, seed, *, rate: float, epsilon: float, norm: Callable | None = None
+):
     """LayerNorm(x + Dropout(y + bias)) of y (B, S, H), bias, x, gamma, beta, seed."""
     total = _wide(x) + dropped(_wide(y) + bias, seed, rate)
-    return ops.cast(normalized(total, gamma, beta, epsilon), x.dtype)
+    return ops.cast((norm or normalized)(total, gamma, beta, epsilon), x.dtype)
 
 
 def normalized_embeddings(
-    tokens, segments, positions, gamma, beta, seed, *, rate: float, epsilon: float, dtype: str
+    tokens,
+    segments,
+    positions,
+    gamma,
+    beta,
+    seed,
+    *,
+    rate: float,
+    epsilon: float,
+    dtype: str,
+    norm: Callable | None = None,
 ):
     """LayerNorm(Dropout(tokens + segments + positions)), gamma, beta, seed: the builder's order."""
     total = dropped(tokens + segments + positions, seed, rate)
-    return ops.cast(normalized(total, gamma, beta, epsilon), dtype)
+    return ops.cast((norm or normalized)(total, gamma, beta, epsilon), dtype)
 
 
 def measured(logits, labels, weights):
@@ -84,6 +98,13 @@ def normalized(x, gamma, beta, epsilon: float):
     centred = x - ops.mean(x, -1, keepdims=True)
     variance = ops.mean(ops.square(centred), -1, keepdims=True)
     return centred * ops.rsqrt(variance + epsilon) * gamma + beta
+
+
+def normalized_in_one_pass(x, gamma, beta, epsilon: float):
+    """The same, its variance from sums of the numbers and of their squares, taken together."""
+    mean = ops.mean(x, -1, keepdims=True)
+    variance = ops.maximum(ops.mean(ops.square(x), -1, keepdims=True) - ops.square(mean), 0.0)
+    return (x - mean) * ops.rsqrt(variance + epsilon) * gamma + beta
 
 
 def random_bits(count, seed):

@@ -144,7 +144,7 @@ class Embeddings:
         one_hot = ops.one_hot(segment_ids, segments.shape[0], dtype=segments.dtype)
         norm = (values[id(weight)] for weight in (self._norm.gamma, self._norm.beta))
         segments = self._kit.matmul(one_hot, segments)  # (B, S, types)(types, H): no scatter
-        return self._ended(tokens, segments, positions, *norm, _seed(values, self._seeds)), table
+        return self._ended(tokens, segments, positions, *norm, seed_of(values, self._seeds)), table
 
 
 class EncoderBlock:
@@ -197,7 +197,7 @@ class EncoderBlock:
         query, keys, vectors = self._split(self._product(x, kernel), bias)  # (B, A, S, D) each
         scores = self._matmul(query, keys, transposed=True)  # (B, A, S, S)
         keep = ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)  # packed: (B, S, S)
-        shares = self._weights(scores, keep, _seed(values, self._seeds))
+        shares = self._weights(scores, keep, seed_of(values, self._seeds))
         context = self._merged(self._matmul(shares, vectors))  # (B, S, H)
         output = attention.output_dense
         y = self._product(context, _matrix(value(output.kernel), 2))
@@ -214,7 +214,7 @@ class EncoderBlock:
         """LayerNorm(x + Dropout(y + bias))."""
         function, norm, seeds = end
         given = (values[id(one)] for one in (norm.gamma, norm.beta))
-        return function(y, values[id(bias)], x, *given, _seed(values, seeds))
+        return function(y, values[id(bias)], x, *given, seed_of(values, seeds))
 
     def _product(self, x, kernel):
         return _product(self._matmul, x, kernel)
@@ -238,7 +238,7 @@ class Similarity:
         return product + ops.cast(values[id(self._bias)], product.dtype)
 
 
-def _seed(values: dict, states: list):
+def seed_of(values: dict, states: list):
     """int32 (2,) of a dropout's state; of no use where it drops nothing."""
     return values[id(states[0])] if states else ops.zeros(2, "int32")
 

@@ -215,7 +215,7 @@ class Engine(OptimizerStep):
         """The model with other blocks, or in parts, where training needs it so."""
         self.kit = self._kit() if fused_parts.fits(self.model) else None
         if self.kit:
-            return CutModel(self.model, fused_parts.FusedParts(self.kit), self.packing)
+            return CutModel(self.model, self._parts(self.kit), self.packing)
         wanted = self.rematerialize or self.packing
         return CutModel(self.model, packing=self.packing) if wanted else None
 
@@ -223,11 +223,16 @@ class Engine(OptimizerStep):
         """What the model's parts are computed with in training; None: the graph's layers are."""
         return None
 
+    def _parts(self, kit: fused_parts.Kit) -> fused_parts.FusedParts:
+        """The parts that the kit computes."""
+        return fused_parts.FusedParts(kit)
+
     def _loss_sums(self, logits, labels, weights):
         """`objectives.measured`."""
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
-        fused = self.kit and many
-        measured = self.kit.part(elementwise.measured) if fused else objectives.measured
+        measured = objectives.measured
+        if self.kit and many:
+            measured = self.kit.part(elementwise.measured)
         with scope(LOSS):
             return measured(logits, labels, weights)
 

@@ -52,6 +52,13 @@ class JaxEngine(Engine):
         # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
         return None if self.platform == "gpu" else jax_kit
 
+    def _parts(self, kit):
+        if self.platform != "tpu":
+            return super()._parts(kit)
+        from kbert.model.parts.tpu_parts import TpuParts
+
+        return TpuParts()
+
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
         self._update = compiled(self._whole_update, donate_argnums=0)

@@ -175,16 +175,23 @@ def _refusal(found: Plan, said: str) -> str:
 
 
 def _way_out(found: Plan) -> str:
-    """The option with which, by the accounting, half of the memory would do."""
-    sizes = {"seq_len": found.seq_len, "precision": found.precision, "tpu": found.devices.name}
-    sizes |= {"max_predictions": found.max_predictions}
+    """The options with which it would fit, by the accounting."""
     each = found.batch // found.devices.chips
     for rematerialize in (False, True):
         for accumulation in (2**power for power in range(0, each.bit_length())):
             if each % accumulation or (rematerialize, accumulation) == (False, 1):
                 continue
-            options = {"rematerialize": rematerialize, "accumulation": accumulation}
-            if plan(found.config, batch=found.batch, **options, **sizes).memory.fits:
+            other = plan(
+                found.config,
+                tpu=found.devices.name,
+                seq_len=found.seq_len,
+                batch=found.batch,
+                precision=found.precision,
+                accumulation=accumulation,
+                rematerialize=rematerialize,
+                max_predictions=found.max_predictions,
+            )
+            if other.memory.fits:
                 words = ["--rematerialize"] if rematerialize else []
                 words += [f"--accumulation {accumulation}"] if accumulation > 1 else []
                 return f"with {' '.join(words)} it would, by the accounting"

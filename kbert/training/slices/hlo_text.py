@@ -55,7 +55,8 @@ class Instruction:
 
 def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
     """The entry's name, and each computation's instructions by its name."""
-    entry, found = "", {}
+    entry = ""
+    found: dict[str, list[Instruction]] = {}
     for line in text.splitlines():
         if header := _HEADER.match(line):
             lines = found.setdefault(header[2], [])

@@ -11,8 +11,9 @@ import time
 
 
 def main(result: str) -> None:
+    found = json.dumps(compiled(**json.load(sys.stdin)))
     with open(result, "w", encoding="utf-8") as file:
-        json.dump(compiled(**json.load(sys.stdin)), file)
+        file.write(found)
 
 
 def compiled(slice_name: str, **request) -> dict:
@@ -56,7 +57,9 @@ def mesh(slice_name: str):
     import numpy as np
     from jax.experimental import topologies
 
-    chips = topologies.get_topology_desc(platform="tpu", topology_name=slice_name).devices
+    one = {"chips_per_host_bounds": [1, 1, 1]} if slice_name.endswith(":1x1") else {}
+    described = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **one)
+    chips = described.devices
     return jax.sharding.Mesh(np.array(chips), ("batch",))
 
 
@@ -135,8 +138,14 @@ def _model(config: dict, head: str, seq_len: int, max_predictions: int | None, p
     from kbert.graph.spec import GraphSpec
     from kbert.model.builder import build
 
-    sizes = {"seq_len": seq_len, "max_predictions": max_predictions, "dtype": precision}
-    return build(GraphSpec(BertConfig(**config), head, **sizes))
+    spec = GraphSpec(
+        BertConfig(**config),
+        head,
+        seq_len=seq_len,
+        max_predictions=max_predictions,
+        dtype=precision,
+    )
+    return build(spec)
 
 
 def _examples(model, count: int):

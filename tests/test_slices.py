@@ -1,0 +1,143 @@
+"""An update compiled for TPU slices: the compiler's text read, and what the compiler makes."""
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+
+import pytest
+from command_line import kbert as run
+from sizes import SIZES
+
+import kbert
+from kbert.training.slices import compiler, hlo_text
+
+LIBTPU = importlib.util.find_spec("libtpu")
+needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-keras[tpu]"')
+
+# In the words of libtpu 0.0.42, by hand: a product fused in a loop of 4 turns, one all-reduce of a
+# tuple, one of each kind of shape.
+TEXT = Path(__file__).with_name("data").joinpath("update.hlo").read_text(encoding="utf-8")
+
+
+def test_cycles_are_summed_by_part_and_a_loop_counts_its_turns():
+    found = hlo_text.cycles(TEXT, ("attention", "optimizer"))
+    assert found == {
+        "attention": (4 * 100, 0),
+        "optimizer": (0, 7),
+        "collectives": (0, 50),
+        "other": (0, 3),
+    }
+
+
+def test_collectives_have_the_bytes_of_their_results():
+    assert hlo_text.collectives(TEXT) == {"all-reduce": (1, 13 * 5 * 4 + 7 * 5 * 2 + 11)}
+
+
+def test_what_asks_the_host_and_what_has_no_size_is_found():
+    assert hlo_text.host_calls(TEXT) == hlo_text.dynamic_shapes(TEXT) == []
+    line = "  %copy.1 = f32[13,5]{1,0:T(8,128)} copy(%x.1)"
+    asking = TEXT.replace(line, "  %outfeed.1 = token[] outfeed(%x.1, %token.1)")
+    assert asking != TEXT and hlo_text.host_calls(asking) == ["outfeed"]
+    growing = TEXT.replace("copy(%x.1)", "copy(%x.2), shape=s32[<=7]")
+    assert hlo_text.dynamic_shapes(growing) == ["s32[<=7]"]
+
+
+REQUEST = {
+    "config": SIZES,
+    "head": "pretraining",
+    "seq_len": 7,
+    "max_predictions": 3,
+    "batch": 48,
+    "precision": "mixed_bfloat16",
+}
+OPTIONS = {
+    "v5e:2x2": {},
+    "v4:2x2x1": {},
+    "accumulation": {"accumulation": 3},
+    "rematerialize": {"rematerialize": True},
+    "both, float32": {"accumulation": 3, "rematerialize": True, "precision": "float32"},
+    "every position": {"max_predictions": None},
+    "classifier": {"head": "classifier", "max_predictions": None},
+    "tagger": {"head": "tokens", "max_predictions": None, "precision": "float32"},
+    "answers": {"head": "qa", "max_predictions": None},
+    "evaluation": {"what": "evaluation"},
+    "LAMB": {"optimizer": "lamb"},
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_compiles_with_each_option(name):
+    """No host is asked while it runs, nothing has a size that is not known."""
+    slice_name = name if ":" in name else "v5e:2x2"
+    found = compiler.compiled({**REQUEST, "slice_name": slice_name, **OPTIONS[name]})
+    assert found["host_calls"] == found["dynamic_shapes"] == []
+    assert set(found["collectives"]) == {"all-reduce"}
+    assert sum(map(sum, found["cycles"].values())) > 0
+    assert found["cycles"]["attention"][0] > 0
+
+
+@needs_compiler
+def test_chips_too_small_say_what_would_do(small):
+    plan = kbert.plan(
+        small, tpu="v5e:1x1", batch=2**21, seq_len=11, max_predictions=3, precision="float32"
+    )
+    with pytest.raises(
+        ValueError, match=r"v5e:1x1 cannot hold .*B of .*B a chip: .*--acc"
+    ) as error:
+        kbert.compile_plan(plan)
+    assert "\n" not in str(error.value)
+
+
+def test_without_the_compiler_one_line_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--json")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert 'pip install "kbert-keras[tpu]"' in done.err
+
+
+def test_gpus_have_no_such_compiler(capsys):
+    done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--json")
+    assert (done.status, done.err.count("\n")) == (2, 1) and "tpu must be given" in done.err
+    done = run(capsys, "plan", "tiny", "--compile")
+    assert done.status == 2 and "--compile goes with --tpu" in done.err
+
+
+@pytest.fixture
+def answer():
+    """Of the compiler, made up: 3e6 cycles, 1 MiB beside 2 MiB of arguments."""
+    return {
+        "seconds": 1.5,
+        "arguments": 2 * 2**20,
+        "temporary": 2**20,
+        "outputs": 0,
+        "flops": 1e9,
+        "cycles": {"attention": [1_000_000, 500_000], "other": [0, 1_500_000]},
+        "collectives": {"all-reduce": [2, 2**20]},
+        "host_calls": [],
+        "dynamic_shapes": [],
+    }
+
+
+def test_what_is_printed(answer, monkeypatch, capsys):
+    """Utilization: the accounting's FLOPs of a chip in 3e6 cycles of 1.5 GHz, over 197e12."""
+    asked = []
+    monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
+    line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch", "64", "--compile")
+    found = json.loads(run(capsys, *line, "--json").out)
+    flops = kbert.account("tiny", 128, max_predictions=19).training_flops_per_sequence * 16
+    expected = flops / (3e6 / 1.5e9) / 197e12
+    assert math.isclose(found["compiled"]["utilization"], expected, rel_tol=1e-9)
+    assert found["compiled"]["memory"] == 3 * 2**20 and found["devices"]["chips"] == 4
+    assert asked[0]["batch"] == 64 and asked[0]["slice_name"] == "v5e:2x2"
+    done = run(capsys, *line)
+    assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
+    assert "3,000,000 cycles" in done.out and "nobody measured it" in done.out
+
+
+def test_a_compiler_that_fails_is_one_line(monkeypatch):
+    monkeypatch.setattr(compiler, "_require_compiler", lambda: None)
+    with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w") as error:
+        compiler.compiled({**REQUEST, "slice_name": "v9:1x1"})
+    assert "\n" not in str(error.value)
