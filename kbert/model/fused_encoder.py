@@ -113,15 +113,16 @@ def _in_session(blocks: list, width: int, dtype: str) -> Callable:
 
 
 def _few_rewrites():
-    config = tf.compat.v1.ConfigProto()
-    options = config.graph_options
-    options.optimizer_options.opt_level = -1  # L0: no folding of constants
-    rewrites = options.rewrite_options
-    for name in _LEFT_OUT:
-        setattr(rewrites, name, rewrites.OFF)
-    rewrites.remapping, rewrites.meta_optimizer_iterations = rewrites.ON, rewrites.TWO
-    rewrites.memory_optimization = rewrites.NO_MEM_OPT
-    return config
+    kind = type(tf.compat.v1.GraphOptions().rewrite_options)  # no public name has it
+    rewrites = kind(
+        remapping=kind.ON,
+        meta_optimizer_iterations=kind.TWO,
+        memory_optimization=kind.NO_MEM_OPT,
+        **dict.fromkeys(_LEFT_OUT, kind.OFF),
+    )
+    nothing_folded = tf.compat.v1.OptimizerOptions(opt_level=-1)
+    options = tf.compat.v1.GraphOptions(optimizer_options=nothing_folded, rewrite_options=rewrites)
+    return tf.compat.v1.ConfigProto(graph_options=options)
 
 
 def _heads(states: list, outputs: list) -> Callable:
