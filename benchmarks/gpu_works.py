@@ -128,7 +128,8 @@ def keras_hub(kind: str, size: str, length: int, batch: int, precision: str):
     inputs["padding_mask"] = arrays["segments"] + 1
     if kind == "inference":
         return forward(backbone, inputs)
-    model = peer.models.BertMaskedLM(backbone, preprocessor=None)
+    task = peer.models.BertMaskedLM(backbone, preprocessor=None)
+    model = keras.Model(task.input, task.output)  # the task's own fit asks for TensorFlow
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
     model.compile(optimizer=optimizer, loss=loss)
