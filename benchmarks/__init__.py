@@ -8,5 +8,7 @@ numbers to show instead of a ratio, stands beside that as a script of its own:
 - `gelu.py`: what KerasHub's tanh GELU costs a model that was trained with another (docs/gelu.md).
 - `pretrain_wikitext2.py`: the losses of pretraining beside transformers', from the same weights.
 
+`gpu.py`, with `gpu_works.py` and `gpu_table.py`, is the program for a GPU: docs/accelerators.md.
+
 What stands here may import kbert and any peer; nothing imports it but its own tests.
 """

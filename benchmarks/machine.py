@@ -12,7 +12,10 @@ _PACKAGES = [
     "keras-nightly",
     "tensorflow",
     "jax",
+    "jaxlib",
+    "jax-cuda12-plugin",
     "torch",
+    "triton",
     "numpy",
     "keras-hub",
     "sentence-transformers",
@@ -49,7 +52,11 @@ def _version(name: str) -> str | None:
 
 
 def _said_by(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    place = Path(__file__).parents[1]  # from wherever the command was given
+    try:
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # a machine without git
+        return ""
     return done.stdout.strip()
 
 
