@@ -49,7 +49,7 @@ for step in range(3):
     expected = norm_of(step, 2), norm_of(step, 1)
     figures = engine.update(batch_of(data, step).rows(engine.rows(12)), step)
     print(float(figures["gradient_norm"]), *expected)
-print(*[float(weight.value.abs().sum()) for weight in model.weights])
+print(*[float(weight.value.detach().abs().sum()) for weight in model.weights])
 """
 LEAVES = """
 import time
