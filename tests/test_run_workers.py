@@ -38,6 +38,9 @@ def environments(backend: str) -> list[dict[str, str]]:
             {f"KERAS_DISTRIBUTION_{name}": text for name, text in zip(names, texts, strict=True)}
             for texts in values
         ]
+    if backend == "torch":
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": addresses[0].rpartition(":")[2]}
+        return [shared | {"WORLD_SIZE": "2", "RANK": str(index)} for index in range(2)]
     tasks = [{"type": "worker", "index": index} for index in range(2)]
     return [
         {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
@@ -114,7 +117,11 @@ def when_recorded(folder: Path, run: str, lines: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "kills"),
-    [("tensorflow", ((1, 6), (0, 12))), ("jax", ((1, 6),))],  # JAX aborts all without the first
+    [
+        ("tensorflow", ((1, 6), (0, 12))),
+        ("jax", ((1, 6),)),  # it aborts all without the first
+        ("torch", ((0, 6),)),  # the one where they met
+    ],
 )
 def test_one_of_two_workers_is_killed(whole, backend, kills):
     folder = whole(backend)
@@ -138,7 +145,7 @@ def test_one_of_two_workers_is_killed(whole, backend, kills):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_one_of_two_workers_is_asked_to_stop(whole, backend):
     """Both stop, with one state after the same update, whichever it was."""
     folder = whole(backend)

@@ -61,16 +61,23 @@ def environments(kind: str) -> list[dict]:
             }
             for index in range(2)
         ]
+    if kind == "torch":
+        return [{"KERAS_BACKEND": "torch"}]
+    if kind.startswith("torch"):  # as torchrun gives them
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(first), "WORLD_SIZE": "2"}
+        return [{"KERAS_BACKEND": "torch", "RANK": str(index)} | shared for index in range(2)]
     return [{}]
 
 
 def started(kind: str, folder: Path, place: Path) -> list[tuple[subprocess.Popen, Path]]:
     """The processes of a way to train, and where each writes what it ends with."""
     devices = "2" if kind in ("mirrored", "jax_devices") else "1"
+    micro_batches = "2" if kind == "torch_accumulated" else "1"
     running = []
     for index, variables in enumerate(environments(kind)):
         out = place / f"{kind}-{index}.npz"
-        command = [sys.executable, str(SCRIPT), str(folder), str(out), "0.0", devices]
+        asked = [str(folder), str(out), "0.0", devices, micro_batches]
+        command = [sys.executable, str(SCRIPT), *asked]
         environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"} | variables
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -95,6 +102,8 @@ def side_by_side(folder, tmp_path_factory):
     kinds = ["default", "mirrored"]
     if importlib.util.find_spec("jax"):
         kinds += ["jax", "jax_devices"]
+    if importlib.util.find_spec("torch"):
+        kinds += ["torch"]
     place = tmp_path_factory.mktemp("trained")
     running = {kind: started(kind, folder, place) for kind in kinds}
     yield running
@@ -109,10 +118,22 @@ def one_device(side_by_side):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mirrored", "jax", "jax_devices", "workers", "jax_hosts"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "mirrored",
+        "jax",
+        "jax_devices",
+        "torch",
+        "workers",
+        "jax_hosts",
+        "torch_processes",
+        "torch_accumulated",
+    ],
+)
 def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_side, tmp_path):
-    if kind.startswith("jax"):
-        pytest.importorskip("jax")
+    if kind.startswith(("jax", "torch")):
+        pytest.importorskip(kind.partition("_")[0])
     assert (one_device["norms"] > 0.5).all()  # the clip bites
     for found in ended(kind, side_by_side.get(kind) or started(kind, folder, tmp_path)):
         assert found.keys() == one_device.keys()

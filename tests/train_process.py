@@ -1,6 +1,6 @@
 """One process of a training: a few updates from a checkpoint's weights, saved as arrays.
 
-    python tests/train_process.py FOLDER OUT.npz DROPOUT DEVICES
+    python tests/train_process.py FOLDER OUT.npz DROPOUT DEVICES [MICRO_BATCHES]
 
 Hosts come from the environment, as everywhere. Each process writes what it ends with.
 """
@@ -12,7 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 UPDATES, BATCH = 5, 12
 
 
-def main(folder: str, out: str, dropout: float, devices: int) -> None:
+def main(folder: str, out: str, dropout: float, devices: int, accumulation: int) -> None:
     import keras
     import numpy as np
     from training_batches import PREDICTIONS, arrays, batch_of
@@ -41,7 +41,8 @@ def main(folder: str, out: str, dropout: float, devices: int) -> None:
         from kbert.training.engines import tensorflow_engine
 
         tensorflow_engine._WORTH_COMPILING = 0
-    engine.prepare(model, Optimizer(learning_rate=3e-3, total_steps=9), clip_norm=0.5)
+    optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
+    engine.prepare(model, optimizer, clip_norm=0.5, accumulation=accumulation)
     data, losses, norms = arrays("pretraining", UPDATES, BATCH), [], []
     for step in range(UPDATES):
         logs = engine.update(batch_of(data, step).rows(engine.rows(BATCH)), step)
@@ -65,4 +66,5 @@ def main(folder: str, out: str, dropout: float, devices: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
+    micro_batches = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), micro_batches)

@@ -95,7 +95,7 @@ class Surroundings:
     """What may differ between two starts of a run.
 
     Args:
-        devices: how many local devices; None: all.
+        devices: how many local devices; None: all. On torch 1, the process's own.
         callbacks: Keras's.
         show: whether the live line is written.
         peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.

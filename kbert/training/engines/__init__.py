@@ -5,12 +5,13 @@ def start(devices: int | None = None):
     """The engine of Keras's backend, on the devices and hosts that there are.
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
-    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. A host that is not
-    there is named within a minute.
+    KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. On torch each device
+    has a process, started by torchrun or with its variables RANK, WORLD_SIZE, MASTER_ADDR,
+    MASTER_PORT and, for GPUs, LOCAL_RANK. Who is not there is named within a minute.
 
     Args:
         devices: how many of this host's devices to use; None: all its accelerators, one CPU. With
-            several hosts each uses all of its own: another number is refused.
+            several hosts each uses all of its own: another number is refused. On torch: 1.
 
     Returns:
         A `kbert.training.engines.engine.Engine`.

@@ -64,9 +64,9 @@ def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S)
     """
     missing = [address for n, address in enumerate(addresses) if n != mine]
     end = time.monotonic() + timeout_s
-    with _listening(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
+    with listening(addresses[mine], _TF_CONFIG), ThreadPoolExecutor(len(missing)) as threads:
         while missing:
-            there = threads.map(_is_there, missing)  # at once: a host that is off takes a second
+            there = threads.map(is_there, missing)  # at once: a host that is off takes a second
             missing = [address for address, found in zip(missing, there, strict=True) if not found]
             if missing and time.monotonic() > end:
                 raise TimeoutError(
@@ -103,7 +103,7 @@ def _jax_processes() -> tuple[list[str], int, int]:
     """The addresses, all or the first alone; how many processes; which one this is."""
     addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
     _check_addresses(addresses, _ADDRESSES)
-    count, mine = _number_in(_COUNT), _number_in(_ID)
+    count, mine = number_in(_COUNT), number_in(_ID)
     if count < 1:
         got = os.environ.get(_COUNT)
         raise ValueError(f"{_COUNT} must be a whole number of at least 1, got {got!r}")
@@ -122,7 +122,7 @@ def _call_roll(addresses: list[str], count: int, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
     here: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as opened:
-        server = opened.enter_context(_listening(addresses[0], _ADDRESSES))
+        server = opened.enter_context(listening(addresses[0], _ADDRESSES))
         while len(here) < count - 1 and time.monotonic() < end:
             server.settimeout(max(0.01, min(1.0, end - time.monotonic())))
             with contextlib.suppress(OSError, ValueError):  # nobody, or none of ours
@@ -195,7 +195,7 @@ def _has_left(connection: socket.socket) -> bool:
         return True
 
 
-def _number_in(variable: str) -> int:
+def number_in(variable: str) -> int:
     """The whole number in a variable of the environment; −1 where there is none."""
     text = os.environ.get(variable, "").strip()
     return int(text) if text.isdecimal() else -1
@@ -211,15 +211,15 @@ def _check_addresses(addresses: list[str], variable: str) -> None:
             raise ValueError(f"{variable} must give each process its own port, got {address} twice")
 
 
-def _parts(address: str) -> tuple[str, int]:
+def parts(address: str) -> tuple[str, int]:
     host, port = address.rsplit(":", 1)
     return host.strip("[]"), int(port)
 
 
 @contextlib.contextmanager
-def _listening(address: str, variable: str):
+def listening(address: str, variable: str):
     """This process's own port, open for the others."""
-    port = _parts(address)[1]
+    port = parts(address)[1]
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
@@ -236,10 +236,10 @@ def _listening(address: str, variable: str):
 
 
 def _connected(address: str) -> socket.socket:
-    return socket.create_connection(_parts(address), timeout=1.0)
+    return socket.create_connection(parts(address), timeout=1.0)
 
 
-def _is_there(address: str) -> bool:
+def is_there(address: str) -> bool:
     try:
         with _connected(address):
             return True

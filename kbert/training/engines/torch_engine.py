@@ -1,8 +1,11 @@
-"""torch: one device. Keras distributes on TensorFlow and JAX only."""
+"""torch: one device a process, and as many processes as there are devices.
+
+Keras does not distribute on torch; here each process has the whole model and its rows of a batch,
+and the processes add up gradients and sums by torch.distributed (`torch_hosts`).
+"""
 
 import contextlib
 import functools
-import os
 
 import numpy as np
 import torch
@@ -11,20 +14,23 @@ from torch.optim.adamw import adamw
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.parts import torch_kit
 from kbert.training import loss as objectives
+from kbert.training.engines import torch_hosts
 from kbert.training.engines.engine import Engine
 from kbert.training.engines.optimizer_step import Decision
-from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.stopping import NO_WISH, ProcessLost, Wishes
 
 
 class TorchEngine(Engine):
-    """See `Engine`; nothing is compiled."""
+    """See `Engine`; nothing is compiled. Processes come from torchrun's variables."""
 
     def __init__(self, devices: int | None = None):
-        if devices not in (None, 1) or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if devices not in (None, 1):
             raise ValueError(
-                "with torch one device of one host is used; for several set KERAS_BACKEND=jax or "
-                "tensorflow"
+                f"devices must be 1 with torch, where each device has a process, got {devices}: "
+                "leave it out, and start as many processes by torchrun --nproc-per-node"
             )
+        self.process, self.processes = torch_hosts.start()
+        self.replicas = self.processes
 
     def scope(self):
         return contextlib.nullcontext()
@@ -39,6 +45,9 @@ class TorchEngine(Engine):
             # A weight made of a transposed array keeps its strides, and torch's AdamW goes by
             # what stands side by side in memory.
             variable.value.data = variable.value.data.contiguous()
+        if self.processes > 1:
+            # of one seed they are equal already, unless a host's library draws or rounds otherwise
+            torch_hosts.take_from_first([weight.value.data for weight in self.weights])
 
     def _kit(self):
         return torch_kit
@@ -48,15 +57,22 @@ class TorchEngine(Engine):
         variables = self._updated()
         values = [variable.value for variable in variables]
         (arrays,) = self._arrays(batch, 1, wishes)
-        seeds = self._seeds(step, range(1))[0]
+        seeds = self._seeds(step, range(self.process, self.process + 1))[0]
         gradients, sums = self._gradients(self._split(values)[0], self._placed(arrays), seeds)
         with torch.no_grad():
+            # The only exchange between processes, of gradients, loss and wishes at once. What
+            # follows is computed in each of them from the same sums, to the same weights.
+            *gradients, sums = self._summed([*gradients, sums])
             norm = torch.nn.utils.get_total_norm(gradients)
             new, figures = self._step(list(batch.labels), values, gradients, sums, norm)
             for variable, value in zip(variables, new, strict=True):
                 if value is not variable.value:
                     variable.assign(value)
         return figures
+
+    def _summed(self, tensors: list) -> list:
+        """Sums over all processes."""
+        return torch_hosts.summed(tensors) if self.processes > 1 else tensors
 
     def _moved(self, decision: Decision, states, gradients):
         """See `Engine`; where torch's own AdamW does the same, the states are changed in place."""
@@ -96,7 +112,7 @@ class TorchEngine(Engine):
         total, sums = None, None
         for micro in range(self.accumulation):
             part = tuple({k: v[micro] for k, v in group.items()} for group in arrays)
-            with torch.random.fork_rng():
+            with torch.random.fork_rng(self._generators()):
                 # Keras's dropout draws from torch's own generator where its layer has no seed
                 torch.manual_seed(int(seeds[micro].sum(dtype="int64")))
                 forward = functools.partial(self._outputs, weights, seeds[micro], training=True)
@@ -110,6 +126,11 @@ class TorchEngine(Engine):
             total = new if total is None else [a + b for a, b in zip(total, new, strict=True)]
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
+
+    def _generators(self) -> list | None:
+        # else those of every GPU that there is, of other processes too
+        device = self.weights[0].value.device
+        return [device] if device.type == "cuda" else None
 
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
         weights = [weight.value for weight in self.weights]
@@ -134,10 +155,11 @@ class TorchEngine(Engine):
         return self._outputs(weights, self._no_seeds(), inputs, training=False)
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
-        """`objectives.totals` of a batch, without dropout."""
+        """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         inputs, labels, weights = self._placed((batch.inputs, batch.labels, batch.weights))
         with torch.no_grad():
             sums = objectives.objective(self._forward(inputs), labels, weights)[1]
+            (sums,) = self._summed([sums])
         return objectives.totals(list(labels), sums.cpu().numpy())
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -145,3 +167,13 @@ class TorchEngine(Engine):
         (placed,) = self._placed((inputs,))
         with torch.no_grad():
             return [value.float().cpu().numpy() for value in self._forward(placed).values()]
+
+    def of_any(self, wishes: Wishes) -> Wishes:
+        """See `Engine`."""
+        (numbers,) = self._placed(({"wishes": np.array(wishes, "float32")},))
+        (total,) = self._summed([numbers["wishes"]])
+        return Wishes(*(total > 0).tolist())
+
+    def lost_another(self, error: Exception) -> bool:
+        """See `Engine`."""
+        return isinstance(error, ProcessLost)

@@ -147,7 +147,7 @@ def _device(environment: dict, settings: dict) -> str:
     if environment["replicas"] > 1:
         text += f"; {environment['replicas']} replicas"
     if environment["processes"] > 1:
-        text += f" on {environment['processes']} hosts"
+        text += f" in {environment['processes']} processes"
     return f"{text}; {environment['backend']}, {settings['precision']}"
 
 

@@ -1,0 +1,250 @@
+"""torch: one process a device; they meet, and add up what each has, by torch.distributed.
+
+torchrun starts them, or whoever gives each the variables that torchrun would. On a CPU they talk by
+gloo, on GPUs by nccl, which is untested.
+"""
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from kbert.training.engines import hosts
+from kbert.training.stopping import ProcessLost
+
+_COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"
+_HOST, _PORT = "MASTER_ADDR", "MASTER_PORT"
+_START_THEM = "start the processes by torchrun, or give each"
+_ABSENT, _NOBODY = "absent", "nobody"
+_SUM_TIMEOUT = timedelta(minutes=30)  # the others wait in a sum while one writes a state
+_BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of them at once
+
+
+def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
+    """Meets the other processes, unless they have met; takes this one's GPU, where there are.
+
+    Returns:
+        Which process this is, and of how many: 0 of 1 where WORLD_SIZE is not set.
+
+    Raises:
+        ValueError: a variable is missing or cannot be.
+        TimeoutError: the processes that are not there, by number.
+        OSError: process 0's own port is taken.
+    """
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    mine, count = _numbers()
+    if count > 1:
+        if not dist.is_available():
+            raise ValueError(
+                f"{_COUNT} must be 1 with this torch, built without torch.distributed, got {count}"
+            )
+        address = _address()
+        if on_gpu():
+            torch.cuda.set_device(_own_gpu())  # Keras's device is "cuda": the one set here
+        _meet(address, mine, count, timeout_s)
+    return mine, count
+
+
+def on_gpu() -> bool:
+    """Whether Keras computes on a GPU of CUDA."""
+    return torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
+
+
+def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """New tensors, the sums over all processes, the same bits in each.
+
+    Args:
+        tensors: in each process of the same shapes and dtypes.
+
+    Raises:
+        ProcessLost: another process is gone.
+    """
+    return [whole for bucket in _buckets(tensors) for whole in _summed_at_once(bucket)]
+
+
+def take_from_first(tensors: list[torch.Tensor]) -> None:
+    """Sets contiguous tensors to what process 0 has; a ProcessLost where one is gone."""
+    with _heard():
+        for tensor in tensors:
+            dist.broadcast(tensor, 0, group=_group())
+
+
+def _summed_at_once(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    with _heard():
+        dist.all_reduce(flat, group=_group())  # SUM
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """The same in order, together while they are of one dtype and not too many bytes."""
+    bucket: list[torch.Tensor] = []
+    for tensor in tensors:
+        size = sum(other.nbytes for other in bucket) + tensor.nbytes
+        if bucket and (size > _BUCKET_BYTES or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """What torch.distributed raises, a RuntimeError, as a ProcessLost."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ProcessLost(f"the sum over processes failed: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line, without the place in gloo's code."""
+    line = str(error).partition("\n")[0]
+    return line.partition("] ")[2] or line
+
+
+@functools.cache
+def _group():
+    # One of its own: at the start each waits less long for the others than in a sum.
+    return dist.new_group(timeout=_SUM_TIMEOUT)
+
+
+def _numbers() -> tuple[int, int]:
+    """Which process this is, and of how many."""
+    if not os.environ.get(_COUNT):
+        return 0, 1
+    count, mine = hosts.number_in(_COUNT), hosts.number_in(_NUMBER)
+    if count < 1:
+        raise ValueError(
+            f"{_COUNT} must be a whole number of at least 1, as many as there are processes, got "
+            f"{os.environ[_COUNT]!r}: {_START_THEM} the same"
+        )
+    if count == 1 and not os.environ.get(_NUMBER):
+        return 0, 1
+    if not 0 <= mine < count:
+        raise ValueError(
+            f"{_NUMBER} must be 0 … {count - 1}, since {_COUNT} is {count}, got "
+            f"{os.environ.get(_NUMBER)!r}: {_START_THEM} its own"
+        )
+    return mine, count
+
+
+def _address() -> str:
+    """Where process 0 listens."""
+    host, port = os.environ.get(_HOST, "").strip(), hosts.number_in(_PORT)
+    if not host:
+        raise ValueError(
+            f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
+            f"{os.environ.get(_HOST)!r}: {_START_THEM} the same"
+        )
+    if not 0 < port < 1 << 16:
+        raise ValueError(
+            f"{_PORT} must be a free port of process 0's host, 1 … 65535, got "
+            f"{os.environ.get(_PORT)!r}: {_START_THEM} the same"
+        )
+    return f"{host}:{port}"
+
+
+def _own_gpu() -> int:
+    """Which of this host's GPUs is this process's."""
+    count = torch.cuda.device_count()
+    if count == 1 and not os.environ.get(_GPU):
+        return 0
+    mine = hosts.number_in(_GPU)
+    if not 0 <= mine < count:
+        raise ValueError(
+            f"{_GPU} must be 0 … {count - 1}, one of the GPUs that this process sees, got "
+            f"{os.environ.get(_GPU)!r}: start at most one process a GPU, by torchrun "
+            f"--nproc-per-node={count}"
+        )
+    return mine
+
+
+def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
+    """Joins the others, once all are there."""
+    try:
+        store = _store(address, mine, timeout_s)
+        here = (store, timeout_s)
+        absent = _call_roll(count, *here) if mine == 0 else _answer_roll(mine, *here)
+    except (TimeoutError, dist.DistError):  # or what answers is not process 0, or that was ended
+        absent = "process 0"
+    if absent:
+        raise TimeoutError(
+            f"{absent} did not answer at {address} within {timeout_s:.0f} s: start it with the "
+            f"same {_HOST} and {_PORT} and its own {_NUMBER}, or lower {_COUNT}"
+        )
+    try:
+        dist.init_process_group(
+            "nccl" if on_gpu() else "gloo",
+            store=store,
+            rank=mine,
+            world_size=count,
+            timeout=timedelta(seconds=timeout_s),
+        )
+        _group()
+    except RuntimeError as error:
+        raise TimeoutError(
+            f"another process was there and is gone ({_reason(error)}): start all of them again"
+        ) from None
+
+
+def _store(address: str, mine: int, timeout_s: float):
+    """What processes write to each other before they are a group; process 0 or torchrun has it."""
+    torchruns = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    serves = mine == 0 and not torchruns
+    if serves:
+        with hosts.listening(address, _PORT):
+            pass  # the port is free: torch's own message would be many lines
+    else:
+        _wait_for(address, timeout_s)
+    host, port = hosts.parts(address)
+    store = dist.TCPStore(
+        host,
+        port,
+        is_master=serves,
+        wait_for_workers=False,  # it would name nobody
+        timeout=timedelta(seconds=timeout_s),
+    )
+    return dist.PrefixStore(f"kbert {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _wait_for(address: str, timeout_s: float) -> None:
+    """Until something listens there, or the time is over; torch itself warns at each attempt."""
+    end = time.monotonic() + timeout_s
+    while not hosts.is_there(address):
+        if time.monotonic() > end:
+            raise TimeoutError(address)
+        time.sleep(0.1)
+
+
+def _call_roll(count: int, store, timeout_s: float) -> str:
+    """Process 0: waits for the others, and tells them who is absent."""
+    end = time.monotonic() + timeout_s
+    absent = [f"process {number}" for number in range(1, count)]
+    while absent and time.monotonic() < end:
+        absent = [name for name in absent if not store.check([name])]
+        time.sleep(0.1 if absent else 0)
+    store.set(_ABSENT, ", ".join(absent) or _NOBODY)
+    if absent:
+        time.sleep(1.0)  # the others read it yet: it ends with this process
+    return ", ".join(absent)
+
+
+def _answer_roll(mine: int, store, timeout_s: float) -> str:
+    """Any other process: says that it is there, and hears who is absent."""
+    end = time.monotonic() + timeout_s + 2.0  # process 0 says it, if it waits as long
+    store.set(f"process {mine}", "here")
+    while not store.check([_ABSENT]):
+        if time.monotonic() > end:
+            return "process 0"
+        time.sleep(0.1)
+    found = store.get(_ABSENT).decode()
+    return "" if found == _NOBODY else found
