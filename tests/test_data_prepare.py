@@ -1,7 +1,6 @@
 """Shards: the tokenizer's ids, the same bytes whatever happened meanwhile, and what is refused."""
 
 import gzip
-import hashlib
 import random
 import shutil
 import signal
@@ -13,20 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpus_documents import read_documents
+from folder_content import content
 from sizes import ROOT
 from wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
 from kbert.data.corpus.preparing import prepare
 from kbert.data.tokenization.tokenizer import Tokenizer
-
-
-def content(folder: Path) -> dict[str, str]:
-    """The hash of every file, hidden ones included."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.fixture

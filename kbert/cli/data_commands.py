@@ -50,27 +50,33 @@ def vocab(corpus, size, output, form, **options):
 @click.option("--vocab", required=True, metavar="DIR", help="A folder with a vocabulary.")
 @click.option("-o", "--output", required=True, type=Output(), help="The folder.")
 @click.option("--processes", type=int, metavar="N", help="Default: one a core, 8 at most.")
+@click.option("--dask", metavar="ADDRESS", help="Of a scheduler, whose workers tokenize instead.")
 @FORMAT
 @TEXT_FIELD
 @LANGUAGE
-def prepare(corpus, vocab, output, processes, form, text_field, language):
+def prepare(corpus, vocab, output, processes, dask, form, text_field, language):
     """Tokenize raw text, once, into shards that `kbert pretrain` reads.
 
     CORPUS is files, folders or globs, also .gz, in one of three formats, see `kbert vocab`.
     Interrupted and run again, it goes on and ends with the same bytes.
     """
+    from kbert.cli.dask_cluster import executor_at
     from kbert.data.corpus.preparing import prepare
 
-    shards = prepare(
-        corpus,
-        vocab,
-        output,
-        format=form,
-        text_field=text_field,
-        language=language,
-        processes=processes,
-        show=True,
-    )
+    if dask is not None and processes is not None:
+        raise click.UsageError("--dask and --processes cannot go together: leave one out")
+    with executor_at(dask) as executor:
+        shards = prepare(
+            corpus,
+            vocab,
+            output,
+            format=form,
+            text_field=text_field,
+            language=language,
+            processes=processes,
+            executor=executor,
+            show=True,
+        )
     counts = [(shards.index[name], name) for name in ("documents", "sentences", "tokens")]
     words = [
         f"{count:,} {name.removesuffix('s') if count == 1 else name}" for count, name in counts

@@ -16,20 +16,27 @@ of all sentences without reading one token.
 While it is at work there are also begun.json (what it is made from), and for each shard
 part-00000.json, -sentences.npy and -documents.npy; part-….json is written last and says where to
 go on. Where a shard ends depends on the text alone, so the bytes do not depend on how often it was
-interrupted, nor on the number of processes.
+interrupted, nor on the number of processes, nor on the executor that tokenizes.
 """
 
 import contextlib
 import hashlib
-import importlib.metadata
 import os
 from collections.abc import Iterable
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.corpus.text_files import check_format, describe, find_files, format_of, read_blocks
-from kbert.data.corpus.tokenizing_workers import MOST_PROCESSES, TokenizingSettings, tokenize
+from kbert.data.corpus.tokenizing_executor import tokenize_with
+from kbert.data.corpus.tokenizing_workers import (
+    MOST_PROCESSES,
+    TokenizingSettings,
+    software,
+    tokenize,
+)
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph.config import require_positive
@@ -48,6 +55,7 @@ def prepare(
     language: str = "en",
     lowercase: bool | None = None,
     processes: int | None = None,
+    executor: Executor | None = None,
     shard_tokens: int = SHARD,
     show: bool = False,
 ) -> Shards:
@@ -66,6 +74,8 @@ def prepare(
         lowercase: the casing, where the files of `vocab` do not say it.
         processes: how many tokenize at a time, at most one a core, or 8; None: one a core, 8 at
             most (of several threads).
+        executor: whose workers tokenize instead, see docs/clusters.md; it stays open. Blocks of
+            1 MiB go to them as bytes, 64 at a time: they need kbert, and no disk.
         shard_tokens: tokens of a shard, at least.
         show: a bar on stderr, once it has taken two seconds.
 
@@ -74,13 +84,17 @@ def prepare(
 
     Raises:
         OSError: a file that cannot be read or written.
+        RuntimeError: a process or the executor has failed: what is done is kept; or another
+            process prepares the same folder.
+        TypeError: `executor` is something else.
         ValueError: no sentence in the corpus, what `sentences.parse` refuses (with file and line;
             what was begun is taken away: it is of a text that must change), an `output` that
-            holds shards of something else: the difference is named.
+            holds shards of something else: the difference is named; `processes` beside an
+            `executor`.
     """
     check_format(format)
     require_positive("shard_tokens", shard_tokens)
-    processes = _processes(processes)
+    tokenizing = _tokenizing(processes, executor)
     files, folder = find_files(corpus), Path(output)
     tokenizer = (
         vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
@@ -92,22 +106,37 @@ def prepare(
         ],
         "vocabulary": vocabulary_of(tokenizer),
         "settings": {"text_field": text_field, "language": language, "shard_tokens": shard_tokens},
-        "software": {
-            name: importlib.metadata.version(name) for name in ("sentencex", "tokenizers")
-        },
+        "software": software(),
     }
     with _alone(folder):
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:
-            settings = _settings(tokenizer, text_field, language)
+            tokenized = partial(tokenizing, settings=_settings(tokenizer, text_field, language))
             try:
-                _write(writer, files, forms, settings, processes, shard_tokens, show)
+                _write(writer, files, forms, tokenized, shard_tokens, show)
             except ValueError:  # of the text: once it is mended, what was begun is of another one
                 writer.discard()
                 raise
             writer.finish()
         writer.clean()
     return open_shards(folder)
+
+
+def _tokenizing(processes: int | None, executor: Executor | None):
+    """What makes tokens of blocks, given its settings."""
+    if executor is None:
+        return partial(tokenize, processes=_processes(processes))
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            f"executor must be a concurrent.futures.Executor, got a {type(executor).__name__}: of "
+            "Dask's clients it is client.get_executor()"
+        )
+    if processes is not None:
+        raise ValueError(
+            f"processes must be left out where there is an executor, got {processes!r}: its "
+            "workers tokenize"
+        )
+    return partial(tokenize_with, executor)
 
 
 def _processes(asked: int | None) -> int:
@@ -133,10 +162,13 @@ def vocabulary_of(tokenizer: Tokenizer) -> dict:
     }
 
 
-def _write(writer: ShardWriter, files, forms, settings, processes, shard_tokens, show) -> None:
+def _write(writer: ShardWriter, files, forms, tokenized, shard_tokens, show) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
-    with progress_bar(_size(files), "B", show, unit_scale=True) as bar:
-        for block, tokens in tokenize(_blocks(files, forms, writer.place), settings, processes):
+    with (
+        contextlib.closing(tokenized(blocks=_blocks(files, forms, writer.place))) as answers,
+        progress_bar(_size(files), "B", show, unit_scale=True) as bar,
+    ):
+        for block, tokens in answers:
             writer.add(tokens, numbers[block.path])
             bar.update(len(block.data))
             if writer.tokens >= shard_tokens:

@@ -5,6 +5,7 @@ TensorFlow's threads, or import the user's script again.
 """
 
 import contextlib
+import importlib.metadata
 import os
 import pickle
 import queue
@@ -96,13 +97,28 @@ def serve() -> None:
 
         rust = tokenizers.Tokenizer.from_str(settings.tokenizer)
         while True:
-            block = pickle.load(source)
-            try:
-                answer: Tokens | str = tokens_of(block, rust, settings)
-            except ValueError as error:
-                answer = str(error)
-            pickle.dump(answer, sink, protocol=5)
+            pickle.dump(answer_to(pickle.load(source), rust, settings), sink, protocol=5)
             sink.flush()
+
+
+def software() -> dict[str, str]:
+    """The versions of what cuts text: with others the tokens may be others."""
+    return {name: importlib.metadata.version(name) for name in ("sentencex", "tokenizers")}
+
+
+def answer_to(block: Block, rust, settings: TokenizingSettings) -> Tokens | str:
+    """A block's tokens, or what is wrong with its text, in words."""
+    try:
+        return tokens_of(block, rust, settings)
+    except ValueError as error:
+        return str(error)
+
+
+def tokens_in(answer: Tokens | str) -> Tokens:
+    """The tokens of an answer; a ValueError where the text is wrong."""
+    if isinstance(answer, str):
+        raise ValueError(answer)
+    return answer
 
 
 def tokens_of(block: Block, rust, settings: TokenizingSettings) -> Tokens:
@@ -188,7 +204,4 @@ def _ask(free: queue.SimpleQueue, block: Block):
 
 
 def _answer(block: Block, future: Future) -> tuple[Block, Tokens]:
-    answer = future.result()
-    if isinstance(answer, str):
-        raise ValueError(answer)
-    return block, answer
+    return block, tokens_in(future.result())
