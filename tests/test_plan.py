@@ -11,8 +11,9 @@ from kbert.graph.accelerators import accelerators, gpu, tpu
 from kbert.graph.plan import plan
 
 # libtpu's compiler of base, 128 tokens, 64 sequences a chip, mixed_bfloat16, on v5e:2x2
-# (the issue 'TPU and GPU experiments'): weights and moments, FLOPs a chip
-COMPILED = {"arguments": 1.23 * 2**30, "flops": 4.66e12}
+# (the issue 'TPU and GPU experiments'): weights and moments, FLOPs a chip; temporary: libtpu 0.0.42
+# of the step with the fused parts, gradients and activations
+COMPILED = {"arguments": 1.23 * 2**30, "flops": 4.66e12, "temporary": 2869.5 * 2**20}
 
 
 def test_what_the_tpu_compiler_counts():
@@ -20,6 +21,8 @@ def test_what_the_tpu_compiler_counts():
     held = found.memory.weights + found.memory.moments
     assert held == pytest.approx(COMPILED["arguments"], rel=0.01)
     assert found.flops / 4 == pytest.approx(COMPILED["flops"], rel=0.05)
+    compiled = COMPILED["arguments"] + COMPILED["temporary"]
+    assert found.memory.total == pytest.approx(compiled, rel=0.15)
 
 
 def test_flops_are_six_a_weight_and_token_and_those_of_attention():
@@ -111,7 +114,7 @@ def test_the_command(capsys):
     line = ["base", "--tpu", "v5e:4x4", "--batch", "4096"]
     done = run(capsys, "plan", *line)
     assert (done.status, done.err) == (0, "")
-    assert "total" in done.out and "fits" in done.out and "chip-hours" in done.out
+    assert "at once" in done.out and "fits" in done.out and "chip-hours" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     found = json.loads(run(capsys, "plan", *line, "--json").out)
     expected = plan("base", tpu="v5e:4x4", batch=4096)

@@ -17,6 +17,9 @@ _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 class ChipMemory:
     """Bytes of one chip during an update, by part; each chip holds all weights.
 
+    Gradients of a micro-batch come as the activations that they are made of go, so of these two
+    the larger counts.
+
     Attributes:
         weights: float32.
         moments: Adam's two, float32.
@@ -33,7 +36,16 @@ class ChipMemory:
 
     @property
     def total(self) -> int:
-        return self.weights + self.moments + self.gradients + self.activations
+        return self.fixed + max(self.activations, self._micro_gradients)
+
+    @property
+    def fixed(self) -> int:
+        """What is there all the time: weights, moments, with accumulation the gradients' sum."""
+        return self.weights + self.moments + self.gradients - self._micro_gradients
+
+    @property
+    def _micro_gradients(self) -> int:
+        return self.weights  # float32 too
 
     @property
     def fits(self) -> bool:
@@ -157,8 +169,12 @@ def plan(
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     held = one.memory
     gradients = held.gradients * (2 if accumulation > 1 else 1)
-    fixed = held.weights + held.adam + gradients
-    micro = batch // parts
+    memory = ChipMemory(
+        held.weights, held.adam, gradients, activations * (batch // parts), capacity
+    )
+    largest = (capacity - memory.fixed) // activations
+    if capacity < memory.fixed + held.weights:
+        largest = 0
     return Plan(
         config=config,
         devices=devices,
@@ -168,11 +184,11 @@ def plan(
         accumulation=accumulation,
         rematerialize=rematerialize,
         max_predictions=max_predictions,
-        memory=ChipMemory(held.weights, held.adam, gradients, activations * micro, capacity),
+        memory=memory,
         flops=one.training_flops_per_sequence * batch,
         recomputed_flops=one.groups["encoder"].flops * batch if rematerialize else 0,
         utilization=utilization,
-        largest_batch=max(0, (capacity - fixed) // activations) * parts,
+        largest_batch=max(0, largest) * parts,
         steps=require_positive("steps", steps),
     )
 

@@ -34,11 +34,12 @@ def _memory(found: Plan) -> str:
         "Adam's moments": memory.moments,
         "gradients": memory.gradients,
         "activations": memory.activations,
-        "total": memory.total,
+        "at once, at most": memory.total,
         "of": memory.capacity,
     }
     lines: list[Sequence[str]] = [("MEMORY A CHIP", "MiB")]
     lines += [(name, f"{size / 2**20:,.1f}") for name, size in parts.items()]
+    # Gradients come as activations go: the parts are more than is there at once.
     largest = f"the largest batch that fits: {found.largest_batch:,}"
     if memory.fits:
         return f"{aligned(lines)}\nfits; {largest}"
@@ -47,7 +48,7 @@ def _memory(found: Plan) -> str:
 
 def _way(found: Plan) -> str:
     memory = found.memory
-    if memory.total - memory.activations > memory.capacity:
+    if memory.fixed > memory.capacity:
         return "nor would one sequence: weights, moments and gradients alone are more"
     return "not one sequence a chip does"
 
