@@ -90,6 +90,28 @@ def test_chips_too_small_say_what_would_do(small):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.13G of 15.75G hbm. "
+        "Exceeded hbm capacity by 4.38G.",
+        "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+        "temporaries (20.13G) exceeds available HBM (15.75G).",
+    ],
+)
+def test_what_the_compiler_refuses_is_one_line_with_a_way_out(said, monkeypatch, capsys):
+    """Both are libtpu 0.0.42's words. The way out fits, by the accounting."""
+    monkeypatch.setattr(compiler, "compiled", lambda *request: {"refused": said})
+    line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch", 512)
+    done = run(capsys, *line, "--compile", "--json")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "needs 20.13GB of 15.75GB a chip" in done.err
+    assert "v5e:2x2 cannot hold 512 × 512 tokens" in done.err
+    options = done.err.partition("with ")[2].partition(" it would")[0].split()
+    assert "fits" in run(capsys, *line, *options).out
+    assert "DOES NOT FIT" in run(capsys, *line).out
+
+
 def test_without_the_compiler_one_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--json")

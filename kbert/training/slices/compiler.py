@@ -22,7 +22,8 @@ _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",  # nobody to ask which TPU this machine is part of
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
-_TOO_LARGE = re.compile(r"Used ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm")
+# "Used 20.1G of 15.75G hbm", "… temporaries (327.73G) exceeds available HBM (15.75G)"
+_TOO_LARGE = re.compile(r"([\d.]+[KMGT])\)? (?:of|exceeds available HBM) \(?([\d.]+[KMGT])")
 
 
 @dataclass(frozen=True)
