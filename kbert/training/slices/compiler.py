@@ -15,6 +15,7 @@ from pathlib import Path
 from kbert.graph.plan import Plan, plan
 
 _ENVIRONMENT = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # there is no TPU that two processes would fight for
     "KERAS_BACKEND": "jax",
     "JAX_PLATFORMS": "cpu",
     "TF_CPP_MIN_LOG_LEVEL": "3",
