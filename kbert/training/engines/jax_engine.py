@@ -75,6 +75,24 @@ class JaxEngine(Engine):
             variable.assign(value)
         return logs
 
+    def update_program(self, batch: TrainingBatch) -> tuple:
+        """An update, not compiled, and what it is called with: for devices that are not there.
+
+        Args:
+            batch: of the shapes and types to compile for.
+
+        Returns:
+            A jitted function, and its arguments: variables, arrays (micro-batches, B, …), seeds.
+        """
+        (arrays,) = self._arrays(batch, 1)
+        update = jax.jit(self._whole_update, donate_argnums=0)
+        return update, (self._updated(), arrays, self._seeds(0, range(1))[0])
+
+    def evaluation_program(self, batch: TrainingBatch) -> tuple:
+        """The same of `evaluate`; its arguments: variables, arrays (B, …)."""
+        arrays = batch.inputs, batch.labels, batch.weights
+        return jax.jit(self._measured), (self.weights, arrays)
+
     def _placed(self, arrays, axis: int):
         """This process's arrays as parts of the whole batch's, split along an axis."""
         if not self.distribution:

@@ -113,15 +113,10 @@ def update(
 
     examples = _examples(model, batch)
     if what == "evaluation":
-        arrays = laid((examples.inputs, examples.labels, examples.weights), "batch")
-        return jax.jit(engine._measured), (laid(engine.weights), arrays)
-    (arrays,) = engine._arrays(examples, 1)
-    values, seeds = laid(engine._updated()), laid(engine._seeds(0, range(1))[0])
-    return jax.jit(engine._whole_update, donate_argnums=0), (
-        values,
-        laid(arrays, None, "batch"),
-        seeds,
-    )
+        function, (weights, arrays) = engine.evaluation_program(examples)
+        return function, (laid(weights), laid(arrays, "batch"))
+    function, (variables, arrays, seeds) = engine.update_program(examples)
+    return function, (laid(variables), laid(arrays, None, "batch"), laid(seeds))
 
 
 def _engine():
