@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 
 from kbert.checkpoints.formats import WRITERS
+from kbert.cli.command import command
 from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
-from kbert.cli.options import HEAD_NAMES, SOURCE, output_format
+from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, output_format
 
 
 def _check_config(context, parameter, value):
@@ -17,7 +18,7 @@ def _check_config(context, parameter, value):
     return None if value is None else get_config(value)
 
 
-CONFIG = click.option(
+CONFIG_OPTION = click.option(
     "--config",
     metavar="CONFIG",
     callback=_check_config,
@@ -26,9 +27,12 @@ CONFIG = click.option(
 READ_AS = click.option("--format", "form", help="What to read, where SRC holds two formats.")
 
 
-@click.command(short_help="What is in a checkpoint; reads no weights.")
+@command(
+    short_help="What is in a checkpoint; reads no weights.",
+    examples=("kbert inspect uncased_L-2_H-128_A-2.zip", "kbert inspect folder --tensors"),
+)
 @SOURCE
-@CONFIG
+@CONFIG_OPTION
 @READ_AS
 @click.option("--tensors", "every_tensor", is_flag=True, help="Every tensor, with its shape.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text")
@@ -57,7 +61,13 @@ def inspect(source, config, form, every_tensor, output):
         click.get_current_context().exit(1)
 
 
-@click.command(short_help="Write a checkpoint in another format.")
+@command(
+    short_help="Write a checkpoint in another format.",
+    examples=(
+        "kbert convert uncased_L-2_H-128_A-2.zip tiny --to transformers",
+        "kbert convert folder bert.onnx",
+    ),
+)
 @SOURCE
 @click.argument("destination", metavar="DST", type=Output())
 @click.option(
@@ -67,7 +77,7 @@ def inspect(source, config, form, every_tensor, output):
 )
 @click.option("--head", type=HEAD_NAMES, help="Another head than the checkpoint's own.")
 @click.option("--architecture", metavar="CLASS", help="transformers' class to write.")
-@CONFIG
+@CONFIG_OPTION
 @READ_AS
 def convert(source, destination, to, head, architecture, config, form):
     """Read a checkpoint of any format and write it in another.
@@ -105,8 +115,11 @@ def _record(found) -> dict:
     return record | {"params": found.params, "bytes": found.bytes}
 
 
-@click.command(short_help="List transformers' named parameters.")
-@click.argument("config", default="base", metavar="[CONFIG]")
+@command(
+    short_help="List transformers' named parameters.",
+    examples=("kbert params base", "kbert params tiny --format tsv > tiny.tsv"),
+)
+@CONFIG
 @output_format("tsv", "json", "markdown")
 def params(config, form):
     """List transformers' named parameters, with shapes and sums."""

@@ -2,6 +2,7 @@
 
 import _thread
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -11,6 +12,7 @@ import threading
 
 import click
 
+from kbert.cli.command import colour
 from kbert.io import printable
 from kbert.io import progress as progress_bars
 
@@ -25,8 +27,9 @@ def run(command: click.Command, arguments=None) -> None:
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
     try:
         arguments = sys.argv[1:] if arguments is None else list(arguments)
-        with _log_lines(), _interruptible(), command.make_context("kbert", arguments) as context:
-            command.invoke(context)
+        context = functools.partial(command.make_context, "kbert", arguments, color=colour())
+        with _log_lines(), _interruptible(), context() as made:
+            command.invoke(made)
         sys.stdout.flush()
         sys.exit(0)
     except BrokenPipeError:  # the reader, `head` say, has had enough
@@ -35,7 +38,7 @@ def run(command: click.Command, arguments=None) -> None:
     except click.exceptions.Exit as done:  # --help and --version
         sys.exit(done.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+        click.echo(error.format_message(), err=True, color=colour())
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
@@ -138,13 +141,18 @@ def _interrupt() -> None:
 
 
 def _fail(message: str, status: int = 2) -> None:
-    print(f"kbert: {printable.line(' '.join(message.split()))}", file=sys.stderr)
+    name = click.style("kbert:", fg="red", bold=True)
+    said = printable.line(" ".join(message.split()))
+    click.echo(f"{name} {said}", err=True, color=colour())
     sys.exit(status)
 
 
 @contextlib.contextmanager
 def progress(what: str, file=None):
     """Says what is going on, on stderr, once it has taken two seconds."""
+    if not progress_bars.is_said():
+        yield
+        return
     timer = threading.Timer(
         progress_bars.PROGRESS_DELAY_S,
         lambda: print(f"kbert: {printable.line(what)} …", file=file or sys.stderr, flush=True),

@@ -2,6 +2,7 @@
 
 import click
 
+from kbert.cli.command import command
 from kbert.cli.console import progress
 from kbert.cli.early_checks import Output
 from kbert.data.corpus.text_files import FORMATS
@@ -21,7 +22,10 @@ LANGUAGE = click.option(
 )
 
 
-@click.command(short_help="Train a WordPiece vocabulary.")
+@command(
+    short_help="Train a WordPiece vocabulary.",
+    examples=('kbert vocab "corpus/*.txt" --size 8000 -o vocabulary',),
+)
 @CORPUS
 @click.option("--size", type=int, required=True, metavar="N", help="Tokens, special ones included.")
 @click.option("-o", "--output", required=True, type=Output(), help="The folder.")
@@ -45,7 +49,10 @@ def vocab(corpus, size, output, form, **options):
     click.echo(f"wrote {output}: {tokenizer.vocab_size:,} tokens")
 
 
-@click.command(short_help="Text to shards for pretraining.")
+@command(
+    short_help="Text to shards for pretraining.",
+    examples=('kbert prepare "corpus/*.txt" --vocab vocabulary -o shards',),
+)
 @CORPUS
 @click.option("--vocab", required=True, metavar="DIR", help="A folder with a vocabulary.")
 @click.option("-o", "--output", required=True, type=Output(), help="The folder.")

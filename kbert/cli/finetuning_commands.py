@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from kbert.cli.command import command, files
 from kbert.cli.console import starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source
-from kbert.cli.options import POSITIVE, PRECISION, output_format
+from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
 from kbert.cli.pretraining_commands import (
     check_new_run,
     import_engine,
@@ -34,8 +35,15 @@ _HELP = {
 }
 
 
-@click.command(short_help="Fine-tune a checkpoint on labelled data; or go on with a run.")
-@click.argument("source", required=False, metavar="[SRC]")
+@command(
+    short_help="Fine-tune a checkpoint on labelled data; or go on with a run.",
+    examples=(
+        "kbert finetune folder --task classify --train train.tsv --dev dev.tsv \\",
+        "    -o run",
+        "kbert finetune --resume run",
+    ),
+)
+@click.argument("source", required=False, metavar="[SRC]", shell_complete=files)
 @click.option("--task", type=_TASKS, help="Texts, words or answers.")
 @click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
 @click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
@@ -100,8 +108,11 @@ def _say(tuned) -> None:
     say_where(tuned)
 
 
-@click.command(short_help="How good a model is on labelled data.")
-@click.argument("source", metavar="SRC")
+@command(
+    short_help="How good a model is on labelled data.",
+    examples=("kbert evaluate run/model --task classify --data dev.tsv",),
+)
+@SOURCE
 @click.option("--task", type=_TASKS, required=True, help="Texts, words or answers.")
 @click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
 @click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")

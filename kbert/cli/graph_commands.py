@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from kbert.cli.command import command
 from kbert.cli.console import progress, starting_keras
 from kbert.cli.early_checks import Output
-from kbert.cli.options import HEAD_NAMES, output_format
+from kbert.cli.options import CONFIG, HEAD_NAMES, output_format
 
-CONFIG = click.argument("config", default="base", metavar="[CONFIG]")
 HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
 LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
 PREDICTIONS = click.option(
@@ -21,7 +21,14 @@ PREDICTIONS = click.option(
 )
 
 
-@click.command(short_help="Print the graph, row by row; no Keras.")
+@command(
+    short_help="Print the graph, row by row; no Keras.",
+    examples=(
+        "kbert summary",
+        "kbert summary large --layers 1-2",
+        "kbert summary tiny --head classifier --num-labels 3 --format json",
+    ),
+)
 @CONFIG
 @HEAD
 @LABELS
@@ -63,7 +70,10 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
         click.echo(summary_text(rows, layer_range, width=width_shown()), nl=False)
 
 
-@click.command(short_help="Count parameters, FLOPs, bytes; no Keras.")
+@command(
+    short_help="Count parameters, FLOPs, bytes; no Keras.",
+    examples=("kbert account base", "kbert account large --seq-len 128 --batch-size 32 --rows"),
+)
 @CONFIG
 @HEAD
 @LABELS
@@ -119,7 +129,10 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
         click.echo(row_formats.to_json(record), nl=False)
 
 
-@click.command(short_help="One W_Q is twelve: both computations.")
+@command(
+    short_help="One W_Q is twelve: both computations.",
+    examples=("kbert heads base",),
+)
 @CONFIG
 @click.option("--built", is_flag=True, help="On the layer that Keras builds.")
 def heads(config, built):
@@ -135,7 +148,10 @@ def heads(config, built):
     click.echo(heads_text(compare_heads(config, built=built)), nl=False)
 
 
-@click.command(short_help="Graph = closed forms = published tables?")
+@command(
+    short_help="Graph = closed forms = published tables?",
+    examples=("kbert verify base",),
+)
 @CONFIG
 def verify(config):
     """Compare the built graph, the closed forms and published tables.
@@ -147,7 +163,10 @@ def verify(config):
         sys.exit(1)
 
 
-@click.command(short_help="Draw the graph.")
+@command(
+    short_help="Draw the graph.",
+    examples=("kbert plot base -o bert.svg", "kbert plot tiny --expand -o tiny.png"),
+)
 @CONFIG
 @HEAD
 @LABELS
@@ -170,7 +189,10 @@ def plot(config, head, num_labels, max_predictions, output, collapse):
     _plot(_spec(config, head, num_labels, max_predictions), output, collapse)
 
 
-@click.command(short_help="Summary, account, check, picture of base.")
+@command(
+    short_help="Summary, account, check, picture of base.",
+    examples=("kbert demo",),
+)
 @click.option(
     "-o",
     "--output",

@@ -6,6 +6,8 @@ from collections import UserDict
 import click
 
 import kbert
+from kbert.cli.command import Group
+from kbert.cli.completion_commands import answer_shell
 from kbert.cli.console import run
 
 MODULES = {
@@ -17,6 +19,17 @@ MODULES = {
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
+    "completion_commands": ("completion",),
+}
+SECTIONS = {
+    "See and count": ("summary", "account", "params", "heads", "verify", "plot", "plan", "demo"),
+    "Checkpoints": ("inspect", "convert"),
+    "Use a checkpoint": (
+        *("embed", "similarity", "attention", "fill-mask"),
+        *("next-sentence", "classify", "tag", "answer"),
+    ),
+    "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate"),
+    "The shell": ("completion",),
 }
 
 
@@ -29,6 +42,8 @@ class _Commands(UserDict):
 
 
 @click.group(
+    cls=Group,
+    sections=SECTIONS,
     commands=_Commands({name: module for module, names in MODULES.items() for name in names}),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
@@ -43,4 +58,5 @@ def cli():
 
 def main(arguments=None) -> None:
     """The console script `kbert`."""
+    answer_shell(cli)
     run(cli, arguments)

@@ -2,10 +2,14 @@
 
 import click
 
+from kbert.cli.command import files, presets_or_files
 from kbert.graph.spec import HEADS
 from kbert.tasks.precisions import PRECISIONS
 
-SOURCE = click.argument("source", metavar="SRC")
+CONFIG = click.argument(
+    "config", default="base", metavar="[CONFIG]", shell_complete=presets_or_files
+)
+SOURCE = click.argument("source", metavar="SRC", shell_complete=files)
 POSITIVE = click.IntRange(min=1)
 PRECISION = click.option(
     "--precision",

@@ -2,14 +2,21 @@
 
 import click
 
-from kbert.cli.options import POSITIVE
+from kbert.cli.command import command
+from kbert.cli.options import CONFIG, POSITIVE
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 
 _PRECISIONS = click.Choice(PRECISIONS)
 
 
-@click.command(short_help="Memory, FLOPs and hours on TPUs and GPUs.")
-@click.argument("config", default="base")
+@command(
+    short_help="Memory, FLOPs and hours on TPUs and GPUs.",
+    examples=(
+        "kbert plan base --tpu v5e:4x4 --batch 4096",
+        "kbert plan large --gpu H100:8 --seq-len 512 --rematerialize",
+    ),
+)
+@CONFIG
 @click.option("--tpu", metavar="SLICE", help="Such as v5e:4x4.")
 @click.option("--gpu", metavar="NAME[:N]", help="Such as H100:8.")
 @click.option("--seq-len", type=POSITIVE, default=128, metavar="S", help="Tokens a sequence.")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kbert.cli.command import command
 from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
 from kbert.cli.setting_options import given, with_settings, with_surroundings
@@ -27,7 +28,13 @@ _HELP = {
 }
 
 
-@click.command(short_help="Pretrain a BERT on shards; or go on with a run.")
+@command(
+    short_help="Pretrain a BERT on shards; or go on with a run.",
+    examples=(
+        "kbert pretrain shards --config mini --steps 10000 -o run",
+        "kbert pretrain --resume run",
+    ),
+)
 @click.argument("shards", required=False, metavar="[SHARDS]", type=click.Path(path_type=Path))
 @click.option("--config", help="A preset or a JSON file; default: tiny.")
 @click.option("--init", metavar="SRC", help="A checkpoint to begin with.")

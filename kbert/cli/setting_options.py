@@ -24,7 +24,6 @@ _SURROUNDINGS = (
         help="What stays once it is finished: the model, or its training states too. "
         "Default: model.",
     ),
-    click.option("--quiet", is_flag=True, help="No live line."),
 )
 
 # What the help says of the settings that every run has.
@@ -67,8 +66,8 @@ def with_surroundings(command):
     """A decorator: the options of `Surroundings`, which the command gets by name as `around`."""
 
     @functools.wraps(command)
-    def called(*, devices, peak_flops, keep, quiet, **others):
-        around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
+    def called(*, devices, peak_flops, keep, **others):
+        around = {"devices": devices, "peak_flops": peak_flops, "keep": keep}
         return command(around=around, **others)
 
     for option in reversed(_SURROUNDINGS):

@@ -2,6 +2,7 @@
 
 import click
 
+from kbert.cli.command import command
 from kbert.cli.console import say
 from kbert.cli.inputs import loaded, texts_of
 from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
@@ -14,7 +15,11 @@ BATCH = click.option(
 )
 
 
-@click.command("fill-mask", short_help="The likeliest tokens for [MASK].")
+@command(
+    "fill-mask",
+    short_help="The likeliest tokens for [MASK].",
+    examples=('kbert fill-mask folder "the capital of france is [MASK]"',),
+)
 @SOURCE
 @click.argument("text")
 @click.option("--top-k", type=POSITIVE, default=5, help="How many for each [MASK].")
@@ -38,7 +43,11 @@ def fill_mask(source, text, top_k, precision, form):
             say(f"{candidate.probability:.4f}  {candidate.token}")
 
 
-@click.command("next-sentence", short_help="Does B follow A?")
+@command(
+    "next-sentence",
+    short_help="Does B follow A?",
+    examples=('kbert next-sentence folder "It rained." "We stayed at home."',),
+)
 @SOURCE
 @click.argument("a")
 @click.argument("b")
@@ -58,7 +67,13 @@ def next_sentence(source, a, b, precision, form):
         click.echo(f"{probability:.4f}  is next\n{1 - probability:.4f}  is not")
 
 
-@click.command(short_help="The labels of texts.")
+@command(
+    short_help="The labels of texts.",
+    examples=(
+        'kbert classify folder "A fine film."',
+        "kbert classify folder --lines reviews.txt --format json",
+    ),
+)
 @SOURCE
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
@@ -84,7 +99,10 @@ def classify(source, texts, lines, batch_size, precision, form):
             click.echo(printable.cut(f"{best.probability:.4f}  {best.label}  {text}"))
 
 
-@click.command(short_help="The label of every word.")
+@command(
+    short_help="The label of every word.",
+    examples=('kbert tag folder "Ada Lovelace lived in London."',),
+)
 @SOURCE
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
@@ -112,7 +130,10 @@ def tag(source, texts, lines, batch_size, precision, form):
             say(f"{word.probability:.4f}  {label:<12}  {place:<9}  {word.word}")
 
 
-@click.command(short_help="The answer to a question.")
+@command(
+    short_help="The answer to a question.",
+    examples=('kbert answer folder "Who wrote it?" "Ada Lovelace wrote the notes."',),
+)
 @SOURCE
 @click.argument("question")
 @click.argument("context")

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from kbert.checkpoints.sentence_settings import POOLINGS
+from kbert.cli.command import command
 from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded, read_lines
@@ -38,7 +39,13 @@ LONG = click.option(
 )
 
 
-@click.command(short_help="Texts to vectors, as .npy.")
+@command(
+    short_help="Texts to vectors, as .npy.",
+    examples=(
+        "kbert embed folder texts.txt -o vectors.npy",
+        "cat texts.txt | kbert embed folder - -o vectors.npy --pooling cls",
+    ),
+)
 @SOURCE
 @click.argument("lines", metavar="LINES")
 @click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .npy.")
@@ -70,7 +77,10 @@ def embed(source, lines, output, **options):
     say(f"wrote {output}: {len(vectors):,} × {vectors.shape[1]:,} {vectors.dtype}")
 
 
-@click.command(short_help="Cosine similarity of texts.")
+@command(
+    short_help="Cosine similarity of texts.",
+    examples=('kbert similarity folder "A cat sat." "A dog ran." "Rates rose."',),
+)
 @SOURCE
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
 @POOLING
@@ -94,7 +104,10 @@ def similarity(source, texts, form, **options):
         click.echo(_matrix_text(texts, matrix), nl=False)
 
 
-@click.command(short_help="Draw who attends to whom.")
+@command(
+    short_help="Draw who attends to whom.",
+    examples=('kbert attention folder "A cat sat." -o map.png --layer 1 --head 2',),
+)
 @SOURCE
 @click.argument("text")
 @click.argument("pair", required=False)

@@ -1,10 +1,28 @@
 """What is said on stderr while something takes long, and when."""
 
+import contextlib
 import os
 import sys
 
 PROGRESS_DELAY_S = 2.0
 COLUMNS = 80  # of a terminal that does not say
+
+_said = [True]
+
+
+@contextlib.contextmanager
+def silent():
+    """Within, nothing is said of what is under way; warnings and errors are."""
+    before, _said[0] = _said[0], False
+    try:
+        yield
+    finally:
+        _said[0] = before
+
+
+def is_said() -> bool:
+    """Whether what is under way is said: not within `silent`."""
+    return _said[0]
 
 
 def columns(stream) -> int:
@@ -29,7 +47,7 @@ def progress_bar(total: int | None, unit: str, shown: bool = True, **style):
     return tqdm(
         total=total,
         unit=unit,
-        disable=not shown,
+        disable=not (shown and is_said()),
         delay=PROGRESS_DELAY_S,
         mininterval=seldom,
         leave=False,

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from kbert.io.progress import COLUMNS, columns
+from kbert.io.progress import COLUMNS, columns, is_said
 from kbert.io.units import duration, short
 
 FILE_WIDTH = 140  # of a line in a file
@@ -21,7 +21,7 @@ class Live:
     """
 
     def __init__(self, steps: int, show: bool = True, stream=None, first: str = ""):
-        self._steps, self._show, self._first = steps, show, first
+        self._steps, self._show, self._first = steps, show and is_said(), first
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH

@@ -1,0 +1,102 @@
+"""What every command has: examples in its --help, --quiet, colours where a terminal has them."""
+
+import os
+
+import click
+from click.shell_completion import CompletionItem
+
+from kbert.io import progress
+
+
+class _Formatter(click.HelpFormatter):
+    """Help with headings in bold and names in colour, which click leaves out of pipes."""
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(click.style(heading, bold=True))
+
+    def write_dl(self, rows, *arguments, **options) -> None:
+        coloured = [(click.style(name, fg="cyan"), text) for name, text in rows]
+        super().write_dl(coloured, *arguments, **options)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class Command(click.Command):
+    """A command with examples: lines of a shell, in its --help, where every option stands too."""
+
+    context_class = _Context
+
+    def __init__(self, *arguments, examples: tuple[str, ...], **options):
+        super().__init__(*arguments, **options)
+        self.examples = examples
+        self.params.append(_quiet_option())
+
+    def format_epilog(self, ctx, formatter) -> None:
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class Group(click.Group):
+    """The commands, in the sections of its help.
+
+    Args:
+        sections: the names of commands by heading.
+    """
+
+    context_class = _Context
+
+    def __init__(self, *arguments, sections: dict[str, tuple[str, ...]], **options):
+        super().__init__(*arguments, **options)
+        self.sections = sections
+
+    def format_commands(self, ctx, formatter) -> None:
+        width = max(map(len, self.commands))
+        room = formatter.width - width - 6
+        for heading, names in self.sections.items():
+            helps = [self.commands[name].get_short_help_str(room) for name in names]
+            with formatter.section(heading):
+                rows = zip((f"{name:<{width}}" for name in names), helps, strict=True)
+                formatter.write_dl(list(rows))
+
+
+def command(name: str | None = None, *, short_help: str, examples: tuple[str, ...]):
+    """Makes a function a command, as `click.command` does.
+
+    Args:
+        name: what it is called; None: as the function is.
+        short_help: its line in `kbert --help`.
+        examples: commands as one would type them, of 76 characters at most.
+    """
+    return click.command(name, cls=Command, short_help=short_help, examples=examples)
+
+
+def colour() -> bool | None:
+    """What click is told: False where NO_COLOR is set (no-color.org), None for terminals only."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def presets_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
+    """What the shell offers for CONFIG."""
+    from kbert.graph.presets import PRESETS
+
+    names = [name for name in PRESETS if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names] or files(context, parameter, incomplete)
+
+
+def files(context, parameter, incomplete: str) -> list[CompletionItem]:
+    """What the shell offers for SRC: files and folders."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _quiet_option() -> click.Option:
+    return click.Option(
+        ["-q", "--quiet"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=lambda context, _, quiet: quiet and context.with_resource(progress.silent()),
+        help="Say nothing of what is under way.",
+    )
