@@ -82,6 +82,19 @@ def saved(small, tmp_path_factory):
     return out, berts
 
 
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder of texts in small blocks, and the content of its shards by one process."""
+    from folder_content import content
+    from prepared_text import prepare_some, small_blocks, write_corpus
+
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    with small_blocks():
+        prepare_some(folder, folder / "shards", processes=1)
+        yield folder, content(folder / "shards")
+
+
 @pytest.fixture(scope="session")
 def shared():
     """The folder of shared material beside the project, where there is one."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import kbert
 from folder_content import content
-from prepared_text import SHARD, prepare_some, small_blocks, write_corpus
+from prepared_text import SHARD, prepare_some
 from sizes import ROOT
 
 from kbert.cli import dask_cluster
@@ -71,16 +71,6 @@ def workers(address: str, count: int, folder: Path):
         with distributed.Client(address, set_as_default=False) as client:
             client.wait_for_workers(count, timeout=PATIENCE_S)
         yield found
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """The corpus's folder, and the content of its shards by one process."""
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
-    with small_blocks():
-        prepare_some(folder, folder / "shards", processes=1)
-        yield folder, content(folder / "shards")
 
 
 @pytest.fixture

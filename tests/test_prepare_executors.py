@@ -10,20 +10,10 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 
 import pytest
 from folder_content import content
-from prepared_text import prepare_some, small_blocks, write_corpus
+from prepared_text import prepare_some
 
 from kbert.data.corpus import tokenizing_executor
 from kbert.data.corpus.preparing import prepare
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """The corpus's folder, and the content of its shards by one process."""
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
-    with small_blocks():
-        prepare_some(folder, folder / "shards", processes=1)
-        yield folder, content(folder / "shards")
 
 
 @pytest.fixture(scope="module")
