@@ -32,6 +32,7 @@ class Recipe(Protocol):
         evaluate_every: updates between two evaluations.
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
+        label_smoothing: see `kbert.training.loss.measured`.
     """
 
     command: ClassVar[str]
@@ -48,6 +49,7 @@ class Recipe(Protocol):
     evaluate_every: int
     flops: float
     packing: bool = False
+    label_smoothing: float = 0.0
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from kbert.checkpoints.bert import Bert, load
-from kbert.data.labelled.length_buckets import BucketedBatches, Examples
+from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.data.padding import lengths_up_to
 from kbert.graph.spec import GraphSpec
@@ -26,6 +28,7 @@ from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
 _PACKED_HEADS = ("classifier", "tokens")
+_CLASSES = ("classify", "tag")  # whose labels are numbers of classes
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class Finetuning(Recipe):
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
-        self.packing = settings.packing
+        self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
+        _refuse_other_labels(task, settings)
         if self.packing and task.head not in _PACKED_HEADS:
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
         if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
@@ -115,6 +119,8 @@ class Finetuning(Recipe):
         train, dev = encode(self._train), None if self._dev is None else encode(self._dev)
         if any(max(row, default=0) > 0 for row in train.segment_ids):
             require_two_segments(self.bert, "finetune")
+        if self.settings.class_weights:
+            train = with_balanced_classes(train, len(self.labels))
         pad_id = tokenizer.pad_id
         self.batches = self._batches(train, pad_id, lengths)
         self.dev: LabelledEvaluation | None = None
@@ -151,7 +157,9 @@ class Finetuning(Recipe):
     def begin(self, model) -> None:
         """With the source's weights; a head of other labels, or of another kind, begins anew."""
         goes_on = self.bert.head == self.task.head and (
-            self.labels is None or known_labels(self.bert) == self.labels
+            self.labels is None
+            or known_labels(self.bert) == self.labels
+            or (self.task.problem_type == "regression" and self.bert.spec.num_labels == 1)
         )
         source, outputs = {layer.name for layer in self.bert.model.layers}, set(model.output_names)
         new = [
@@ -176,7 +184,8 @@ class Finetuning(Recipe):
         model = build(self.spec)
         copy_weights(engine.model, model)
         tokenizer = self.bert.tokenizer
-        return Bert(self.bert.config, self.task.head, model, tokenizer, labels=self.labels)
+        about = {"labels": self.labels, "problem_type": self.task.problem_type}
+        return Bert(self.bert.config, self.task.head, model, tokenizer, **about)
 
     def result(self, last: dict) -> dict:
         kept = {"weights_of_update": self._update, "metrics": self._metrics}
@@ -195,6 +204,26 @@ class Finetuning(Recipe):
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
         return Finetuned(bert, history, result["metrics"], folder)
+
+
+def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
+    """A ValueError where a setting is for labels that are numbers of classes, and these are not."""
+    given = {"label_smoothing": settings.label_smoothing, "class_weights": settings.class_weights}
+    for name, value in given.items():
+        if value and task.name not in _CLASSES:
+            raise ValueError(
+                f"{name} must be for the task {' or '.join(_CLASSES)}, got {task.name}"
+            )
+
+
+def with_balanced_classes(examples: Examples, count: int) -> Examples:
+    """Examples whose labels of a class count for all labels / (classes · labels of that class)."""
+    weights = {}
+    for name, rows in examples.labels.items():
+        found = np.concatenate([np.atleast_1d(row) for row in rows])
+        counts = np.bincount(found[found != IGNORED], minlength=count)
+        weights[name] = counts.sum() / (count * np.maximum(counts, 1))
+    return dataclasses.replace(examples, class_weights=weights)
 
 
 def mean_flops(spec: GraphSpec, batches: BucketedBatches) -> float:

@@ -1,5 +1,7 @@
 """What the engines share: how a batch is split, and how the model is computed."""
 
+import functools
+
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
@@ -43,6 +45,7 @@ class Engine(OptimizerStep):
         jit: bool | None = None,
         rematerialize: bool = False,
         packing: bool = False,
+        label_smoothing: float = 0.0,
         seed: int = 0,
     ) -> None:
         """Makes the optimizer's variables; within `scope`, or after it.
@@ -56,6 +59,7 @@ class Engine(OptimizerStep):
             rematerialize: whether the backward pass computes each encoder block again instead of
                 keeping its activations: less memory, more time, the same numbers.
             packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
+            label_smoothing: see `kbert.training.loss.measured`.
             seed: of the dropout.
 
         Raises:
@@ -63,6 +67,7 @@ class Engine(OptimizerStep):
         """
         values = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
         values |= {"rematerialize": rematerialize, "packing": packing}
+        values["label_smoothing"] = label_smoothing
         checked(values, ("clip_norm", "jit"))
         if packing:
             packed_rows.check(model, self.replicas)
@@ -73,6 +78,7 @@ class Engine(OptimizerStep):
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
         self.rematerialize, self.packing = rematerialize, packing
+        self.label_smoothing = label_smoothing
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
         # listed once: Keras walks through all layers each time
@@ -230,8 +236,8 @@ class Engine(OptimizerStep):
     def _loss_sums(self, logits, labels, weights):
         """`objectives.measured`."""
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
-        measured = objectives.measured
-        if self.kit and many:
+        measured = functools.partial(objectives.measured, smoothing=self.label_smoothing)
+        if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:
             measured = self.kit.part(elementwise.measured)
         with scope(LOSS):
             return measured(logits, labels, weights)
