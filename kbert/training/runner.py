@@ -102,7 +102,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     make_deterministic()
     engine = engines.start(devices=surroundings.devices)
     jit = recipe.settings.jit
-    recipe.open(engine.default_jit() if jit is None else jit)
+    recipe.open(engine.default_jit() if jit is None else jit, engine.shape_cost)
     return engine
 
 

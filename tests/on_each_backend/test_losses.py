@@ -1,4 +1,4 @@
-"""Losses of numbers, of several labels and of smoothed ones, and their gradients, beside torch's."""
+"""Losses of numbers, of several labels, of smoothed ones, and their gradients, beside torch."""
 
 import numpy as np
 import pytest

@@ -5,6 +5,7 @@ from a pool of many batches that is sorted by length, so little of it is padding
 drawn anew in every epoch, and the batches shuffled.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,6 +137,13 @@ class BucketedBatches:
         count = len(places)
         filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
         return self._made(filled, count, part)
+
+    def with_lengths(self, lengths: Sequence[int]) -> "BucketedBatches":
+        """The same batches, of other lengths."""
+        other = copy.copy(self)
+        other.lengths = fitting_lengths(lengths, int(self._tokens.max()))
+        other.fingerprint = self.fingerprint | {"lengths": list(other.lengths)}
+        return other
 
     def lengths_in(self, epoch: int) -> list[int]:
         """How long each batch of an epoch is, in tokens, in their order."""

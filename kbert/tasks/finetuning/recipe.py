@@ -14,7 +14,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
-from kbert.data.padding import lengths_up_to
+from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.spec import GraphSpec
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
@@ -91,15 +91,15 @@ class Finetuning(Recipe):
         self._dev = None if dev is None else records_of(self.task, dev, "dev")
         self.labels = self.task.labels(self._train)
 
-    def open(self, compiled: bool) -> None:
+    def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         source = self._sources["source"]
         self.bert = source if isinstance(source, Bert) else load(source)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         limit = longest(self.bert, self.settings.max_length)
         lengths = None if self.packing else self.settings.lengths
-        lengths = lengths or tuple(lengths_up_to(limit, compiled))
-        self._encode(limit, lengths)
+        traced = 0.0 if lengths or compiled or self.packing else shape_cost
+        lengths = self._encode(limit, lengths or lengths_up_to(limit, compiled), traced)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
         # a run that goes on has the same
@@ -110,8 +110,8 @@ class Finetuning(Recipe):
         self.evaluate_every = self.settings.evaluate_every or epoch
         self.flops = mean_flops(self.spec, self.batches)
 
-    def _encode(self, limit: int, lengths: Sequence[int]) -> None:
-        """The records as the model reads them."""
+    def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
+        """The records as the model reads them; returns which of the lengths they have."""
         tokenizer, size = require_tokenizer(self.bert, "finetune"), self.settings.batch_size
         encode = functools.partial(
             self.task.encode, tokenizer=tokenizer, labels=self.labels, max_length=limit
@@ -123,12 +123,23 @@ class Finetuning(Recipe):
             train = with_balanced_classes(train, len(self.labels))
         pad_id = tokenizer.pad_id
         self.batches = self._batches(train, pad_id, lengths)
+        if shape_cost:
+            lengths = self._worth_tracing(limit, shape_cost)
+            self.batches = self.batches.with_lengths(lengths)
         self.dev: LabelledEvaluation | None = None
         if dev:
             self.dev = LabelledEvaluation(
                 self.task, self._dev, dev, self.labels, size, pad_id, lengths
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
+        return lengths
+
+    def _worth_tracing(self, limit: int, shape_cost: float) -> tuple[int, ...]:
+        """The batches' lengths with which the run takes least time, and the limit."""
+        needed = Counter(self.batches.lengths_in(0))
+        of_run = {length: count * self.settings.epochs for length, count in needed.items()}
+        chosen = cheapest_lengths(of_run, shape_cost)
+        return chosen if chosen[-1] == limit else (*chosen, limit)
 
     def _batches(self, train: Examples, pad_id: int, lengths: Sequence[int]) -> BucketedBatches:
         settings = self.settings

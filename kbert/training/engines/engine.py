@@ -28,12 +28,15 @@ class Engine(OptimizerStep):
         replicas: devices that share a batch, over all hosts.
         local: parts of a process's examples that are computed each on its own.
         process, processes: which host this is, and of how many.
+        shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
+            step, in updates: tracing.
     """
 
     replicas = 1
     local = 1
     process = 0
     processes = 1
+    shape_cost = 0.0
 
     def prepare(
         self,
