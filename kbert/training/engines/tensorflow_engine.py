@@ -26,7 +26,7 @@ _function = functools.partial(tf.function, autograph=False)
 class TensorFlowEngine(Engine):
     """See `Engine`. Hosts come from TF_CONFIG; each has the same number of devices."""
 
-    shape_cost = 3.0  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
+    shape_cost = 2.0  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
 
     def __init__(self, devices: int | None = None):
         self.strategy = _strategy(devices)
