@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.attention.inference import attention as attention
     from kbert.tasks.classification.inference import classify as classify
     from kbert.tasks.classification.inference import next_sentence as next_sentence
+    from kbert.tasks.classification.inference import regress as regress
     from kbert.tasks.embedding.inference import embed as embed
     from kbert.tasks.embedding.inference import similarity as similarity
     from kbert.tasks.fill_mask.inference import fill_mask as fill_mask
@@ -77,6 +78,7 @@ _PUBLIC = {
     "build_question_answering": "kbert.model.builder",
     "build_token_classifier": "kbert.model.builder",
     "classify": "kbert.tasks.classification.inference",
+    "regress": "kbert.tasks.classification.inference",
     "compare_heads": "kbert.show.one_projection",
     "compile_plan": "kbert.training.slices.compiler",
     "embed": "kbert.tasks.embedding.inference",

@@ -1,6 +1,7 @@
 """Labelled texts from files, and their batches."""
 
 import collections
+import itertools
 import json
 import re
 
@@ -10,7 +11,7 @@ from peer_tasks import VOCABULARY
 
 from kbert import Tokenizer
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
-from kbert.data.padding import LENGTHS, lengths_up_to, padded_length
+from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, padded_length
 from kbert.graph.names import (
     CLASSIFIER,
     SEGMENT_IDS,
@@ -328,6 +329,45 @@ def test_few_lengths_where_each_is_compiled(examples):
     assert lengths_up_to(512) == LENGTHS
     assert lengths_up_to(18, compiled=False) == (4, 8, 12, 16, 18)
     assert [padded_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
+
+
+def test_lengths_cost_least_of_all_that_there_could_be():
+    """Against every choice, tried."""
+    random = np.random.default_rng(3)
+    for shape_cost in (0.0, 0.3, 2.0, 11.0):
+        lengths = sorted(random.choice(60, 7, replace=False) + 1)
+        needed = {int(length): int(random.integers(1, 9)) for length in lengths}
+        mean = np.average(list(needed), weights=list(needed.values()))
+
+        def cost(chosen, needed=needed, mean=mean, shape_cost=shape_cost):
+            waste = sum(
+                count * (padded_length(chosen, length) - length) for length, count in needed.items()
+            )
+            return waste / mean + shape_cost * len(chosen)
+
+        *shorter, longest = needed
+        every = [
+            (*chosen, longest)
+            for count in range(len(shorter) + 1)
+            for chosen in itertools.combinations(shorter, count)
+        ]
+        found = cheapest_lengths(needed, shape_cost)
+        assert found in every
+        assert cost(found) == pytest.approx(min(map(cost, every)))
+    assert cheapest_lengths({8: 3, 12: 1}, 0.0) == (8, 12)
+    assert cheapest_lengths({8: 3, 12: 1}, 99.0) == (12,)
+
+
+def test_other_lengths_are_the_same_batches(examples):
+    batches = batches_of(examples, lengths=range(4, 65, 4))
+    few = batches.with_lengths((20, 64))
+    for step in range(STEPS):
+        one, other = batches.batch(step), few.batch(step)
+        assert other.inputs[TOKEN_IDS].shape[1] in (20, 64)
+        width = one.inputs[TOKEN_IDS].shape[1]
+        np.testing.assert_array_equal(other.inputs[TOKEN_IDS][:, :width], one.inputs[TOKEN_IDS])
+        assert not other.inputs[TOKEN_IDS][:, width:].any()
+    assert few.fingerprint != batches.fingerprint and batches.lengths != few.lengths
 
 
 def test_labels_of_tokens_weigh_the_same(examples):

@@ -69,3 +69,20 @@ def test_what_entity_labels_are():
 def test_sentences_of_other_lengths_are_refused():
     with pytest.raises(ValueError, match="2 labels expected for a sentence, got 1"):
         metrics.entity_scores([["O", "O"]], [["O"]])
+
+
+def test_numbers_as_scipy():
+    for case in PEERS["numbers"]:
+        gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
+        for name in ("pearson", "spearman"):
+            assert getattr(metrics, name)(gold, predicted) == pytest.approx(case[name], abs=1e-12)
+
+
+def test_several_labels_as_scikit_learn():
+    """Scores of one decimal: many are equal."""
+    for case in PEERS["labels"]:
+        gold, scores = np.array(case["gold"], bool), np.array(case["scores"])
+        for name in ("micro_f1", "mean_f1"):
+            assert getattr(metrics, name)(gold, scores > 0) == pytest.approx(case[name], abs=1e-12)
+        expected = pytest.approx(case["mean_average_precision"], abs=1e-12)
+        assert metrics.mean_average_precision(gold, scores) == expected

@@ -37,6 +37,8 @@ class Bert:
         architecture: the class of transformers that the checkpoint is of, where it has one.
         labels: what a classifier's outputs are called, where the checkpoint says.
         sentence: how a sentence vector is made, where the checkpoint says.
+        problem_type: what a classifier is of, in transformers' words, where the checkpoint says:
+            "single_label_classification", "multi_label_classification" or "regression".
     """
 
     config: BertConfig
@@ -47,6 +49,7 @@ class Bert:
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
+    problem_type: str | None = None
 
     @property
     def spec(self) -> GraphSpec:
@@ -202,6 +205,7 @@ def _built(
         architecture=checkpoint.architecture if own else None,
         labels=labels,
         sentence=checkpoint.sentence,
+        problem_type=checkpoint.problem_type if own else None,
     )
 
 

@@ -10,6 +10,9 @@ import numpy as np
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.spec import GraphSpec
 
+# transformers' words for what a classifier is of
+PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -50,6 +53,7 @@ class Checkpoint:
         architecture: the class of transformers, where it names one.
         labels: what the classifier's outputs are called, where it says.
         sentence: its way to a sentence vector, where it says.
+        problem_type: what its classifier is of, see `Bert`, where it says.
         vocabulary: the folder or file that its tokenizer is read from; None: it has none.
         lowercase: whether that vocabulary is uncased, where only the format's own files say.
         left_out: tensors of the file that are no weights of a model: Adam's, buffers, copies.
@@ -63,6 +67,7 @@ class Checkpoint:
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
+    problem_type: str | None = None
     vocabulary: Path | None = None
     lowercase: bool | None = None
     left_out: tuple[str, ...] = ()

@@ -27,6 +27,8 @@ _HELP = {
     "epochs": "Passes over the data.",
     "max_length": "Tokens of an example.",
     "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa.",
+    "label_smoothing": "Share of a label that goes to all labels alike.",
+    "class_weights": "Rare labels count for more.",
     "warmup_share": "Of the updates.",
     "seed": "Of the head, the order and dropout.",
     "keep_best": "The weights that did best on dev, or the last. Default: best.",
@@ -55,10 +57,12 @@ def finetune(source, task, train, dev, output, run, around, **settings):
     """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
 
     \b
-    classify: text, [second text,] label, between tabs; or .csv, .jsonl with
-              those columns
-    tag:      a word and its label a line, a blank line between sentences (CoNLL)
-    qa:       SQuAD's JSON, 1.1 or 2.0
+    classify:   text, [second text,] label, between tabs; or .csv, .jsonl with
+                those columns
+    regress:    the same with a number for the label
+    multilabel: the same with labels between commas, or none
+    tag:        a word and its label a line, a blank line between sentences (CoNLL)
+    qa:         SQuAD's JSON, 1.1 or 2.0
 
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
     """

@@ -14,7 +14,7 @@ MODULES = {
     "graph_commands": ("summary", "account", "heads", "verify", "plot", "demo"),
     "plan_commands": ("plan",),
     "checkpoint_commands": ("inspect", "convert", "params"),
-    "task_commands": ("fill-mask", "next-sentence", "classify", "tag", "answer"),
+    "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
     "vector_commands": ("embed", "similarity", "attention"),
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
@@ -26,7 +26,7 @@ SECTIONS = {
     "Checkpoints": ("inspect", "convert"),
     "Use a checkpoint": (
         *("embed", "similarity", "attention", "fill-mask"),
-        *("next-sentence", "classify", "tag", "answer"),
+        *("next-sentence", "classify", "regress", "tag", "answer"),
     ),
     "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate"),
     "The shell": ("completion",),

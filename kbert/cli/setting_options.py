@@ -7,12 +7,20 @@ import click
 
 from kbert.cli.options import POSITIVE
 from kbert.training.run_settings import RunSettings
-from kbert.training.setting_rules import KEEPS, OPTIMIZERS, PRECISIONS, SCHEDULES, checked
+from kbert.training.setting_rules import (
+    CLASS_WEIGHTS,
+    KEEPS,
+    OPTIMIZERS,
+    PRECISIONS,
+    SCHEDULES,
+    checked,
+)
 
 _CHOICES = {
     "optimizer": list(OPTIMIZERS),
     "schedule": list(SCHEDULES),
     "precision": list(PRECISIONS),
+    "class_weights": list(CLASS_WEIGHTS),
 }
 
 _SURROUNDINGS = (

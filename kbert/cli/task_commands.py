@@ -100,6 +100,29 @@ def classify(source, texts, lines, batch_size, precision, form):
 
 
 @command(
+    short_help="The number of a text, or of two.",
+    examples=('kbert regress folder "A cat sat." "A cat was sitting."',),
+)
+@SOURCE
+@click.argument("text")
+@click.argument("pair", required=False)
+@PRECISION
+@FORM
+def regress(source, text, pair, precision, form):
+    """The number that a fine-tuned regression gives a text, or two: how alike they are, say."""
+    from kbert.io import row_formats
+
+    with loaded(source, "regress", "classifier") as bert:
+        from kbert.tasks.classification.inference import regress
+
+        number = regress(bert, text, pair, precision=precision)
+    if form == "json":
+        click.echo(row_formats.to_json({"text": text, "pair": pair, "number": number}), nl=False)
+    else:
+        click.echo(f"{number:.4f}")
+
+
+@command(
     short_help="The label of every word.",
     examples=('kbert tag folder "Ada Lovelace lived in London."',),
 )
@@ -169,7 +192,7 @@ def answer(source, question, context, stride, no_answer_threshold, precision, fo
         click.echo(f"{found.score:.4f}  {place}")
 
 
-COMMANDS = [fill_mask, next_sentence, classify, tag, answer]
+COMMANDS = [fill_mask, next_sentence, classify, regress, tag, answer]
 
 
 def _records(texts: list[str], name: str, found: list) -> list[dict]:

@@ -100,6 +100,9 @@ def packed(
     text = np.repeat(np.arange(len(batch)), lengths)  # of each token
     position = np.concatenate([np.arange(tokens) for tokens in lengths])
 
+    # a row of floats is of a text, whole numbers may be its tokens'
+    of_texts = {name for name, a in batch.labels.items() if a.ndim == 1 or a.dtype.kind == "f"}
+
     def laid(array):
         rows = np.zeros(shape, array.dtype)
         rows.flat[starts[text] + position] = array
@@ -107,7 +110,7 @@ def packed(
 
     def every(group):
         return {
-            name: laid(array[text, position]) if array.ndim > 1 else array
+            name: array if name in of_texts else laid(array[text, position])
             for name, array in group.items()
         }
 

@@ -1,7 +1,7 @@
 """Sequences of any lengths as arrays: batches of like lengths, in few static shapes."""
 
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -58,6 +58,29 @@ def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
 def padded_length(lengths: Sequence[int], tokens: int) -> int:
     """The first of ascending lengths that holds so many tokens."""
     return lengths[bisect.bisect_left(lengths, tokens)]
+
+
+def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int, ...]:
+    """The lengths with which a run takes least time: less padding, or fewer shapes to trace.
+
+    Args:
+        needed: how many batches need a length, by that length.
+        shape_cost: what each length costs once, in the time of a batch of the mean length.
+
+    Returns:
+        Some of `needed`'s, ascending, the longest among them.
+    """
+    lengths = sorted(needed)
+    mean = sum(length * count for length, count in needed.items()) / sum(needed.values())
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # of the first so many lengths
+    for longest in lengths:
+        options, padding = [], 0.0
+        for first in range(len(best) - 1, -1, -1):  # the shortest that is padded to the longest
+            padding += needed[lengths[first]] * (longest - lengths[first]) / mean
+            before, chosen = best[first]
+            options.append((before + padding + shape_cost, (*chosen, longest)))
+        best.append(min(options))
+    return best[-1][1]
 
 
 def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:

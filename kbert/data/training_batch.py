@@ -12,10 +12,11 @@ class TrainingBatch:
 
     Attributes:
         inputs: int32 arrays by the name of the model's input, (B, …).
-        labels: int32 arrays by the name of the model's output: a label for each row of logits.
-        weights: float32, by output, in the labels' shape: what each label's cross-entropy counts
-            for in the loss. They are divided by the totals of the whole update already, over all
-            hosts, so the loss is the plain sum of weight × cross-entropy, however it is split.
+        labels: int32 or float32 arrays by the name of the model's output, see
+            `kbert.training.loss.measured`.
+        weights: float32, by output, in the labels' shape: what each label's loss counts for in the
+            whole. They are divided by the totals of the whole update already, over all hosts, so
+            the loss is the plain sum of weight × loss, however it is split.
     """
 
     inputs: dict[str, np.ndarray]

@@ -48,6 +48,55 @@ def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
     return cross / float(scale) if scale > 0 else 0.0
 
 
+def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """The correlation of two rows of numbers, (N,); 0 where one is constant: undefined."""
+    gold, predicted = (np.asarray(row, np.float64) for row in (gold, predicted))
+    gold, predicted = gold - gold.mean(), predicted - predicted.mean()
+    scale = np.sqrt((gold**2).sum() * (predicted**2).sum())
+    return float((gold * predicted).sum() / scale) if scale > 0 else 0.0
+
+
+def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """The correlation of the ranks of two rows of numbers; equal ones have their mean rank."""
+    return pearson(_ranks(gold), _ranks(predicted))
+
+
+def _ranks(numbers: np.ndarray) -> np.ndarray:
+    _, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+
+def micro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """F1 of all labels of all texts together; both bool (N, labels)."""
+    return f1(gold.ravel(), predicted.ravel(), True)
+
+
+def mean_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """The mean over the labels of their F1, 0 for one that is neither there nor predicted."""
+    return float(np.mean([f1(*columns, True) for columns in zip(gold.T, predicted.T, strict=True)]))
+
+
+def average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
+    """The precisions at each threshold, by what each adds to recall; 0 where none is there.
+
+    Args:
+        gold: bool (N,).
+        scores: float (N,), higher is likelier; equal ones share a threshold, as scikit-learn's.
+    """
+    if not gold.any():
+        return 0.0
+    order = np.argsort(-scores, kind="stable")
+    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of each threshold
+    found = np.cumsum(gold[order])[last]
+    return float(np.sum(np.diff(found, prepend=0) / gold.sum() * found / (last + 1)))
+
+
+def mean_average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
+    """The mean over the labels; bool and float (N, labels)."""
+    columns = zip(gold.T, scores.T, strict=True)
+    return float(np.mean([average_precision(*pair) for pair in columns]))
+
+
 def are_entity_labels(labels: Sequence[str]) -> bool:
     """Whether all are O or B-, I-, E-, S- and a type (IOB1, IOB2, IOBES), and not all O."""
     return all(map(_ENTITY_LABEL.fullmatch, labels)) and set(labels) != {"O"}

@@ -1,32 +1,86 @@
-"""What is minimized: the sum of weight × cross-entropy over every label of every output."""
+"""What is minimized: the sum of weight × loss over every label of every output.
+
+What a label is decides on its loss: the number of a class has the cross-entropy of softmax, a
+number of its own the squared error, a row of noughts and ones the cross-entropy of sigmoid.
+"""
 
 from collections.abc import Mapping
 
-from keras import ops
+from keras import backend, ops
 
 MEASURES = ("loss", "accuracy", "weight")  # a column each of `measured`
 
 
-def measured(logits, labels, weights):
+def measured(logits, labels, weights, smoothing: float = 0.0):
     """The sums that an output's loss and accuracy are made of, in float32.
 
     Args:
         logits: float (…, classes), in any precision.
-        labels: int32 (…).
-        weights: float32 (…): what each label counts for; 0: padding.
+        labels: int32 (…), the number of a class each; float32 (B,), a number each, of (B, 1)
+            logits; or float32 (B, classes), which of the classes hold: 0 or 1.
+        weights: float32 in the labels' shape: what each label counts for; 0: padding.
+        smoothing: share of a class's label that goes to all classes alike (Szegedy et al. 2016,
+            section 7). Other labels have none.
 
     Returns:
-        float32 (3,): Σ weight × cross-entropy, Σ weight × (largest logit is the label's),
-        Σ weight.
+        float32 (3,): Σ weight × loss; Σ weight × (the label is predicted), of numbers Σ weight ×
+        absolute error; Σ weight.
     """
-    counted = weights > 0
-    # a label that counts for nothing may have any logits: NaN would pass to the gradients too
-    logits = ops.where(ops.expand_dims(counted, -1), ops.cast(logits, "float32"), 0.0)
-    losses = ops.logsumexp(logits, axis=-1) - ops.squeeze(
-        ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1
-    )
-    hits = ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels), "float32")
+    if is_class(labels):
+        losses, hits = _of_classes(logits, labels, weights, smoothing)
+    elif len(labels.shape) > 1:
+        losses, hits = _of_each(_counted(logits, weights), labels)
+    else:
+        losses, hits = _of_numbers(_counted(logits, ops.expand_dims(weights, -1)), labels)
     return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
+
+
+def is_class(labels) -> bool:
+    """Whether labels, an array of any backend, are numbers of classes."""
+    return "int" in backend.standardize_dtype(labels.dtype)
+
+
+def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
+    """What the second of `measured`'s sums is, by output: "accuracy" or "absolute_error".
+
+    Args:
+        labels: by output.
+        axes: those before a label's own: 2 where micro-batches come before the examples.
+    """
+    return {
+        name: "accuracy" if is_class(given) or len(given.shape) > axes else "absolute_error"
+        for name, given in labels.items()
+    }
+
+
+def _counted(logits, weights):
+    """Logits in float32; 0 where the label counts for nothing.
+
+    Those may be anything, and NaN would pass to the gradients too.
+    """
+    return ops.where(weights > 0, ops.cast(logits, "float32"), 0.0)
+
+
+def _of_classes(logits, labels, weights, smoothing):
+    """The cross-entropy of softmax, and whether the largest logit is the label's; each (…)."""
+    logits = _counted(logits, ops.expand_dims(weights, -1))
+    own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
+    if smoothing:
+        own = (1 - smoothing) * own + smoothing * ops.mean(logits, -1)
+    hits = ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
+    return ops.logsumexp(logits, axis=-1) - own, ops.cast(hits, "float32")
+
+
+def _of_each(logits, labels):
+    """The cross-entropy of sigmoid, and whether it is on the label's side; each (B, classes)."""
+    losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+    return losses, ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
+
+
+def _of_numbers(logits, labels):
+    """The squared and the absolute error, each (B,)."""
+    errors = ops.squeeze(logits, -1) - labels
+    return ops.square(errors), ops.abs(errors)
 
 
 def objective(outputs: Mapping, labels: Mapping, weights: Mapping, measure=measured):
@@ -55,26 +109,34 @@ def scaled_objective(forward, micro_batch, scale, measure=measured):
     return loss * scale, ops.concatenate([sums, wished])
 
 
-def figures(names, sums) -> dict:
+def figures(names: Mapping[str, str], sums) -> dict:
     """From `measured`'s sums, (outputs, 3), to figures: "loss", "MLM_loss", "MLM_accuracy", …
 
     An output whose labels all count for nothing has a loss and an accuracy of 0.
+
+    Args:
+        names: `second_measures` of the labels.
+        sums: `measured`'s.
     """
     found = {"loss": ops.sum(sums[:, 0])}
-    for place, name in enumerate(names):
+    for place, (name, second) in enumerate(names.items()):
         total = ops.maximum(sums[place, 2], 1e-30)
         found[f"{name}_loss"] = sums[place, 0] / total
-        found[f"{name}_accuracy"] = sums[place, 1] / total
+        found[f"{name}_{second}"] = sums[place, 1] / total
     return found
 
 
-def totals(names, sums) -> dict[str, tuple[float, float]]:
+def totals(names: Mapping[str, str], sums) -> dict[str, tuple[float, float]]:
     """From `measured`'s sums, (outputs, 3), numbers that add up over batches.
+
+    Args:
+        names: `second_measures` of the labels.
+        sums: `measured`'s.
 
     Returns:
         By name ("MLM_loss", "MLM_accuracy", …) Σ weight × figure and Σ weight.
     """
     found = {}
-    for name, (loss, hits, weight) in zip(names, sums.tolist(), strict=True):
-        found[f"{name}_loss"], found[f"{name}_accuracy"] = (loss, weight), (hits, weight)
+    for (name, second), (loss, hits, weight) in zip(names.items(), sums.tolist(), strict=True):
+        found[f"{name}_loss"], found[f"{name}_{second}"] = (loss, weight), (hits, weight)
     return found

@@ -32,6 +32,7 @@ class Recipe(Protocol):
         evaluate_every: updates between two evaluations.
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
+        label_smoothing: see `kbert.training.loss.measured`.
     """
 
     command: ClassVar[str]
@@ -48,6 +49,7 @@ class Recipe(Protocol):
     evaluate_every: int
     flops: float
     packing: bool = False
+    label_smoothing: float = 0.0
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
@@ -59,8 +61,13 @@ class Recipe(Protocol):
     def read(self) -> None:
         """Reads the data. No backend yet: hosts must find each other before one is used."""
 
-    def open(self, compiled: bool) -> None:
-        """Makes the batches, for a step that XLA compiles or not; opens what they depend on."""
+    def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
+        """Makes the batches; opens what they depend on.
+
+        Args:
+            compiled: whether XLA compiles the step.
+            shape_cost: what a batch of a new shape costs once, in updates.
+        """
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""

@@ -102,7 +102,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     make_deterministic()
     engine = engines.start(devices=surroundings.devices)
     jit = recipe.settings.jit
-    recipe.open(engine.default_jit() if jit is None else jit)
+    recipe.open(engine.default_jit() if jit is None else jit, engine.shape_cost)
     return engine
 
 
@@ -127,7 +127,8 @@ def _prepare(engine, recipe: Recipe, begin: bool) -> None:
     )
     names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
     options = {name: getattr(settings, name) for name in names}
-    engine.prepare(model, optimizer, packing=recipe.packing, **options)
+    options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
+    engine.prepare(model, optimizer, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
 
 

@@ -9,6 +9,7 @@ OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 KEEPS = ("model", "all")
+CLASS_WEIGHTS = ("balanced",)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def _at_least(least: int) -> Rule:
 
 
 def _one_of(names: tuple[str, ...]) -> Rule:
-    listed = " or ".join(names) if len(names) == 2 else f"one of {', '.join(names)}"
+    listed = " or ".join(names) if len(names) <= 2 else f"one of {', '.join(names)}"
     return Rule(f"be {listed}", lambda value: value, lambda value: value in names)
 
 
@@ -95,6 +96,8 @@ RULES = {
     "beta_2": _BELOW_ONE,
     "held_out": _BELOW_ONE,
     "warmup_share": _SHARE,
+    "label_smoothing": _BELOW_ONE,
+    "class_weights": _one_of(CLASS_WEIGHTS),
     "short_share": _SHARE,
     "masked_share": Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1),
     "optimizer": _one_of(OPTIMIZERS),

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from sizes import SIZES
+from slopes import slopes_of
 from training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
@@ -78,29 +79,6 @@ def test_a_measure_is_a_plain_sum_of_weighted_cross_entropy():
             hits += weights[place] * (row.argmax() == labels[place])
     np.testing.assert_allclose(found, [loss, hits, weights.sum()], rtol=1e-5)
     assert np.isfinite(slopes_of(lambda x: objectives.measured(x, *tensors[1:])[0], logits)).all()
-
-
-def slopes_of(function, array):
-    """The gradient of a scalar function, by the backend's own means."""
-    import keras
-
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return np.asarray(jax.grad(function)(array))
-    if keras.backend.backend() == "torch":
-        import torch
-
-        tensor = torch.tensor(array, requires_grad=True)
-        function(tensor).backward()
-        return tensor.grad.numpy()
-    import tensorflow as tf
-
-    tensor = tf.constant(array)
-    with tf.GradientTape() as tape:
-        tape.watch(tensor)
-        value = function(tensor)
-    return tape.gradient(value, tensor).numpy()
 
 
 def test_padding_predictions_weigh_nothing(data):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints import weight_names
-from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive
 from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
 from kbert.graph.config import BertConfig
@@ -35,6 +35,7 @@ _SETTINGS = js.fields(
     {
         "architecture": js.or_null(js.TEXT),
         "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
+        "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
         "sentence": js.or_null(
             js.fields(_SENTENCE, {"max_length": js.or_null(js.whole(1))}, closed=True)
         ),
@@ -123,6 +124,7 @@ def _settings(bert) -> dict:
         "architecture": bert.architecture,
         "labels": bert.labels,
         "sentence": bert.sentence and dataclasses.asdict(bert.sentence),
+        "problem_type": bert.problem_type,
     }
 
 
@@ -147,6 +149,7 @@ def _own_settings(own: dict, graph: GraphSpec, path: Path) -> dict:
         "architecture": own.get("architecture"),
         "labels": None if labels is None else tuple(labels),
         "sentence": None if sentence is None else SentenceSettings(**sentence),
+        "problem_type": own.get("problem_type"),
     }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names
-from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.sentence_settings import read_sentence_settings, write_sentence_settings
 from kbert.checkpoints.transformers import tf_weights
 from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, read_tensors
@@ -85,6 +85,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         architecture=architecture,
         labels=_labels(values, num_labels, path) if spec.has_labels else None,
         sentence=read_sentence_settings(path),
+        problem_type=_problem_type(values, path),
         vocabulary=path if has_tokens else None,
         left_out=tuple(left_out),
     )
@@ -127,6 +128,8 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
     if bert.spec.has_labels:
         values["id2label"] = {str(place): label for place, label in enumerate(labels)}
         values["label2id"] = {label: place for place, label in enumerate(labels)}
+    if bert.problem_type is not None:
+        values["problem_type"] = bert.problem_type
     with atomic_folder(path) as folder:
         _save(arrays, "" if name == "BertModel" else "bert.", folder / "model.safetensors")
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -195,6 +198,17 @@ def _architecture(values: dict, path: Path) -> str | None:
             f"{', '.join(CLASSES)}, got {', '.join(names)}"
         )
     return next((name for name in names if name in CLASSES), None)
+
+
+def _problem_type(values: dict, path: Path) -> str | None:
+    found = values.get("problem_type")
+    if found is None or found in PROBLEM_TYPES:
+        return found
+    _logger.warning(
+        "%s: problem_type must be one of %s, got %s: it is left out",
+        *(path / "config.json", ", ".join(PROBLEM_TYPES), js.shown(found)),
+    )
+    return None
 
 
 def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:

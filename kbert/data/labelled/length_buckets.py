@@ -5,9 +5,10 @@ from a pool of many batches that is sorted by length, so little of it is padding
 drawn anew in every epoch, and the batches shuffled.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,8 +31,9 @@ class Examples:
     Args:
         ids: token ids of each, [CLS] and [SEP] among them.
         segment_ids: of each, as long as its ids.
-        labels: by the model's output, one an example: a whole number, or one for each token.
-            IGNORED counts for nothing.
+        labels: by the model's output, one an example: the whole number of a class, or one for each
+            token, where IGNORED counts for nothing; a float; or float32 (classes,), 0 or 1.
+        class_weights: by output, what a label of each class counts for; else all count alike.
         notes: the task's own, one an example: which record it is of, say.
 
     Raises:
@@ -42,6 +44,7 @@ class Examples:
     segment_ids: Sequence[Sequence[int]]
     labels: Mapping[str, Sequence]
     notes: Sequence = ()
+    class_weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self):
         counts = {"segment_ids": len(self.segment_ids)}
@@ -58,9 +61,10 @@ class Examples:
     def digest(self) -> str:
         """A hash of all that a model is given, 16 hexadecimal digits."""
         found = hashlib.sha256()
-        for rows in (self.ids, self.segment_ids, *self.labels.values()):
+        groups = (self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values())
+        for rows in groups:
             for row in rows:
-                array = np.asarray(row, np.int32)
+                array = np.asarray(row, np.float32 if _is_float(row) else np.int32)
                 found.update(np.int32(array.size).tobytes() + array.tobytes())
         return found.hexdigest()[:16]
 
@@ -134,6 +138,13 @@ class BucketedBatches:
         filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
         return self._made(filled, count, part)
 
+    def with_lengths(self, lengths: Sequence[int]) -> "BucketedBatches":
+        """The same batches, of other lengths."""
+        other = copy.copy(self)
+        other.lengths = fitting_lengths(lengths, int(self._tokens.max()))
+        other.fingerprint = self.fingerprint | {"lengths": list(other.lengths)}
+        return other
+
     def lengths_in(self, epoch: int) -> list[int]:
         """How long each batch of an epoch is, in tokens, in their order."""
         return [self._length(places) for places in self._epoch(epoch)]
@@ -152,11 +163,12 @@ class BucketedBatches:
         real = (np.arange(len(places)) < count)[part]
         labels, weights = {}, {}
         for name, given in self.examples.labels.items():
-            total = sum(int(np.sum(np.not_equal(given[p], IGNORED))) for p in places[:count])
+            of_classes = self.examples.class_weights.get(name)
+            total = sum(_counts(given[p], of_classes).sum() for p in places[:count])
             rows = _labels([given[p] for p in places[part]], length)
-            counts = (rows != IGNORED) & real.reshape(-1, *[1] * (rows.ndim - 1))
-            labels[name] = np.where(rows == IGNORED, 0, rows).astype(np.int32)
-            weights[name] = (counts * (share / max(total, 1))).astype(np.float32)
+            counts = _counts(rows, of_classes) * real.reshape(-1, *[1] * (rows.ndim - 1))
+            labels[name] = rows if _is_float(rows) else np.where(rows == IGNORED, 0, rows)
+            weights[name] = (counts * (share / (total or 1))).astype(np.float32)
         ids = [self.examples.ids[p] for p in places[part]]
         segments = [self.examples.segment_ids[p] for p in places[part]]
         inputs = {TOKEN_IDS: padded(ids, length, self.pad_id)}
@@ -192,7 +204,24 @@ def _shuffled(key: np.ndarray, count: int) -> np.ndarray:
 
 
 def _labels(rows: Sequence, length: int) -> np.ndarray:
-    """int32 (B,) of numbers, (B, length) of sequences, filled up with IGNORED."""
-    if rows and np.ndim(rows[0]) == 0:
-        return np.array(rows, np.int32)
-    return padded(rows, length, IGNORED)
+    """(B,) of numbers, (B, classes) of rows of floats, float32 or int32.
+
+    Of sequences of whole numbers int32 (B, length), filled up with IGNORED.
+    """
+    if _is_float(rows[0]):
+        return np.array(rows, np.float32)
+    return np.array(rows, np.int32) if np.ndim(rows[0]) == 0 else padded(rows, length, IGNORED)
+
+
+def _counts(labels, class_weights: np.ndarray | None) -> np.ndarray:
+    """What each label counts for: float64, in their shape."""
+    if _is_float(labels):
+        return np.ones(np.shape(labels))
+    counted = np.not_equal(labels, IGNORED)
+    if class_weights is None:
+        return counted.astype(np.float64)
+    return np.where(counted, np.asarray(class_weights)[np.where(counted, labels, 0)], 0.0)
+
+
+def _is_float(labels) -> bool:
+    return np.asarray(labels).dtype.kind == "f"

@@ -17,7 +17,7 @@ class Answering:
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "qa", "qa", "f1"
-    title = "question answering"
+    title, problem_type = "question answering", None
 
     read = staticmethod(read_squad)
     take = staticmethod(given_questions)

@@ -94,7 +94,7 @@ def classify(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     texts: str,
     pairs: str | None = None,
     *,
-    multi_label: bool = ...,
+    multi_label: bool | None = ...,
     batch_size: int = ...,
     precision: str | None = ...,
     progress: bool = ...,
@@ -105,7 +105,7 @@ def classify(
     texts: Iterable[str],
     pairs: Iterable[str] | None = None,
     *,
-    multi_label: bool = ...,
+    multi_label: bool | None = ...,
     batch_size: int = ...,
     precision: str | None = ...,
     progress: bool = ...,
@@ -115,7 +115,7 @@ def classify(
     texts: str | Iterable[str],
     pairs: str | Iterable[str] | None = None,
     *,
-    multi_label: bool = False,
+    multi_label: bool | None = None,
     batch_size: int = BATCH_SIZE,
     precision: str | None = None,
     progress: bool = True,
@@ -126,8 +126,8 @@ def classify(
         bert: from `kbert.load`, with the head "classifier".
         texts: a str, or a list of them.
         pairs: the second texts, of the same kind.
-        multi_label: each label for itself (sigmoid) and not one of all (softmax); a model with one
-            label is always taken so, as transformers does.
+        multi_label: each label for itself (sigmoid) and not one of all (softmax); None: as the
+            checkpoint says. A model with one label is always taken so, as transformers does.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
@@ -136,21 +136,82 @@ def classify(
     Raises:
         ValueError: a model with another head or without weights in it; what no text is.
     """
-    require_tokenizer(bert, "classify")
-    if pairs is None:
-        texts, one = listed(texts, "texts")
-    else:
-        texts, pairs, one = listed_pairs(texts, pairs, "texts", "pairs")
-        require_two_segments(bert, "classify")
-    require_head(bert, "classify", "classifier", [names.POOLER, names.CLASSIFIER])
-    logits = _logits(
-        bert, "classify", names.CLASSIFIER, texts, pairs, batch_size, precision, progress
-    )
+    logits, one = _of_classifier(bert, "classify", texts, pairs, batch_size, precision, progress)
+    if multi_label is None:
+        multi_label = bert.problem_type == "multi_label_classification"
     each = multi_label or logits.shape[1] == 1
     probabilities = sigmoid(logits) if each else softmax(logits)
     labels = label_names(bert, logits.shape[1])
     found = [_ranked(labels, row) for row in probabilities]
     return found[0] if one else found
+
+
+@overload
+def regress(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert,
+    texts: str,
+    pairs: str | None = None,
+    *,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
+) -> float: ...
+@overload
+def regress(
+    bert: Bert,
+    texts: Iterable[str],
+    pairs: Iterable[str] | None = None,
+    *,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
+) -> np.ndarray: ...
+def regress(
+    bert: Bert,
+    texts: str | Iterable[str],
+    pairs: str | Iterable[str] | None = None,
+    *,
+    batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
+    progress: bool = True,
+) -> float | np.ndarray:
+    """The number that a model gives a text, or a pair of texts: how alike two are, say.
+
+    Args:
+        bert: from `kbert.load`, with the head "classifier" of one output.
+        texts: a str, or a list of them.
+        pairs: the second texts, of the same kind.
+        batch_size, precision, progress: as for `kbert.embed`.
+
+    Returns:
+        The output as it is: a float for one str, float32 (N,) for a list.
+
+    Raises:
+        ValueError: a model with another head, with several outputs or without weights in it; what
+            no text is.
+    """
+    logits, one = _of_classifier(bert, "regress", texts, pairs, batch_size, precision, progress)
+    if logits.shape[1] != 1:
+        raise ValueError(
+            f"regress needs a model with one output, got {logits.shape[1]}: for labels there is "
+            "kbert.classify"
+        )
+    return float(logits[0, 0]) if one else logits[:, 0]
+
+
+def _of_classifier(
+    bert: Bert, task: str, texts, pairs, batch_size: int, precision: str | None, progress: bool
+) -> tuple[np.ndarray, bool]:
+    """A classifier's logits, float32 (N, outputs), and whether there was one text, not a list."""
+    require_tokenizer(bert, task)
+    if pairs is None:
+        texts, one = listed(texts, "texts")
+    else:
+        texts, pairs, one = listed_pairs(texts, pairs, "texts", "pairs")
+        require_two_segments(bert, task)
+    require_head(bert, task, "classifier", [names.POOLER, names.CLASSIFIER])
+    logits = _logits(bert, task, names.CLASSIFIER, texts, pairs, batch_size, precision, progress)
+    return logits, one
 
 
 def _ranked(labels: list[str], probabilities: np.ndarray) -> list[Label]:

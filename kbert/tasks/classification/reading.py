@@ -3,9 +3,9 @@
 import csv
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import Columns, are_names, columns_of, has_label_name, left_out
@@ -23,18 +23,37 @@ class Labelled(NamedTuple):
 
     Attributes:
         text: the text.
-        label: as it stands in the file.
+        label: as it stands in the file; a float for numbers, a tuple for several.
         pair: the second text, where there is one.
         place: file and line, for errors.
     """
 
     text: str
-    label: str
+    label: Any
     pair: str | None = None
     place: str = "a record"
 
 
-def read_labelled(path: str | os.PathLike) -> list[Labelled]:
+class LabelKind(NamedTuple):
+    """What a label is.
+
+    Attributes:
+        of_cell: from a file's cell and its place.
+        of_value: from a value in memory, its column, its place, and the names of the labels.
+        in_words: what one is, for errors.
+        may_be_empty: whether a cell without anything in it is one.
+    """
+
+    of_cell: Callable[[str, str], Any]
+    of_value: Callable[[object, str, str, Sequence[str] | None], Any]
+    in_words: str
+    may_be_empty: bool = False
+
+
+ONE_LABEL = LabelKind(lambda cell, place: cell, in_memory.label_of, "a label")
+
+
+def read_labelled(path: str | os.PathLike, kind: LabelKind = ONE_LABEL) -> list[Labelled]:
     """The records of a file, UTF-8.
 
     `.json`, `.jsonl`: an object a line, {"text": …, "pair": …, "label": …}; the label is a text, a
@@ -52,23 +71,23 @@ def read_labelled(path: str | os.PathLike) -> list[Labelled]:
             or with an empty one, a first line that may be a header or not; with the line's number.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind in (".json", ".jsonl"):
+    ending = path.suffix.lower()
+    if ending in (".json", ".jsonl"):
         rows = ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
-        records: list[Labelled] = _from_rows(rows)
+        records: list[Labelled] = _from_rows(rows, kind)
         expected = 'objects {"text": …, "label": …}'
-    elif kind == ".csv":
-        records = list(_from_cells(path, _between_commas(path), "commas"))
-        expected = "lines of a text, a comma and a label"
+    elif ending == ".csv":
+        records = list(_from_cells(path, _between_commas(path), "commas", kind))
+        expected = f"lines of a text, a comma and {kind.in_words}"
     else:
-        records = list(_from_cells(path, _between_tabs(path), "tabs"))
-        expected = "lines of a text, a tab and a label"
+        records = list(_from_cells(path, _between_tabs(path), "tabs", kind))
+        expected = f"lines of a text, a tab and {kind.in_words}"
     if not records:
         raise ValueError(f"{path}: {expected} expected, got none")
     return records
 
 
-def given_labelled(data, name: str) -> in_memory.LabelledRecords:
+def given_labelled(data, name: str, kind: LabelKind = ONE_LABEL) -> in_memory.LabelledRecords:
     """The records of rows in memory.
 
     A row is a `Labelled`; (text, label); (text, second text, label); ((text, second text), label);
@@ -85,7 +104,7 @@ def given_labelled(data, name: str) -> in_memory.LabelledRecords:
     """
     features = getattr(data, "features", None) or {}
     known = {key.lower(): in_memory.class_names(data, key) for key in features}
-    return _from_rows(in_memory.rows_of(data, name), known)
+    return _from_rows(in_memory.rows_of(data, name), kind, known)
 
 
 def _between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -111,7 +130,7 @@ def _between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _from_cells(
-    path: Path, rows: Iterable[tuple[int, list[str]]], between: str
+    path: Path, rows: Iterable[tuple[int, list[str]]], between: str, kind: LabelKind
 ) -> Iterator[Labelled]:
     columns, count = None, 0
     for number, row in rows:
@@ -123,10 +142,12 @@ def _from_cells(
                 continue
         if len(cells) != count:
             raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
-        if empty := [column for column in columns if column is not None and not cells[column]]:
+        needed = columns[:2] if kind.may_be_empty else columns
+        if empty := [column for column in needed if column is not None and not cells[column]]:
             raise ValueError(f"{place}: column {empty[0] + 1} of {count} is empty")
         pair = None if columns.pair is None else cells[columns.pair]
-        yield Labelled(cells[columns.text], cells[columns.label], pair, place)
+        label = kind.of_cell(cells[columns.label], place)
+        yield Labelled(cells[columns.text], label, pair, place)
 
 
 def _header(cells: Sequence[str], place: str) -> Columns:
@@ -165,7 +186,7 @@ def _warn_of_left_out(names: Sequence[str], columns: Columns, place: str) -> Non
 
 
 def _from_rows(
-    rows: Iterable[tuple[str, object]], known: Mapping | None = None
+    rows: Iterable[tuple[str, object]], kind: LabelKind, known: Mapping | None = None
 ) -> in_memory.LabelledRecords:
     """Records of (place, row); `known` has the names of a column's labels, by its own."""
     records = in_memory.LabelledRecords()
@@ -187,7 +208,7 @@ def _from_rows(
         records.append(
             Labelled(
                 in_memory.text_of(row[text], text, place),
-                in_memory.label_of(row[label], label, place, classes),
+                kind.of_value(row[label], label, place, classes),
                 None
                 if pair is None or row[pair] is None
                 else in_memory.text_of(row[pair], pair, place),
@@ -231,8 +252,13 @@ def labels_of(records: Sequence[Labelled]) -> tuple[str, ...]:
             f"{records[0].place}: two labels or more expected in the training data, got only "
             f"{records[0].label!r}"
         )
-    if found <= set(told):
-        return tuple(told)
+    return in_order(found, told)
+
+
+def in_order(found: set[str], told: Sequence[str] | None) -> tuple[str, ...]:
+    """Labels as the data say them, else whole numbers by their value, else sorted as text."""
+    if found <= set(told or ()):
+        return tuple(told or ())
     numbers = all(label.isdecimal() and label.isascii() for label in found)
     return tuple(sorted(found, key=int) if numbers else sorted(found))
 
@@ -247,11 +273,28 @@ def encode_labelled(
     """
     numbers = {label: number for number, label in enumerate(labels)}
     for record in records:
-        if record.label not in numbers:
-            raise ValueError(
-                f"{record.place}: label must be one of the model's {_listed(labels)}, got "
-                f"{record.label!r}"
-            )
+        check_label(record.label, record, labels)
+    return encode_texts(
+        records, tokenizer, max_length, [numbers[record.label] for record in records]
+    )
+
+
+def check_label(label: str, record: Labelled, labels: Sequence[str]) -> None:
+    """A ValueError, with file and line, for a label that the model has not."""
+    if label not in labels:
+        raise ValueError(
+            f"{record.place}: label must be one of the model's {_listed(labels)}, got {label!r}"
+        )
+
+
+def encode_texts(
+    records: Sequence[Labelled], tokenizer, max_length: int, labels: Sequence
+) -> Examples:
+    """The texts of records, with labels as `Examples` has them; a warning counts those cut.
+
+    Raises:
+        ValueError: pairs and single texts mixed.
+    """
     pairs = [record.pair for record in records if record.pair is not None]
     if pairs and len(pairs) < len(records):
         raise ValueError("records must all be pairs of texts, or none, got both")
@@ -265,7 +308,7 @@ def encode_labelled(
             cut += encoding.truncated
     if cut:
         _logger.warning("%d of %d texts cut to %d tokens", cut, len(records), max_length)
-    return Examples(ids, segments, {CLASSIFIER: [numbers[record.label] for record in records]})
+    return Examples(ids, segments, {CLASSIFIER: labels})
 
 
 def _portions(records: Sequence[Labelled]) -> Iterator[list[Labelled]]:

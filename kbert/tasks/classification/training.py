@@ -16,7 +16,7 @@ class Classification:
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "classify", "classifier", "accuracy"
-    title = "a classifier"
+    title, problem_type = "a classifier", "single_label_classification"
 
     read = staticmethod(read_labelled)
     take = staticmethod(given_labelled)

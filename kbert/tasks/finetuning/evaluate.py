@@ -34,7 +34,7 @@ def evaluate(
 
     Args:
         source: a `Bert`, or a checkpoint of any format, with the task's head.
-        task: "classify", "tag" or "qa".
+        task: "classify", "regress", "multilabel", "tag" or "qa".
         data: a file, or rows in memory, as for `finetune`.
         max_length: tokens of an example at most; None: as many as the model can have.
         batch_size: examples that are computed at a time.
@@ -125,20 +125,31 @@ class LabelledEvaluation:
 
 
 def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
-    """The mean over the outputs of the mean cross-entropy of their labels; None without labels."""
+    """The mean over the outputs of the mean loss of their labels; None without labels.
+
+    The losses are those of `kbert.training.loss.measured`, in float64.
+    """
     means = []
     for name, labels in examples.labels.items():
-        losses = []
+        losses: list[float] = []
         for given, logits in zip(labels, outputs[name], strict=True):
-            rows = np.atleast_2d(logits).astype(np.float64)
-            marks = np.atleast_1d(given)
-            rows, marks = rows[marks != IGNORED], marks[marks != IGNORED]
-            top = rows.max(-1, initial=0.0, keepdims=True)
-            total = np.log(np.exp(rows - top).sum(-1)) + top[:, 0]
-            losses.extend(total - rows[np.arange(len(marks)), marks])
+            losses.extend(_losses(np.asarray(logits, np.float64), np.asarray(given)))
         if losses:
             means.append(np.mean(losses))
     return float(np.mean(means)) if means else None
+
+
+def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of one example's labels."""
+    if labels.dtype.kind == "f" and labels.ndim == 0:
+        return (logits - labels) ** 2
+    if labels.dtype.kind == "f":
+        return np.logaddexp(0.0, logits) - logits * labels
+    rows, marks = np.atleast_2d(logits), np.atleast_1d(labels)
+    rows, marks = rows[marks != IGNORED], marks[marks != IGNORED]
+    top = rows.max(-1, initial=0.0, keepdims=True)
+    total = np.log(np.exp(rows - top).sum(-1)) + top[:, 0]
+    return total - rows[np.arange(len(marks)), marks]
 
 
 def records_of(task: Task, data, name: str = "data") -> list:

@@ -40,11 +40,13 @@ def finetune(
     Args:
         source: a checkpoint of any format that `kbert.load` opens, or a `Bert`. Its head goes on,
             where it is the task's with the same labels, else a new one begins.
-        task: "classify": text, [second text,] label between tabs; "tag": CoNLL, a word and its
+        task: "classify": text, [second text,] label between tabs; "regress": with a number for the
+            label; "multilabel": with labels between commas, or none; "tag": CoNLL, a word and its
             label a line; "qa": SQuAD's JSON.
         train: the file, or rows in memory: a list of them, a pandas or polars DataFrame, a
             `datasets.Dataset`, a tf.data data set, a dict of columns. A row is for "classify"
-            (text, label), (text, second text, label) or a dict; for "tag" (words, labels) or a
+            (text, label), (text, second text, label) or a dict, where "regress" has a number and
+            "multilabel" a list of labels; for "tag" (words, labels) or a
             dict; for "qa" a dict as `datasets` has SQuAD. See `given_labelled`, `given_tagged` and
             `given_questions` in `kbert.data`'s classification, tagging and squad.
         dev: the same, to evaluate with after each epoch; None: no evaluation.

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from kbert.checkpoints.bert import Bert, load
-from kbert.data.labelled.length_buckets import BucketedBatches, Examples
+from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
-from kbert.data.padding import lengths_up_to
+from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.spec import GraphSpec
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
@@ -26,6 +28,7 @@ from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
 _PACKED_HEADS = ("classifier", "tokens")
+_CLASSES = ("classify", "tag")  # whose labels are numbers of classes
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class Finetuning(Recipe):
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
-        self.packing = settings.packing
+        self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
+        _refuse_other_labels(task, settings)
         if self.packing and task.head not in _PACKED_HEADS:
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
         if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
@@ -87,15 +91,15 @@ class Finetuning(Recipe):
         self._dev = None if dev is None else records_of(self.task, dev, "dev")
         self.labels = self.task.labels(self._train)
 
-    def open(self, compiled: bool) -> None:
+    def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         source = self._sources["source"]
         self.bert = source if isinstance(source, Bert) else load(source)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         limit = longest(self.bert, self.settings.max_length)
         lengths = None if self.packing else self.settings.lengths
-        lengths = lengths or tuple(lengths_up_to(limit, compiled))
-        self._encode(limit, lengths)
+        traced = 0.0 if lengths or compiled or self.packing else shape_cost
+        lengths = self._encode(limit, lengths or lengths_up_to(limit, compiled), traced)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
         # a run that goes on has the same
@@ -106,8 +110,8 @@ class Finetuning(Recipe):
         self.evaluate_every = self.settings.evaluate_every or epoch
         self.flops = mean_flops(self.spec, self.batches)
 
-    def _encode(self, limit: int, lengths: Sequence[int]) -> None:
-        """The records as the model reads them."""
+    def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
+        """The records as the model reads them; returns which of the lengths they have."""
         tokenizer, size = require_tokenizer(self.bert, "finetune"), self.settings.batch_size
         encode = functools.partial(
             self.task.encode, tokenizer=tokenizer, labels=self.labels, max_length=limit
@@ -115,14 +119,27 @@ class Finetuning(Recipe):
         train, dev = encode(self._train), None if self._dev is None else encode(self._dev)
         if any(max(row, default=0) > 0 for row in train.segment_ids):
             require_two_segments(self.bert, "finetune")
+        if self.settings.class_weights:
+            train = with_balanced_classes(train, len(self.labels))
         pad_id = tokenizer.pad_id
         self.batches = self._batches(train, pad_id, lengths)
+        if shape_cost:
+            lengths = self._worth_tracing(limit, shape_cost)
+            self.batches = self.batches.with_lengths(lengths)
         self.dev: LabelledEvaluation | None = None
         if dev:
             self.dev = LabelledEvaluation(
                 self.task, self._dev, dev, self.labels, size, pad_id, lengths
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
+        return lengths
+
+    def _worth_tracing(self, limit: int, shape_cost: float) -> tuple[int, ...]:
+        """The batches' lengths with which the run takes least time, and the limit."""
+        needed = Counter(self.batches.lengths_in(0))
+        of_run = {length: count * self.settings.epochs for length, count in needed.items()}
+        chosen = cheapest_lengths(of_run, shape_cost)
+        return chosen if chosen[-1] == limit else (*chosen, limit)
 
     def _batches(self, train: Examples, pad_id: int, lengths: Sequence[int]) -> BucketedBatches:
         settings = self.settings
@@ -151,7 +168,9 @@ class Finetuning(Recipe):
     def begin(self, model) -> None:
         """With the source's weights; a head of other labels, or of another kind, begins anew."""
         goes_on = self.bert.head == self.task.head and (
-            self.labels is None or known_labels(self.bert) == self.labels
+            self.labels is None
+            or known_labels(self.bert) == self.labels
+            or (self.task.problem_type == "regression" and self.bert.spec.num_labels == 1)
         )
         source, outputs = {layer.name for layer in self.bert.model.layers}, set(model.output_names)
         new = [
@@ -176,7 +195,8 @@ class Finetuning(Recipe):
         model = build(self.spec)
         copy_weights(engine.model, model)
         tokenizer = self.bert.tokenizer
-        return Bert(self.bert.config, self.task.head, model, tokenizer, labels=self.labels)
+        about = {"labels": self.labels, "problem_type": self.task.problem_type}
+        return Bert(self.bert.config, self.task.head, model, tokenizer, **about)
 
     def result(self, last: dict) -> dict:
         kept = {"weights_of_update": self._update, "metrics": self._metrics}
@@ -195,6 +215,26 @@ class Finetuning(Recipe):
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
         return Finetuned(bert, history, result["metrics"], folder)
+
+
+def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
+    """A ValueError where a setting is for labels that are numbers of classes, and these are not."""
+    given = {"label_smoothing": settings.label_smoothing, "class_weights": settings.class_weights}
+    for name, value in given.items():
+        if value and task.name not in _CLASSES:
+            raise ValueError(
+                f"{name} must be for the task {' or '.join(_CLASSES)}, got {task.name}"
+            )
+
+
+def with_balanced_classes(examples: Examples, count: int) -> Examples:
+    """Examples whose labels of a class count for all labels / (classes · labels of that class)."""
+    weights = {}
+    for name, rows in examples.labels.items():
+        found = np.concatenate([np.atleast_1d(row) for row in rows])
+        counts = np.bincount(found[found != IGNORED], minlength=count)
+        weights[name] = counts.sum() / (count * np.maximum(counts, 1))
+    return dataclasses.replace(examples, class_weights=weights)
 
 
 def mean_flops(spec: GraphSpec, batches: BucketedBatches) -> float:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
 
 TASKS = {
     "classify": "kbert.tasks.classification.training",
+    "regress": "kbert.tasks.classification.numbers",
+    "multilabel": "kbert.tasks.classification.several_labels",
     "tag": "kbert.tasks.tagging.training",
     "qa": "kbert.tasks.answering.training",
 }
@@ -23,12 +25,14 @@ class Task(Protocol):
         head: the graph's, one of `kbert.graph.spec.HEADS`.
         score: which figure of `metrics` says what is best, higher is better.
         title: what is trained, after "Fine-tuning", on the run's page.
+        problem_type: as transformers' config.json has it; None: the head says it.
     """
 
     name: str
     head: str
     score: str
     title: str
+    problem_type: str | None
 
     def read(self, path: str | os.PathLike) -> list:
         """A file's records, in its order; each knows its file and line.

@@ -87,7 +87,7 @@ class Pretraining(Recipe):
         check_fits(found, f"{self._init}", size, seq_len)
         return found
 
-    def open(self, compiled: bool) -> None:
+    def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         from kbert.graph.accounting import account
 
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions

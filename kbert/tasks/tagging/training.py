@@ -11,7 +11,7 @@ class Tagging:
     """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "tag", "tokens", "f1"
-    title = "a tagger"
+    title, problem_type = "a tagger", None
 
     read = staticmethod(read_tagged)
     take = staticmethod(given_tagged)

@@ -1,5 +1,7 @@
 """What the engines share: how a batch is split, and how the model is computed."""
 
+import functools
+
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
@@ -26,12 +28,15 @@ class Engine(OptimizerStep):
         replicas: devices that share a batch, over all hosts.
         local: parts of a process's examples that are computed each on its own.
         process, processes: which host this is, and of how many.
+        shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
+            step, in updates: tracing.
     """
 
     replicas = 1
     local = 1
     process = 0
     processes = 1
+    shape_cost = 0.0
 
     def prepare(
         self,
@@ -43,6 +48,7 @@ class Engine(OptimizerStep):
         jit: bool | None = None,
         rematerialize: bool = False,
         packing: bool = False,
+        label_smoothing: float = 0.0,
         seed: int = 0,
     ) -> None:
         """Makes the optimizer's variables; within `scope`, or after it.
@@ -56,6 +62,7 @@ class Engine(OptimizerStep):
             rematerialize: whether the backward pass computes each encoder block again instead of
                 keeping its activations: less memory, more time, the same numbers.
             packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
+            label_smoothing: see `kbert.training.loss.measured`.
             seed: of the dropout.
 
         Raises:
@@ -63,6 +70,7 @@ class Engine(OptimizerStep):
         """
         values = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
         values |= {"rematerialize": rematerialize, "packing": packing}
+        values["label_smoothing"] = label_smoothing
         checked(values, ("clip_norm", "jit"))
         if packing:
             packed_rows.check(model, self.replicas)
@@ -73,6 +81,7 @@ class Engine(OptimizerStep):
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
         self.rematerialize, self.packing = rematerialize, packing
+        self.label_smoothing = label_smoothing
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
         # listed once: Keras walks through all layers each time
@@ -230,8 +239,8 @@ class Engine(OptimizerStep):
     def _loss_sums(self, logits, labels, weights):
         """`objectives.measured`."""
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
-        measured = objectives.measured
-        if self.kit and many:
+        measured = functools.partial(objectives.measured, smoothing=self.label_smoothing)
+        if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:
             measured = self.kit.part(elementwise.measured)
         with scope(LOSS):
             return measured(logits, labels, weights)

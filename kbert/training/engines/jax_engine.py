@@ -106,7 +106,7 @@ class JaxEngine(Engine):
     def _whole_update(self, values, batch, seeds):
         weights, _, _, (_, scale, *_) = self._split(values)
         gradients, sums = self._gradients(weights, batch, seeds, scale)
-        return self._step(list(batch[1]), values, gradients, sums)
+        return self._step(loss.second_measures(batch[1], axes=2), values, gradients, sums)
 
     def _computed_first(self, tensors: list) -> list:
         # On a CPU XLA would read the old moments for the weight again, and copy them before it
@@ -158,7 +158,7 @@ class JaxEngine(Engine):
         """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         arrays = self._placed((batch.inputs, batch.labels, batch.weights), 0)
         sums = self._measure(self._weights(), arrays)
-        return loss.totals(list(batch.labels), np.asarray(sums))
+        return loss.totals(loss.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs for some examples, logits, without dropout."""

@@ -46,7 +46,7 @@ class OptimizerStep(TrainingState):
         """New values of the variables and the figures, once gradients and sums are complete.
 
         Args:
-            names: of the outputs.
+            names: `objectives.second_measures` of the labels.
             values: of the variables, as `_updated` has them.
             gradients, sums: over all micro-batches, replicas and hosts.
             norm: of these gradients, where the engine has it already.

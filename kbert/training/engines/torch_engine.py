@@ -64,7 +64,8 @@ class TorchEngine(Engine):
             # follows is computed in each of them from the same sums, to the same weights.
             *gradients, sums = self._summed([*gradients, sums])
             norm = torch.nn.utils.get_total_norm(gradients)
-            new, figures = self._step(list(batch.labels), values, gradients, sums, norm)
+            names = objectives.second_measures(batch.labels)
+            new, figures = self._step(names, values, gradients, sums, norm)
             for variable, value in zip(variables, new, strict=True):
                 if value is not variable.value:
                     variable.assign(value)
@@ -160,7 +161,7 @@ class TorchEngine(Engine):
         with torch.no_grad():
             sums = objectives.objective(self._forward(inputs), labels, weights)[1]
             (sums,) = self._summed([sums])
-        return objectives.totals(list(labels), sums.cpu().numpy())
+        return objectives.totals(objectives.second_measures(labels), sums.cpu().numpy())
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs for some examples, logits, without dropout."""

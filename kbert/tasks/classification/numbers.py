@@ -1,0 +1,85 @@
+"""Numbers for texts, or for pairs of them: regression, as GLUE's STS-B has it."""
+
+import logging
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.data.labelled import in_memory
+from kbert.data.labelled.length_buckets import Examples
+from kbert.graph.names import CLASSIFIER
+from kbert.tasks.classification.reading import (
+    LabelKind,
+    Labelled,
+    encode_texts,
+    given_labelled,
+    read_labelled,
+)
+
+_logger = logging.getLogger("kbert")
+LABEL = "score"  # what the one output is called
+
+
+def _of_cell(cell: str, place: str) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{place}: the label must be a number, got {cell!r:.60}")
+    return number
+
+
+def _of_value(value, what: str, place: str, names) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f'{place}: "{what}" must be a number, got {value!r:.60}')
+    return _of_cell(str(value), place)
+
+
+NUMBER = LabelKind(_of_cell, _of_value, "a number")
+
+
+class Regression:
+    """See `kbert.tasks.finetuning.task.Task`."""
+
+    name, head, score = "regress", "classifier", "spearman"
+    title, problem_type = "a regression", "regression"
+
+    def read(self, path) -> list[Labelled]:
+        return read_labelled(path, NUMBER)
+
+    def take(self, data, name: str) -> in_memory.LabelledRecords:
+        return given_labelled(data, name, NUMBER)
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        return (LABEL,)
+
+    def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
+        if len(labels) != 1:
+            raise ValueError(
+                f"regress needs a model with one output, got {len(labels)}: {', '.join(labels)}"
+            )
+        numbers = [record.label for record in records]
+        return encode_texts(records, tokenizer, max_length, numbers)
+
+    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+        """pearson, spearman, and the mean squared error."""
+        from kbert.tasks import metrics
+
+        gold = np.array(examples.labels[CLASSIFIER], np.float64)
+        predicted = np.array([float(row[0]) for row in outputs[CLASSIFIER]])
+        for name, row in (("labels", gold), ("predictions", predicted)):
+            if np.ptp(row) == 0:
+                _logger.warning(
+                    "all %d %s are %g: no correlation is defined, 0 is said",
+                    *(len(row), name, row[0]),
+                )
+        return {
+            "pearson": metrics.pearson(gold, predicted),
+            "spearman": metrics.spearman(gold, predicted),
+            "mse": float(np.mean((gold - predicted) ** 2)),
+        }
+
+
+TASK = Regression()

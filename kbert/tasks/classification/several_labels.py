@@ -1,0 +1,87 @@
+"""Several labels for a text, or for a pair of them, or none: each holds or not."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.data.labelled import in_memory
+from kbert.data.labelled.length_buckets import Examples
+from kbert.graph.names import CLASSIFIER
+from kbert.tasks.classification.reading import (
+    LabelKind,
+    Labelled,
+    check_label,
+    encode_texts,
+    given_labelled,
+    in_order,
+    read_labelled,
+)
+
+
+def _of_cell(cell: str, place: str) -> tuple[str, ...]:
+    found = tuple(label.strip() for label in cell.split(",")) if cell else ()
+    if "" in found:
+        raise ValueError(f"{place}: labels between commas expected, got {cell!r:.60}")
+    return found
+
+
+def _of_value(value, what: str, place: str, names) -> tuple[str, ...]:
+    if value is None or value == "":
+        return ()
+    if isinstance(value, str):
+        return _of_cell(value, place)
+    if not isinstance(value, list):
+        raise ValueError(f'{place}: "{what}" must be a list of labels, got {value!r:.60}')
+    return tuple(in_memory.label_of(label, what, place, names) for label in value)
+
+
+LABELS = LabelKind(_of_cell, _of_value, "labels between commas", may_be_empty=True)
+
+
+class SeveralLabels:
+    """See `kbert.tasks.finetuning.task.Task`."""
+
+    name, head, score = "multilabel", "classifier", "f1"
+    title, problem_type = "a classifier of several labels", "multi_label_classification"
+
+    def read(self, path) -> list[Labelled]:
+        return read_labelled(path, LABELS)
+
+    def take(self, data, name: str) -> in_memory.LabelledRecords:
+        return given_labelled(data, name, LABELS)
+
+    def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
+        """Those that the data say, else in order; a ValueError where no text has one."""
+        found = {label for record in records for label in record.label}
+        if not found:
+            raise ValueError(
+                f"{records[0].place}: labels expected in the training data, got none at all"
+            )
+        return in_order(found, getattr(records, "labels", None))
+
+    def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
+        """Labels as float32 (labels,), 0 or 1, each."""
+        numbers = {label: number for number, label in enumerate(labels)}
+        rows = np.zeros((len(records), len(labels)), np.float32)
+        for record, row in zip(records, rows, strict=True):
+            for label in record.label:
+                check_label(label, record, labels)
+                row[numbers[label]] = 1.0
+        return encode_texts(records, tokenizer, max_length, list(rows))
+
+    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+        """accuracy: of texts whose labels are all right; f1: of all together; the labels' means."""
+        from kbert.tasks import metrics
+
+        gold = np.stack(examples.labels[CLASSIFIER]) > 0.5
+        logits = np.stack(outputs[CLASSIFIER])
+        predicted = logits > 0
+        return {
+            "accuracy": float((gold == predicted).all(1).mean()),
+            "f1": metrics.micro_f1(gold, predicted),
+            "macro_f1": metrics.mean_f1(gold, predicted),
+            "map": metrics.mean_average_precision(gold, logits),
+        }
+
+
+TASK = SeveralLabels()
