@@ -40,7 +40,9 @@ def label_of(task: str, cats: int, dogs: int) -> str:
 
 @pytest.fixture(scope="module")
 def source(small):
-    return small_berts(dataclasses.replace(small, num_hidden_layers=1, initializer_range=0.2))["encoder"]
+    return small_berts(dataclasses.replace(small, num_hidden_layers=1, initializer_range=0.2))[
+        "encoder"
+    ]
 
 
 @pytest.fixture(scope="module", params=["regress", "multilabel"])

@@ -120,7 +120,7 @@ class Finetuning(Recipe):
         if any(max(row, default=0) > 0 for row in train.segment_ids):
             require_two_segments(self.bert, "finetune")
         if self.settings.class_weights:
-            train = with_balanced_classes(train, len(self.labels))
+            train = with_balanced_classes(train, len(self.labels or ()))
         pad_id = tokenizer.pad_id
         self.batches = self._batches(train, pad_id, lengths)
         if shape_cost:
@@ -195,8 +195,14 @@ class Finetuning(Recipe):
         model = build(self.spec)
         copy_weights(engine.model, model)
         tokenizer = self.bert.tokenizer
-        about = {"labels": self.labels, "problem_type": self.task.problem_type}
-        return Bert(self.bert.config, self.task.head, model, tokenizer, **about)
+        return Bert(
+            self.bert.config,
+            self.task.head,
+            model,
+            tokenizer,
+            labels=self.labels,
+            problem_type=self.task.problem_type,
+        )
 
     def result(self, last: dict) -> dict:
         kept = {"weights_of_update": self._update, "metrics": self._metrics}

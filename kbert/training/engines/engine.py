@@ -1,6 +1,7 @@
 """What the engines share: how a batch is split, and how the model is computed."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -239,7 +240,7 @@ class Engine(OptimizerStep):
     def _loss_sums(self, logits, labels, weights):
         """`objectives.measured`."""
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
-        measured = functools.partial(objectives.measured, smoothing=self.label_smoothing)
+        measured: Callable = functools.partial(objectives.measured, smoothing=self.label_smoothing)
         if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:
             measured = self.kit.part(elementwise.measured)
         with scope(LOSS):
