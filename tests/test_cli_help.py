@@ -35,7 +35,7 @@ def examples():
             yield pytest.param(name, line, id=line[:40])
 
 
-@pytest.mark.parametrize(("name", "line"), examples())
+@pytest.mark.parametrize(("name", "line"), list(examples()))
 def test_an_example_is_a_command_that_parses(name, line):
     line = re.search(r"kbert .*", line).group().split("|")[0].split(">")[0].strip(')" ')
     words = shlex.split(line + ('"' if line.count('"') % 2 else ""))
