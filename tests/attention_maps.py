@@ -38,5 +38,5 @@ def facts_of(page: str) -> dict:
 
 def part_of(page: str, name: str, dtype: str) -> np.ndarray:
     """The numbers under a name, in a row."""
-    found = re.search(rf'<script type="text/plain" id="{name}">([^<]*)</script>', page)[1]
+    found = re.search(rf'<script type="text/plain" id="data-{name}">([^<]*)</script>', page)[1]
     return np.frombuffer(base64.b64decode(found, validate=True), dtype)

@@ -83,7 +83,7 @@ def test_a_token_shows_what_it_attends_to_and_who_attends_to_it(opened, file, fo
     numbers = page.locator("#to button i").all_inner_texts()
     wanted = [f"{weight:.2f}" if weight >= 0.01 else "" for weight in weights[4]]
     assert numbers == wanted
-    assert page.locator("#strokes path").count() == (weights[4] >= 0.004).sum()
+    assert page.locator("#strokes g:not([style*=none]) path").count() == (weights[4] >= 0.004).sum()
     page.locator("#to button").nth(2).click()
     page.locator("#from button").nth(7).hover()  # what is held stays
     best = int(weights[:, 2].argmax())
@@ -101,16 +101,16 @@ def test_heads_are_drawn_together_in_colours(opened, file):
 
     def colours() -> set:
         script = "all => all.map(one => getComputedStyle(one).stroke)"
-        return set(page.locator("#strokes path").evaluate_all(script))
+        return set(page.locator("#strokes g:not([style*=none]) path").evaluate_all(script))
 
     assert len(colours()) == 1
     page.get_by_role("button", name="all", exact=True).click()
     assert len(colours()) == 3
     page.get_by_role("button", name="Head 2", exact=True).click()
     assert len(colours()) == 2
-    count = page.locator("#strokes path").count()
+    count = page.locator("#strokes g:not([style*=none]) path").count()
     page.locator("#least").fill("90")
-    assert page.locator("#strokes path").count() < count
+    assert page.locator("#strokes g:not([style*=none]) path").count() < count
 
 
 def test_cls_and_sep_are_hidden_and_sentences_chosen(opened, file, found):
@@ -196,12 +196,12 @@ def test_the_table_is_sorted_by_each_column(opened, file, found):
         return [name[text] for text in marked(page, "#figures tbody button")]
 
     assert heads() == figures
-    page.get_by_role("button", name="entropy").click()
+    page.get_by_role("button", name="entropy", exact=True).click()
     assert heads() == sorted(figures, key=lambda one: -one.entropy)
     assert page.locator("#figures th").nth(2).get_attribute("aria-sort") == "descending"
-    page.get_by_role("button", name="entropy").click()
+    page.get_by_role("button", name="entropy", exact=True).click()
     assert heads() == sorted(figures, key=lambda one: one.entropy)
-    page.get_by_role("button", name="[SEP]", exact=True).last.click()
+    page.get_by_role("button", name="share to [SEP]").click()
     assert heads() == sorted(figures, key=lambda one: -one.shares["[SEP]"])
     page.locator("#figures tbody button").first.click()
     assert marked(page, "#h-heat .where") == [f"layer {heads()[0].layer}, head {heads()[0].head}"]

@@ -5,11 +5,10 @@ const { tokens, layers, heads } = facts;
 const size = tokens.length;
 const isSpecial = new Set(facts.special);
 
-function bytes(id) {
-  const text = atob($(id).textContent);
+function bytes(name) {
+  const text = atob($(`data-${name}`).textContent);
   const found = new Uint8Array(text.length);
   for (let n = 0; n < text.length; n++) found[n] = text.charCodeAt(n);
-  $(id).remove(); // as text it would stay in memory
   return found;
 }
 const largest = facts.largest; // how many weights a row has here; null: all

@@ -1,6 +1,6 @@
 // One head as a heat map on a canvas, with numbers in the cells where they have room.
 const LABELLED = 10; // pixels of a cell that has a name beside it, at least
-const NUMBERED = 30; // and of one with its weight in it
+const NUMBERED = 24; // and of one with its weight in it
 const LARGEST_CELL = 40;
 const heat = { rows: [], columns: [], top: 1, cell: 1, margin: 0, cursor: null, values: [], bitmap: element("canvas"), width: 0 };
 
@@ -87,7 +87,7 @@ function drawNames(context) {
 
 function drawNumbers(context) {
   const dark = darkness.matches;
-  context.font = "11px system-ui, sans-serif";
+  context.font = `${heat.cell < 30 ? 10 : 12}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   heat.values.forEach((row, y) => row.forEach((weight, x) => {
@@ -155,7 +155,7 @@ function listenToHeat() {
 // For those who read rather than look: each token's five largest weights.
 function drawAsTable() {
   if (!$("as-table").open) return;
-  const head = element("tr", {}, ...["", "token", "attends most to"].map((text) => element("th", { textContent: text, scope: "col" })));
+  const head = element("tr", {}, ...["place", "token", "attends most to"].map((text) => element("th", { textContent: text, scope: "col" })));
   const to = new Set(heat.columns);
   const rows = heat.rows.map((n) => {
     const most = byWeight(rowOf(chosen(), n).filter(([column]) => to.has(column))).slice(0, 5);

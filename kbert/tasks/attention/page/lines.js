@@ -24,6 +24,7 @@ function fillLines() {
   one.setAttribute("aria-label", "Only the chosen head");
   one.addEventListener("click", () => change({ drawn: new Set([state.head]) }));
   if (heads.length > 1) $("chips").append(all, one);
+  $("least").value = Math.round(100 * Math.sqrt(2 / Math.max(size, 16))); // twice the even weight
   $("least").addEventListener("input", () => change({ least: true }));
   if (size > 60) $("lines").style.setProperty("--row", "1.3rem");
   for (const name of ["from", "to"]) listen(name);
@@ -65,7 +66,10 @@ function fillSide(name) {
   $(name).replaceChildren(...buttons);
 }
 
-const curve = (from, to) => `M0 ${from + 0.5}C45 ${from + 0.5} 55 ${to + 0.5} 100 ${to + 0.5}`;
+const MANY = 120; // tokens, whose lines are straight: curves take ten times as long to draw
+const curve = (from, to) => size > MANY
+  ? `M0 ${from + 0.5}L100 ${to + 0.5}`
+  : `M0 ${from + 0.5}C45 ${from + 0.5} 55 ${to + 0.5} 100 ${to + 0.5}`;
 function stroke(shape, head, opacity, width) {
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", shape);
@@ -87,7 +91,8 @@ function strokesOfAll() {
       }
     }
     shapes.forEach((some, level) => {
-      const opacity = level / LEVELS;
+      // where there are many they are fainter: what lies behind shows through
+      const opacity = (level / LEVELS / state.drawn.size ** 0.3) * (size > MANY ? 0.6 : 1);
       if (some.length) found.push(stroke(some.join(""), head, opacity, 0.8 + 2.2 * opacity ** 2));
     });
   }
@@ -129,11 +134,15 @@ function meansOf(token) {
 }
 
 function drawStrokes() {
-  const svg = $("strokes");
   const rows = Math.max(placesOf.from.length, placesOf.to.length, 1);
-  svg.setAttribute("viewBox", `0 0 100 ${rows}`);
+  $("strokes").setAttribute("viewBox", `0 0 100 ${rows}`);
+  $("all-strokes").replaceChildren(...strokesOfAll());
+}
+
+function drawOwnStrokes() {
   const token = lookedAt();
-  svg.replaceChildren(...(token ? strokesOfOne(token) : strokesOfAll()));
+  $("all-strokes").style.display = token ? "none" : "";
+  $("own-strokes").replaceChildren(...(token ? strokesOfOne(token) : []));
 }
 
 const lookedAt = () => (state.token && rowsOf[state.token.side].has(state.token.place) ? state.token : null);
@@ -169,7 +178,7 @@ function drawMarks() {
 
 function readOut(token, means) {
   const drawn = [...state.drawn].map((head) => heads[head]).sort((a, b) => a - b);
-  const some = means.filter(([, weight]) => weight > 0).slice(0, 6);
+  const some = means.filter(([, weight]) => weight >= FAINTEST).slice(0, 6);
   const of = drawn.length === 1 ? `head ${drawn[0]}` : `mean of ${drawn.length} heads`;
   const what = token.side === "from" ? " attends to " : " is attended to by ";
   const list = some.map(([place, weight]) => `${tokens[place]} ${weightText(weight)}`).join(" · ") || "none of those shown";
@@ -180,12 +189,12 @@ views.push({
   needs: ["layer", "head", "special", "direction", "drawn", "least", "token"],
   draw(changes) {
     if (changes.some((name) => ["special", "direction"].includes(name))) ["from", "to"].forEach(fillSide);
-    const onlyMarks = changes.every((name) => ["token", "held"].includes(name));
-    if (!onlyMarks) {
+    if (!changes.every((name) => ["token", "held"].includes(name))) {
       $("least-shown").textContent = weightText(least());
       [...$("chips").querySelectorAll(".head")].forEach((chip, head) => chip.setAttribute("aria-pressed", state.drawn.has(head)));
+      drawStrokes();
     }
-    drawStrokes();
+    drawOwnStrokes();
     drawMarks();
   },
 });

@@ -4,13 +4,14 @@ const columns = [
   ["looks at", (n) => facts.figures[n].looks_at.join(", ")],
   ["entropy", (n) => facts.figures[n].entropy],
   ["distance", (n) => facts.figures[n].distance],
-  ...facts.targets.map((target, place) => [target, (n) => facts.figures[n].shares[place]]),
+  ...facts.targets.map((target, place) => [SIGNS[target], (n) => facts.figures[n].shares[place], `share to ${lookText(target)}`]),
 ];
 const order = { column: 0, down: false };
 
 function fillTable() {
-  const head = columns.map(([name], column) => {
-    const button = element("button", { type: "button", textContent: name });
+  const head = columns.map(([name, , label], column) => {
+    const button = element("button", { type: "button", textContent: name, title: label || "" });
+    if (label) button.setAttribute("aria-label", label);
     button.addEventListener("click", () => sortBy(column));
     return element("th", { className: column > 1 ? "n" : "", scope: "col" }, button);
   });

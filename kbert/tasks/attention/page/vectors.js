@@ -51,7 +51,7 @@ function fillQueries() {
 }
 
 function keysShown(query) {
-  const all = shown("to").map((n) => [n, weightOf(chosen(), query, n) ?? 0]);
+  const all = shown("to").map((n) => [n, weightOf(chosen(), query, n) ?? -1]); // -1: left out
   const count = Number($("keys").value);
   return count ? byWeight(all).slice(0, count) : all;
 }
@@ -69,14 +69,18 @@ function drawVectors() {
   const asked = vectorOf("queries", query);
   const met = some.map(([n]) => vectorOf("keys", n));
   const products = met.map((one) => productOf(asked, one));
-  const most = { key: greatest(met.flat()), product: greatest(products.flat()) };
+  const most = {
+    key: greatest(met.flat()),
+    product: greatest(products.flat()),
+    left: weightText(restOf(chosen(), query).most),
+  };
   const cell = (name, className, ...children) => element(name, { className }, ...children);
   const title = (text, className = "") => element("th", { textContent: text, className, scope: "col" });
   const rows = some.map(([n, weight], at) => {
     const button = element("button", { type: "button", textContent: tokens[n] });
     button.setAttribute("aria-label", `${tokens[n]}, token ${n + 1}: dimension by dimension`);
     const row = element("tr", {}, element("th", { scope: "row" }, button), cell("td", "strip", strip(met[at], most.key)),
-      cell("td", "strip", strip(products[at], most.product)), cell("td", "n", two(sum(products[at]) / Math.sqrt(width))), cell("td", "n", weightText(weight)));
+      cell("td", "strip", strip(products[at], most.product)), cell("td", "n", two(sum(products[at]) / Math.sqrt(width))), cell("td", "n", weight < 0 ? `≤ ${most.left}` : weightText(weight)));
     button.dataset.place = row.dataset.place = n;
     return row;
   });

@@ -41,7 +41,7 @@ def page(
         "STYLE": _asset("style.css"),
         "FACTS": facts,
         "PARTS": "\n".join(
-            f'<script type="text/plain" id="{name}">{text}</script>'
+            f'<script type="text/plain" id="data-{name}">{text}</script>'
             for name, text in data.parts.items()
         ),
         "SCRIPT": "\n".join(_asset(f"{name}.js") for name in _SCRIPTS),
