@@ -159,6 +159,7 @@ def test_the_heat_map_says_tokens_and_weight_by_mouse_and_keys(opened, file, fou
         f"[SEP] (token 16) attends to [SEP] (token 16): {weights[15, 15]:.4f}"
     )
     page.get_by_text("This head as a table").click()
+    page.locator("#as-table tbody tr").last.wait_for()
     rows = marked(page, "#as-table tbody tr")
     assert len(rows) == 16
     best = int(weights[3].argmax())
@@ -178,6 +179,7 @@ def test_a_query_and_its_keys_make_the_score(opened, file, found):
     assert rows.count() == 17
     page.locator("#vectors button").nth(3).click()
     page.locator("#by-dimension summary").click()
+    page.locator("#by-dimension tbody tr").last.wait_for()
     cells = [float(text) for text in marked(page, "#by-dimension td:nth-child(4)")]
     wanted = found.queries[1, 1, 5] * found.keys[1, 1, 3]
     np.testing.assert_allclose(cells, wanted, atol=0.02 * np.abs(wanted).max())
@@ -262,8 +264,7 @@ def test_two_pages_of_a_notebook_do_not_disturb_each_other(opened, tmp_path, fou
     assert second.locator("#from button").count() == 7
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(opened, file, width, scheme):
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python"

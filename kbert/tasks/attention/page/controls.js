@@ -5,6 +5,11 @@ function fillHeader() {
   const counted = (numbers, name) =>
     numbers.length === 1 ? `${name} ${numbers[0]}` : `${numbers.length} ${name}s`;
   $("size").textContent = `${counted(layers, "layer")} × ${counted(heads, "head")}, ${size} tokens`;
+  if (facts.segments.includes(1)) {
+    const count = (sentence) => facts.segments.filter((one) => one === sentence).length;
+    const key = (name, n) => element("span", { className: `key ${name.toLowerCase()}`, textContent: `sentence ${name}: ${n}` });
+    $("size").append(key("A", count(0)), key("B", count(1)));
+  }
   $("notes").append(...facts.notes.map((note) => element("li", { textContent: note })));
   $("most-bits").textContent = two(Math.log2(size));
 }

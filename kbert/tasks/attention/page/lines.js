@@ -92,7 +92,7 @@ function strokesOfAll() {
     }
     shapes.forEach((some, level) => {
       // where there are many they are fainter: what lies behind shows through
-      const opacity = (level / LEVELS / state.drawn.size ** 0.3) * (size > MANY ? 0.6 : 1);
+      const opacity = (level / LEVELS / state.drawn.size ** 0.2) * (size > MANY ? 0.6 : 1);
       if (some.length) found.push(stroke(some.join(""), head, opacity, 0.8 + 2.2 * opacity ** 2));
     });
   }
