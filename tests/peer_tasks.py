@@ -201,7 +201,8 @@ def vectors(model, tokenizer) -> dict:
         both = model(**tokenizer(text, pair, return_tensors="pt"), output_attentions=True)
         maps[f"map{place}"] = np.stack([weights[0].numpy() for weights in both.attentions])
         maps[f"figures{place}"] = figures(both.attentions)
-    return {name: np.stack(rows) for name, rows in found.items()} | maps | projected(model, tokenizer)
+    stacked = {name: np.stack(rows) for name, rows in found.items()}
+    return stacked | maps | projected(model, tokenizer)
 
 
 def figures(attentions) -> np.ndarray:

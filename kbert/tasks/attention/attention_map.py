@@ -86,7 +86,7 @@ class AttentionMap(AttentionData):
         path = check_path(path, (PAGE, NUMBERS))
         if path.suffix.lower() == NUMBERS:
             with atomic_file(path) as part, open(part, "wb") as file:
-                np.savez(file, **self._arrays())
+                np.savez(file, **self._arrays())  # type: ignore[arg-type]
         else:
             from kbert.tasks.attention.page.writing import page
 
