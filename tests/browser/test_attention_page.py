@@ -285,4 +285,8 @@ def test_it_prints_light_and_without_controls(opened, file):
     corner = "one => [...one.getContext('2d').getImageData(0, 0, 16, 16).data]"
     pixels = page.locator("#thumbnails canvas").first.evaluate(corner)
     assert max(pixels[::4]) == 255  # white, where there is no weight
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    style = page.evaluate(
+        "(({ color, backgroundColor }) => [color, backgroundColor])"
+        "(getComputedStyle(document.body))"
+    )
+    assert style == ["rgb(27, 31, 39)", "rgb(255, 255, 255)"]

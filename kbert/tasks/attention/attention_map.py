@@ -65,7 +65,7 @@ class AttentionMap(AttentionData):
         The page is one file with everything in it: lines between the tokens, every head as a
         thumbnail, one as a heat map, its queries and keys, a table of `statistics()`. Up to 2^20
         weights are on it whole, to 1/65,535; else of each row the 16 largest. Of queries and keys
-        it has up to 2^21 numbers, or none. It says what it lacks. Base with 512 tokens: 9 MB.
+        it has up to 2^21 numbers, or none. It says what it lacks. Base with 512 tokens: 8 MB.
 
         Args:
             path: .html for the page; .npz for `tokens`, `weights`, `layers`, `heads`, `special`,
