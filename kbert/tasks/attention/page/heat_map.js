@@ -92,7 +92,7 @@ function drawNumbers(context) {
   context.textBaseline = "middle";
   heat.values.forEach((row, y) => row.forEach((weight, x) => {
     if (weight < 0.005) return;
-    context.fillStyle = shade(weight, heat.top) > 115 !== dark ? "#fff" : "#10141c";
+    context.fillStyle = shade(weight, heat.top) > 138 !== dark ? "#fff" : "#10141c";
     const text = weight > 0.995 ? "1" : two(weight).slice(1);
     context.fillText(text, heat.margin + (x + 0.5) * heat.cell, heat.margin + (y + 0.5) * heat.cell);
   }));
