@@ -200,7 +200,37 @@ def vectors(model, tokenizer) -> dict:
         found["last"].append(np.concatenate([states[-2].mean(0), states[-1].mean(0)]))
         both = model(**tokenizer(text, pair, return_tensors="pt"), output_attentions=True)
         maps[f"map{place}"] = np.stack([weights[0].numpy() for weights in both.attentions])
-    return {name: np.stack(rows) for name, rows in found.items()} | maps
+        maps[f"figures{place}"] = figures(both.attentions)
+    stacked = {name: np.stack(rows) for name, rows in found.items()}
+    return stacked | maps | projected(model, tokenizer)
+
+
+def figures(attentions) -> np.ndarray:
+    """(layers · heads, 2): entropy in bits, distance in tokens; torch's entropy, in nats."""
+    import torch
+
+    found = []
+    for weights in attentions:  # (1, A, S, S)
+        entropy = torch.distributions.Categorical(probs=weights[0].double()).entropy()
+        places = torch.arange(weights.shape[-1], dtype=torch.float64)
+        away = torch.einsum("aij,ij->ai", weights[0].double(), torch.cdist(*[places[:, None]] * 2))
+        found.append(torch.stack([entropy.mean(-1) / np.log(2), away.mean(-1)], -1))
+    return torch.cat(found).numpy()
+
+
+def projected(model, tokenizer) -> dict:
+    """What the first pair's query and key layers give, (layers, A, S, D)."""
+    found: dict = {"query": [], "key": []}
+    for layer in model.encoder.layer:
+        for name, outputs in found.items():
+            projection = getattr(layer.attention.self, name)
+            projection.register_forward_hook(lambda *args, to=outputs: to.append(args[-1][0]))
+    model(**tokenizer(TEXTS[0], PAIRS[0], return_tensors="pt"))
+    heads = model.config.num_attention_heads
+    return {
+        name: np.stack([one.reshape(len(one), heads, -1).transpose(0, 1).numpy() for one in every])
+        for name, every in found.items()
+    }
 
 
 if __name__ == "__main__":

@@ -133,6 +133,27 @@ def test_a_map_is_drawn(ok, saved, tmp_path):
     assert out.read_bytes() == same.read_bytes()
 
 
+@pytest.mark.parametrize("ending", ["html", "npz"])
+def test_a_page_and_numbers_are_written(ok, saved, tmp_path, ending):
+    out, same = tmp_path / f"map.{ending}", tmp_path / f"same.{ending}"
+    options = ("--layer", 2, "--special", "hidden")
+    says = ok("attention", "encoder", "cat sees", "dog", "-o", out, *options)
+    assert says == f"wrote {out} ({out.stat().st_size:,} bytes)\n"
+    found = attention(saved[1]["encoder"], "cat sees", "dog", layer=2)
+    found.save(same, special="hidden")
+    if ending == "npz":
+        np.testing.assert_allclose(np.load(out)["queries"], found.queries, atol=1e-5)
+    else:
+        assert '"special": false' in out.read_text(encoding="utf-8")
+        assert out.stat().st_size == same.stat().st_size
+
+
+def test_a_page_of_a_text_that_is_too_long_says_so(ok, saved, tmp_path):
+    cut = "kbert: attention: 1 of 1 texts cut to 17 tokens\n"
+    ok("attention", "encoder", "cat " * 30, "-o", tmp_path / "map.html", says=cut)
+    assert "it was cut to 17 tokens" in (tmp_path / "map.html").read_text(encoding="utf-8")
+
+
 MISTAKES = [  # command, head, arguments; what the line must say
     ("fill-mask", "pretraining", ["cat"], ["[MASK]", "'cat'"]),
     ("fill-mask", "encoder", ["[MASK]"], ["'pretraining'", "'encoder'"]),
@@ -150,6 +171,7 @@ MISTAKES = [  # command, head, arguments; what the line must say
     ("embed", "encoder", ["empty.txt", "-o", "nowhere/o.npy"], ["no such folder"]),
     ("attention", "encoder", ["cat", "-o", "map.gif"], [".png", "map.gif"]),
     ("attention", "encoder", ["cat", "-o", "map.png", "--layer", "4"], ["1 … 3", "got 4"]),
+    ("attention", "encoder", ["cat", "-o", "map.html", "--head", "5"], ["1 … 4", "got 5"]),
     ("embed", "nowhere", ["latin1.txt", "-o", "o.npy"], ["latin1.txt"]),
     ("next-sentence", "nowhere", ["a", "b"], ["nowhere"]),
 ]

@@ -22,9 +22,9 @@ BATCH = click.option(
     "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
 )
 LAYER = click.option(
-    "--layer", type=POSITIVE, help="One encoder block, from 1; default: their mean."
+    "--layer", type=POSITIVE, help="One encoder block, from 1; default: all, or their mean."
 )
-HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: their mean.")
+HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: all, or their mean.")
 POOLING = click.option(
     "--pooling",
     type=click.Choice(POOLINGS),
@@ -106,7 +106,10 @@ def similarity(source, texts, form, **options):
 
 @command(
     short_help="Draw who attends to whom.",
-    examples=('kbert attention folder "A cat sat." -o map.png --layer 1 --head 2',),
+    examples=(
+        'kbert attention folder "A cat sat." "It purred." -o attention.html',
+        'kbert attention folder "A cat sat." -o map.png --layer 1 --head 2',
+    ),
 )
 @SOURCE
 @click.argument("text")
@@ -116,7 +119,7 @@ def similarity(source, texts, form, **options):
     "--output",
     required=True,
     type=Output(),
-    help="Where to: .png .svg .pdf.",
+    help="Where to: .html .npz .png .svg .pdf.",
 )
 @LAYER
 @HEAD
@@ -124,21 +127,32 @@ def similarity(source, texts, form, **options):
     "--special",
     type=click.Choice(SPECIAL),
     default="clipped",
-    help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them.",
+    help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them; "
+    "on a page left out at first, or there.",
 )
 @PRECISION
 def attention(source, text, pair, output, layer, head, special, precision):
-    """Draw a heat map of how much each token attends to each."""
-    from kbert.tasks.attention.heat_map import check_path
+    """Show how much each token attends to each.
 
-    check_path(output)
+    \b
+    .html            a page to look at it: every head, lines between the tokens,
+                     a heat map, queries and keys; one file, no network
+    .png .svg .pdf   a heat map
+    .npz             the numbers
+    """
+    from kbert.tasks.attention.files import ENDINGS, PICTURES, check_path
+
+    picture = check_path(output, ENDINGS).suffix.lower() in PICTURES
     check_writable(output)
     with loaded(source) as bert:
         from kbert.tasks.attention.inference import attention
 
-        found = attention(bert, text, pair, layer=layer, head=head, precision=precision)
-    with progress("drawing"):
-        path = found.plot(output, layer=layer, head=head, special=special)
+        found = attention(
+            bert, text, pair, layer=layer, head=head, vectors=not picture, precision=precision
+        )
+    with progress("drawing" if picture else "writing"):
+        write = found.plot if picture else found.save
+        path = write(output, layer=layer, head=head, special=special)
     say(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 

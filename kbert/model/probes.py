@@ -6,7 +6,7 @@ import keras
 
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
-from kbert.model.layers import AttentionWeights
+from kbert.model.layers import AttentionWeights, QueriesAndKeys
 
 
 def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
@@ -31,28 +31,35 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
     return BertModel(_inputs(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 
-def build_attention_maps(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
+def build_attention_maps(
+    model: keras.Model, *, blocks: Sequence[int] | None = None, vectors: bool = False
+) -> BertModel:
     """A model whose outputs are the attention weights of `model`.
 
     Args:
         model: one that kbert built.
         blocks: which, 1 … L; −1 is the last. None: all.
+        vectors: True for each block's queries and keys as well.
 
     Returns:
         A functional model with the inputs Input-Token and Input-Segment and one output a block,
         float (B, A, S, S): of each head, how much each token (row) attends to each (column).
-        Weights are shared.
+        After these come, if asked for, each block's queries and its keys, float (B, S, A, D) with
+        D = H/A: the weights are softmax(q·k/√D). Weights are shared.
 
     Raises:
         ValueError: a block that the model does not have.
     """
-    maps = []
+    maps, of_vectors = [], []
     for block in _chosen(model, blocks, first=1):
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
-        policy, name = attention.dtype_policy, f"{attention.name}-Weights"
-        maps.append(AttentionWeights(attention, dtype=policy, name=name)(before))
-    return BertModel(_inputs(model), maps, name=f"{model.name}_attention_maps", spec=None)
+        policy, name = attention.dtype_policy, attention.name
+        maps.append(AttentionWeights(attention, dtype=policy, name=f"{name}-Weights")(before))
+        if vectors:
+            of_vectors += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(before)
+    inputs, outputs = _inputs(model), [*maps, *of_vectors]
+    return BertModel(inputs, outputs, name=f"{model.name}_attention_maps", spec=None)
 
 
 def _inputs(model) -> list:

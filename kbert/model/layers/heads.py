@@ -166,3 +166,36 @@ class AttentionWeights(keras.layers.Layer):
     def from_config(cls, config):
         attention = keras.saving.deserialize_keras_object(config.pop("attention"))
         return cls(attention, **config)
+
+
+@_register
+class QueriesAndKeys(keras.layers.Layer):
+    """Queries and keys of an attention layer that it shares; for looking, not for training.
+
+    Args:
+        attention: the `MultiHeadAttention` whose vectors to show.
+    """
+
+    def __init__(self, attention, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.supports_masking = True
+
+    def call(self, x, mask=None):
+        return [self.attention.query_dense(x), self.attention.key_dense(x)]  # (B, S, A, D) each
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, input_shape):
+        batch, length, _ = input_shape
+        return [(batch, length, self.attention.num_heads, self.attention.key_dim)] * 2
+
+    def get_config(self):
+        config = keras.saving.serialize_keras_object(self.attention)
+        return super().get_config() | {"attention": config}
+
+    @classmethod
+    def from_config(cls, config):
+        attention = keras.saving.deserialize_keras_object(config.pop("attention"))
+        return cls(attention, **config)

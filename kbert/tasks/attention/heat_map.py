@@ -1,31 +1,20 @@
 """A square matrix over tokens as a picture."""
 
 import io
-import os
 import warnings
 from pathlib import Path
 
 import numpy as np
 
 from kbert.io import printable
-from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.io.atomic_write import write_atomically
 
-ENDINGS = (".png", ".svg", ".pdf")
 _INCHES = 0.22  # a token's, at most
 _LONGEST = 36.0  # inches of all tokens, at most
 _MARGIN = 2.0  # for the tokens' names and the scale, in inches
 _NAMED = 256  # tokens, at most
 _BEYOND = "0.8"  # grey: above the scale
 _PIXELS = 6000  # a side of a PNG, at most
-
-
-def check_path(path: str | os.PathLike) -> Path:
-    """The path; an error for an ending or a folder that cannot be."""
-    path = Path(path)
-    if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"path must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
-    check_new_file(path)
-    return path
 
 
 def draw(
@@ -37,7 +26,7 @@ def draw(
         weights: from 0 to 1.
         tokens: the names of rows and columns.
         title: a text, a line break, what of it is shown; the text is cut to fit.
-        path: checked by `check_path`.
+        path: checked by `kbert.tasks.attention.files.check_path`.
         top: the weight with which the colours end; larger ones are grey. None: the largest.
     """
     import matplotlib

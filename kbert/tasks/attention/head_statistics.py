@@ -1,0 +1,87 @@
+"""What a head does with its attention, in figures: how spread, how far, and at what it looks.
+
+`LOOKS` is the rule by which a head is marked: on average more than half of a token's attention
+goes there. It is that of Clark et al. 2019, "What Does BERT Look At?", section 3.1 (heads that put
+more than half of their attention on the previous or the next token), here for the token itself,
+[SEP] and [CLS] as well. They average over many texts, this over the tokens of one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LOOKS = 0.5  # of a token's attention, on average; more than that marks a head
+TARGETS = ("next", "previous", "itself", "[SEP]", "[CLS]")
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """The figures of one head on one text.
+
+    Attributes:
+        layer: its encoder block, from 1.
+        head: its number there, from 1.
+        entropy: of a token's attention, in bits, the mean over the tokens: 0 where all of it goes
+            to one token, log2 S where it goes to all S alike.
+        distance: how far away what a token attends to is, in tokens, weighted by the attention;
+            the mean over the tokens.
+        shares: how much of a token's attention goes to each of `TARGETS`, from 0 to 1; the mean
+            over the tokens that have one (the last has no next). "[SEP]" is all of them together.
+    """
+
+    layer: int
+    head: int
+    entropy: float
+    distance: float
+    shares: dict[str, float]
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The targets with a share above `LOOKS`."""
+        return tuple(name for name, share in self.shares.items() if share > LOOKS)
+
+
+def head_statistics(
+    weights: np.ndarray,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    special: Sequence[int] = (),
+) -> list[HeadStatistics]:
+    """The figures of each head, layer by layer; all tokens count, [CLS] and [SEP] too.
+
+    Args:
+        weights: float (layers, heads, S, S): rows attend to columns, and sum to 1.
+        layers, heads: the numbers of those layers and heads.
+        special: the places of [CLS], which is the first token, and of [SEP].
+    """
+    return [
+        HeadStatistics(layer, head, *_spread(one), _shares(one, special))
+        for layer, of_layer in zip(layers, weights, strict=True)
+        for head, one in zip(heads, of_layer.astype("float64"), strict=True)
+    ]
+
+
+def _spread(weights: np.ndarray) -> tuple[float, float]:
+    """Mean entropy in bits and mean distance in tokens, of (S, S)."""
+    bits = -np.log2(weights, where=weights > 0, out=np.zeros_like(weights))  # 0 log 0 = 0
+    places = np.arange(len(weights))
+    distances = np.abs(places[:, None] - places)
+    entropy, distance = ((weights * what).sum(-1).mean() for what in (bits, distances))
+    return float(entropy), float(distance)
+
+
+def _shares(weights: np.ndarray, special: Sequence[int]) -> dict[str, float]:
+    first = [place for place in special if place == 0]
+    others = [place for place in special if place != 0]
+    found = (
+        np.diagonal(weights, 1),
+        np.diagonal(weights, -1),
+        np.diagonal(weights),
+        weights[:, others].sum(-1),
+        weights[:, first].sum(-1),
+    )
+    return {
+        name: float(each.mean()) if each.size else 0.0
+        for name, each in zip(TARGETS, found, strict=True)
+    }
