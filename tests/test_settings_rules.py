@@ -132,9 +132,9 @@ ORDERS = {
     "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
     "masked_share short_share whole_word mlm_only held_out evaluate_every evaluation_batches "
     "save_every log_every",
-    FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing class_weights "
-    "learning_rate warmup_share optimizer schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
-    "keep_best evaluate_every save_every log_every",
+    FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing "
+    "class_weights learning_rate warmup_share optimizer schedule weight_decay clip_norm "
+    "accumulation precision jit rematerialize seed keep_best evaluate_every save_every log_every",
 }
 
 
