@@ -10,6 +10,7 @@ from kbert.cli.console import run
 
 MODULES = {
     "graph_commands": ("summary", "account", "heads", "verify", "plot", "demo"),
+    "explore_command": ("explore",),
     "plan_commands": ("plan",),
     "checkpoint_commands": ("inspect", "convert", "params"),
     "task_commands": ("fill-mask", "next-sentence", "classify", "tag", "answer"),

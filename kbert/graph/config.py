@@ -229,7 +229,7 @@ class BertConfig:
         size = self.hidden_size
         small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
         fits = {*small, *(size // n for n in small)}
-        nearest = sorted(fits, key=lambda n: abs(n - self.num_attention_heads))[:3]
+        nearest = sorted(fits, key=lambda n: (abs(n - self.num_attention_heads), n))[:3]
         return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
 
 

@@ -317,7 +317,8 @@ def _mermaid_node(row: Row, ids: dict[str, str]) -> str:
         _escaped(text.replace("#", "#35;")).replace('"', "#quot;")
         for text in (row.layer, *_facts(row))
     )
-    return f'{ids[row.layer]}["{"<br/>".join([f"<b>{name}</b>", *facts])}"]:::{kind_of(row.layer, row.type)}'
+    text = "<br/>".join([f"<b>{name}</b>", *facts])
+    return f'{ids[row.layer]}["{text}"]:::{kind_of(row.layer, row.type)}'
 
 
 def _escaped(text: str) -> str:

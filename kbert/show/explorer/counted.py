@@ -20,13 +20,13 @@ LETTERS = {
     "L": ("num_hidden_layers", "encoder blocks"),
     "H": ("hidden_size", "hidden size"),
     "A": ("num_attention_heads", "heads"),
-    "FFD": ("intermediate_size", "feed-forward size"),
+    "FFD": ("intermediate_size", "feed-forward"),
     "T": ("vocab_size", "tokens"),
     "P": ("max_position_embeddings", "positions"),
     "G": ("type_vocab_size", "segments"),
-    "S": ("seq_len", "sequence length"),
-    "B": ("batch_size", "batch size"),
-    "M": ("max_predictions", "predictions a sequence"),
+    "S": ("seq_len", "length"),
+    "B": ("batch_size", "batch"),
+    "M": ("max_predictions", "predictions"),
     "K": ("num_labels", "labels"),
 }
 

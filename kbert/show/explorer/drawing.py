@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kbert.show import graphviz
 
 _MARGIN = 14  # points between a frame and what is in it
-_HEADER = 26  # points of a frame's own text, at its top
+_HEADER = 14  # points of a frame's own text, at its top
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ def _dot(drawing: Drawing) -> str:
 
 
 def _header() -> str:
-    """Room for a frame's text: an empty table, which has no font."""
+    """Room for a frame's text, an empty table, which has no font; from bottom to top b is the top."""
     cell = f'<td width="1" height="{_HEADER}" fixedsize="true"></td>'
     return (
-        'labelloc=t labeljust=l label=<<table border="0" cellborder="0" cellspacing="0" '
+        'labelloc=b labeljust=l label=<<table border="0" cellborder="0" cellspacing="0" '
         f'cellpadding="0"><tr>{cell}</tr></table>>'
     )
 
@@ -102,7 +102,7 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     for source, target, tensor in drawing.edges:
         position = drawn[objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]].pop(0)
         points = _points(position, height, drawing.curved)
-        edges.append([source, target, tensor, _around(points, {source, target}, drawing, frames)])
+        edges.append([source, target, tensor, _framed(points, {source, target}, drawing, frames)])
     size = _rounded(width, height)
     return {"size": size, "nodes": nodes, "frames": frames, "edges": edges}
 
@@ -115,17 +115,32 @@ def _positions(edges: Sequence[Mapping]) -> dict[tuple[int, int], list[str]]:
     return found
 
 
-def _around(points: list[float], ends: set[str], drawing: Drawing, frames: Mapping) -> list[float]:
-    """A line that passes a frame beside it: at right angles Graphviz sees the boxes alone."""
+def _framed(points: list[float], ends: set[str], drawing: Drawing, frames: Mapping) -> list[float]:
+    """A line beside the frames that it passes, and within those that it goes into.
+
+    At right angles Graphviz sees the boxes alone.
+    """
     for name, (left, top, width, height) in frames.items():
-        if drawing.curved or ends & set(drawing.frames[name]):
+        inside = ends & set(drawing.frames[name])
+        if drawing.curved or ends == inside:
             continue
+        near_left, near_right = left + _MARGIN / 2, left + width - _MARGIN / 2
         for place in range(0, len(points) - 2, 2):
             x, first, other, second = points[place : place + 4]
-            passes = min(first, second) < top and max(first, second) > top + height
-            if x == other and passes and left < x < left + width:
-                points[place] = points[place + 2] = left + width + _MARGIN / 2
+            if x != other:
+                continue
+            if inside and not near_left <= x <= near_right:
+                x = near_left if x < near_left else near_right
+            elif not inside and min(first, second) < top and max(first, second) > top + height:
+                x = _beside(x, left, width)
+            points[place] = points[place + 2] = x
     return points
+
+
+def _beside(x: float, left: float, width: float) -> float:
+    if not left - 3 < x < left + width + 3:
+        return x
+    return left - _MARGIN / 2 if x < left + width / 2 else left + width + _MARGIN / 2
 
 
 def _points(position: str, height: float, curved: bool) -> list[float]:

@@ -58,6 +58,7 @@ def explore(
     path: str | os.PathLike | None = None,
     *,
     batch_size: int = 1,
+    title: str | None = None,
 ) -> Explorer:
     """Makes one self-contained page of a graph: look, open, search, recount.
 
@@ -69,6 +70,7 @@ def explore(
             formulas.
         path: where to write the page, .html; None: nowhere.
         batch_size: sequences in a batch, to begin with; the page can change it.
+        title: what the page calls it; None: the source's own name.
 
     Returns:
         An `Explorer`, which a notebook shows.
@@ -82,7 +84,7 @@ def explore(
     if path is not None:
         path = check_path(path)
     batch_size = require_positive("batch_size", batch_size)
-    made = _explorer(source, batch_size)
+    made = _explorer(source, batch_size, title)
     if path is not None:
         write_atomically(path, made.html.encode())
         made = Explorer(made.title, made.html, path)
@@ -109,33 +111,35 @@ def is_checkpoint(source: object) -> bool:
     return not named and (Path(text).exists() or Path(f"{text}.index").is_file())
 
 
-def _explorer(source, batch_size: int) -> Explorer:
+def _explorer(source, batch_size: int, title: str | None) -> Explorer:
     if isinstance(source, GraphSpec):
-        return _of_spec(source, batch_size, "a GraphSpec")
+        return _of_spec(source, batch_size, title or "a GraphSpec")
     if is_checkpoint(source):
         from kbert.show.explorer.sources import of_checkpoint
 
         spec, facts = of_checkpoint(source)
-        return _of_spec(spec, batch_size, Path(source).name or str(source), facts)
+        return _of_spec(spec, batch_size, title or Path(source).name, facts)
     if isinstance(source, (str, os.PathLike, BertConfig)):
-        name = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
-        return _of_spec(_spec(source), batch_size, name)
+        own = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
+        return _of_spec(graph_of(source), batch_size, title or own)
     from kbert.show.explorer.sources import of_model
 
     spec, facts = of_model(source)
-    if spec is None:
-        title = f"{facts['name']}: not a graph of kbert's"
-        return Explorer(title, pages.page(title, {"title": facts["name"], **facts}, []))
-    return _of_spec(spec, batch_size, facts["name"], facts)
+    name = title or facts["name"]
+    if spec is not None:
+        return _of_spec(spec, batch_size, name, facts)
+    shown = f"{name}: not a graph of kbert's"
+    return Explorer(shown, pages.page(shown, facts | {"title": name}, []))
 
 
-def _spec(source) -> GraphSpec:
+def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
+    """As `GraphSpec.of`; what is not known may have been meant for a checkpoint's path."""
     try:
-        return GraphSpec.of(source)
+        return GraphSpec.of(source, **options)
     except ValueError as error:
         if not str(error).startswith("unknown preset"):
             raise
-        raise ValueError(f"{error}; a checkpoint's path must be there, nothing is") from None
+        raise ValueError(f"{error}, and a checkpoint must be at its path: nothing is") from None
 
 
 def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None) -> Explorer:

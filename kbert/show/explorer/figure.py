@@ -22,7 +22,7 @@ OUTPUT = names.encoder("{n}", names.FEED_FORWARD, "Norm")
 # Of a box, in points: those of a block share one width, so that their edges run straight.
 _PLAIN = ("InputLayer", "Dropout", "Add", "LayerNormalization", "Extract", "Gather", "Masked")
 _HIGH, _LOW = 46, 28
-_BLOCK_WIDTH, _EMBEDDING_WIDTH, _OTHER_WIDTH = 250, 216, 184
+_BLOCK_WIDTH, _EMBEDDING_WIDTH, _OTHER_WIDTH = 258, 238, 196
 _PILL = (_BLOCK_WIDTH, 54)
 _CLOSED = (_BLOCK_WIDTH + 28, 92)
 _PART, _HEADS, _PROJECTION = (96, 46), (320, 66), (_BLOCK_WIDTH, 46)

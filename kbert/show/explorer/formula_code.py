@@ -12,7 +12,7 @@ def javascript(formula: str) -> str:
     """An arrow function of an object of BigInts by letter: `({H, T}) => H * T`; "" is 0."""
     if not formula:
         return "() => 0n"
-    source, tree = _parsed(formula)
+    _, tree = _parsed(formula)
     letters = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
     return f"({{{', '.join(letters)}}}) => {_js(tree)}"
 

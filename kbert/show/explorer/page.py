@@ -1,4 +1,4 @@
-"""The page: one HTML file with its styles, its script, its data and a font for where there is none."""
+"""The page: one HTML file with its styles, its scripts, its data, and a font in case of none."""
 
 import base64
 import html

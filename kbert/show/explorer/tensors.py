@@ -57,8 +57,8 @@ def _histogram(parts: list[np.ndarray], low: float, high: float) -> list[int]:
     width = (high - low) / BINS
     for part in parts:
         if width > 0:
-            places = ((part - low) / width).astype("int64").clip(0, BINS - 1)
-            counts += np.bincount(places, minlength=BINS)
+            places = (np.subtract(part, low, dtype="float64") / width).astype("int64")
+            counts += np.bincount(places.clip(0, BINS - 1), minlength=BINS)
         else:
             counts[0] += part.size
     return counts.tolist()

@@ -55,6 +55,8 @@ function short(number, step = 1000, units = ["", "k", "M", "G", "T", "P", "E", "
 const bytes = (number) =>
   short(number, 1024, ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"]);
 
+const flops = (number) => `${short(number)}FLOPs`.replace(/^([\d.e+]+)FLOPs$/, "$1 FLOPs");
+
 const UNITS = {
   params: { title: "Parameters", noun: "parameters", text: grouped, short: (n) => short(n) },
   flops: { title: "FLOPs", noun: "FLOPs, forward", text: (n) => short(n), short: (n) => short(n) },

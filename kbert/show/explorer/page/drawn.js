@@ -31,7 +31,8 @@ function drawFigure(svg) {
     .map(([box, place]) => boxOf(box, place, config, counted));
   const frames = Object.entries(figure.frames || {})
     .map(([name, place]) => frame(name, place, config, counted));
-  svg.replaceChildren(...frames, ...edges, ...boxes);
+  svg.replaceChildren(...frames.map(([box]) => box), ...edges, ...boxes,
+    ...frames.map(([, header]) => header));
   light(svg);
 }
 
@@ -115,14 +116,14 @@ function layerBox(id, [x, y, width, height], row) {
   const room = width - 34 - right.length * 6.2;
   const parts = [
     s("rect", { class: "box", width, height, rx: low ? 6 : 8 }),
-    fitted(shownName, Math.max(room, 40), 7.2, { class: "name", x: 12, y: low ? 18.5 : 19 }),
+    fitted(shownName, Math.max(room, 40), 7.6, { class: "name", x: 12, y: low ? 18.5 : 19 }),
     s("text", { class: label ? "amount" : "shape", x: width - 11, y: low ? 18.5 : 19 }, right),
   ];
   if (!low) {
     const facts = generic ? `${row.type} ${row.shape}` : row.shape;
     const limit = width - (row.opens ? 62 : 24);
     parts.push(fitted(facts, limit, 5.9, { class: "shape left", x: 12, y: 35 }));
-    if (row.share) parts.push(shareBar(row.share, width, height));
+    if (row.share > 0.009) parts.push(shareBar(row.share, width, height));
   }
   const told = `${row.name}, ${row.type}, output ${row.shape}, ` +
     `${amount ? `${grouped(amount)} ${UNITS[state.measure].noun}` : "none learned"}`;
@@ -165,7 +166,8 @@ function blocksBox(box, [x, y, width, height], config, counted) {
   const all = UNITS[measure].text(counted.block[measure] * BigInt(number));
   const range = number > 1 ? `${first} … ${last}` : String(first);
   const title = closed ? "Encoder" : `Encoder ${range}`;
-  const facts = closed ? `${each} each, ${all} in all` : number > 1 ? `${all} in all` : each;
+  const facts = closed ? `${each} each, ${all} in all`
+    : UNITS[measure].short(counted.block[measure] * BigInt(number));
   const deck = (closed ? [8, 4] : number > 1 ? [4] : [])
     .map((by) => s("rect", { class: "deck", x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
   const parts = [
@@ -173,12 +175,12 @@ function blocksBox(box, [x, y, width, height], config, counted) {
     s("rect", { class: "box", width, height, rx: 10 }),
     s("text", { class: "name", x: 13, y: 20 }, title),
     s("text", { class: "times", x: width - 13, y: closed ? 24 : 20 }, `× ${grouped(number)}`),
-    fitted(facts, width - (closed ? 80 : 130), 5.9, closed
+    fitted(facts, closed ? width - 80 : 60, 5.9, closed
       ? { class: "shape left", x: 13, y: 36 }
-      : { class: "shape", x: width - 52, y: 20 }),
+      : { class: "shape", x: width - 42 - 12 * String(number).length, y: 20 }),
     ...stripes(first, last, closed ? 46 : 30, width - 26, closed ? 36 : 16),
   ];
-  const told = `${title}, ${number} blocks alike, ${facts}. Opens a block.`;
+  const told = `${title}, ${number} blocks alike, ${all} ${UNITS[measure].noun} in all`;
   return node(box, "encoder", [x, y], told, parts, null);
 }
 
@@ -197,7 +199,10 @@ function stripes(first, last, top, width, height) {
     return s("g", {
       class: "stripe", "data-open": first + place, "aria-hidden": "true",
       transform: `translate(${(13 + column * wide).toFixed(1)} ${(top + row * high).toFixed(1)})`,
-    }, s("rect", { width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: 3 }),
+    }, ...[["feedforward", 0, 0.62], ["attention", 0.62, 0.38]].map(([kind, from, part]) => s("rect", {
+      class: `k-${kind}`, y: ((high - 2) * from).toFixed(1), width: (wide - 2).toFixed(1),
+      height: ((high - 2) * part).toFixed(1),
+    })), s("rect", { class: "outline", width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: 2 }),
     text ? s("text", { x: (wide / 2 - 1).toFixed(1), y: ((high - 2) / 2 + 3.4).toFixed(1) }, first + place) : null);
   });
 }
@@ -256,19 +261,20 @@ function frame(name, [x, y, width, height], config, counted) {
   const block = name === "block";
   const template = block ? null : NAMES.attention;
   const costs = block ? counted.block : counted.byRow[template];
-  const title = block ? `Encoder ${state.open}` : "MultiHeadSelfAttention";
+  const title = block ? `Encoder ${state.open}` : "Self-attention";
   const id = block ? ENCODER : filled(template, state.open, config);
   const label = UNITS[state.measure].text(costs[state.measure]);
+  const text = block ? `Encoder ${state.open} of ${config.L}` : title;
   const parts = [
-    s("rect", { class: "box", width, height, rx: 12 }),
     s("g", { class: "main", role: "button", tabindex: -1, "data-id": id, "aria-pressed": String(state.chosen === id),
       "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}` },
-    s("rect", { class: "grip", x: 8, y: 6, width: block ? 118 : 120, height: 20, rx: 5 }),
-    fitted(block ? `Encoder ${state.open} of ${config.L}` : title, 112, 6.6, { class: "name", x: 13, y: 20 })),
+    s("rect", { class: "grip", x: 6, y: 5, width: text.length * 7.7 + 14, height: 21, rx: 5 }),
+    s("text", { class: "name", x: 13, y: 20 }, text)),
     s("text", { class: "amount", x: width - 38, y: 20 }, label),
     closer(block ? "Close the encoder" : "Close the attention", block ? "close" : "attention", width - 28),
   ];
-  return s("g", { class: `frame f-${name}`, "data-layer": id, transform: `translate(${x} ${y})` }, parts);
+  const at = { class: `frame f-${name}`, transform: `translate(${x} ${y})` };
+  return [s("g", { ...at, "data-layer": id }, s("rect", { class: "box", width, height, rx: 12 })), s("g", at, parts)];
 }
 
 function closer(label, act, x) {

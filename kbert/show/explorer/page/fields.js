@@ -73,7 +73,7 @@ function buildFields() {
   const letters = Object.keys(DATA.letters);
   $("fields").replaceChildren(presetRow(), ...letters.map(fieldRow), dtypeRow());
   $("fields").classList.toggle("two", comparing());
-  $("compare").textContent = comparing() ? "Only one" : "Compare two";
+  $("compare").textContent = comparing() ? "Only one" : "Compare";
   $("compare").setAttribute("aria-pressed", String(comparing()));
 }
 

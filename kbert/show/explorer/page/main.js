@@ -88,7 +88,8 @@ function watchFigure() {
   });
   svg.addEventListener("pointerover", (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer));
   svg.addEventListener("pointerleave", () => light(svg));
-  svg.addEventListener("focusin", (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer));
+  // not on the SVG: with such a listener it would be a stop of Tab itself
+  pane().addEventListener("focusin", (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer));
 }
 
 // A box of several blocks opens the one nearest to what is open, the encoder shows its panel.
@@ -220,6 +221,7 @@ function follow() {
   if (!generic) buildFields();
   render("url");
   if (state.chosen && state.open) bring(".f-block", true);
+  if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
   if (state.chosen) bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
 }
 

@@ -146,7 +146,7 @@ function variableSection(layer, config) {
     variables.map((one) => h("div", { class: "variable" },
       h("h4", {}, one.variable, " ", h("span", { class: "dim" }, numbersOf(one.shapes.kbert, config))),
       weightFigures(one.place),
-      h("table", { class: "names" }, h("caption", { class: "hidden" }, `${one.variable} in each format`),
+      h("table", { class: "names", "aria-label": `${one.variable} in each format` },
         h("tbody", {}, Object.entries(FORMATS).map(([format, title]) => h("tr", {},
           h("th", { scope: "row" }, title),
           h("td", {}, one.names[format] ? h("code", {}, broken(one.names[format])) : h("span", { class: "dim" }, "has no name for it"),
@@ -214,7 +214,7 @@ function encoderPanel(config, counted) {
     heading("encoder", "Encoder", `${grouped(config.L)} blocks, alike but for their weights`),
     h("p", { class: "does" }, "Each block reads the hidden states of the one below: attention, then a feed-forward " +
       "layer, each with dropout, a residual connection and a normalization."),
-    h("table", { class: "sums" }, h("thead", {}, h("tr", {}, ["", "a block", "all", "of the whole"].map((one) => h("th", { scope: "col" }, one)))),
+    h("table", { class: "sums" }, h("thead", {}, h("tr", {}, h("td"), ["a block", "all", "of the whole"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, lines.map(([title, one, all, part]) => h("tr", {}, h("th", { scope: "row" }, title),
         h("td", {}, UNITS.flops.short(one)), h("td", {}, UNITS.flops.short(all)), h("td", {}, percent(part)))))),
     section("Open a block", h("form", { class: "chips", onsubmit: open }, number, h("button", { type: "submit" }, "Open"),

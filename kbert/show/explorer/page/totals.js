@@ -38,13 +38,13 @@ function drawTotals() {
 function sumsTable(all) {
   const rows = [
     ["Parameters", (one) => one.counted.total.params, grouped, "params"],
-    ["FLOPs, forward", (one) => one.counted.total.flops, short, "flops"],
-    ["FLOPs to train, a sequence", (one) => one.counted.training, short, "training"],
+    ["FLOPs, forward", (one) => one.counted.total.flops, flops, "flops"],
+    ["FLOPs to train, a sequence", (one) => one.counted.training, flops, "training"],
     ["Activations", (one) => one.counted.total.kept, bytes, "kept"],
     ["Memory to train", (one) => one.counted.memory.total, bytes, "memory"],
   ];
-  const head = all.length > 1 ? h("thead", {}, h("tr", {}, ["", "A", "B", "B / A"].map((one) => h("th", { scope: "col" }, one)))) : null;
-  return h("table", { class: "sums" }, h("caption", { class: "hidden" }, "Sums"), head, h("tbody", {}, rows.map(([title, of, text, name]) => {
+  const head = all.length > 1 ? h("thead", {}, h("tr", {}, h("td"), ["A", "B", "B / A"].map((one) => h("th", { scope: "col" }, one)))) : null;
+  return h("table", { class: "sums", "aria-label": "Sums" }, head, h("tbody", {}, rows.map(([title, of, text, name]) => {
     const values = all.map(of);
     const ratio = values.length > 1 ? h("td", { class: "dim" }, `× ${(Number(values[1] * 10000n / (values[0] || 1n)) / 10000).toPrecision(3)}`) : null;
     return h("tr", {}, h("th", { scope: "row" }, title),
