@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import kbert as run_kbert
+from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert.graph.reference import document_004
@@ -69,18 +71,14 @@ print(sorted({{"keras", "tensorflow", "numpy", "matplotlib"}} & set(sys.modules)
     assert (tmp_path / "bert.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_the_same_graph_gives_the_same_bytes(base):
-    assert kbert.explore("base").html == base
-    assert kbert.explore(GraphSpec.of("base"), title="base").html == base
-
-
 def test_a_notebook_gets_one_frame_with_the_whole_page_in_it(base):
     class Frame(HTMLParser):
         def handle_starttag(self, tag, attrs):
             assert tag == "iframe"
             self.page = dict(attrs)["srcdoc"]
 
-    shown = kbert.explore("base")
+    shown = kbert.explore(GraphSpec.of("base"), title="base")
+    assert shown.html == base  # the same graph gives the same bytes
     frame = Frame()
     frame.feed(shown._repr_html_())
     assert frame.page == base
@@ -197,34 +195,39 @@ def test_what_is_not_finite_is_counted_and_left_out():
     assert described(np.zeros(5, "float32"))["histogram"][0] == 5
 
 
-@pytest.mark.parametrize("head", ["pretraining", "tokens"])
-def test_a_checkpoint_shows_what_is_in_its_tensors(saved, head):
-    folder, berts = saved
-    model = berts[head].model
-    from_file, from_bert = (
-        data_of(kbert.explore(source).html) for source in (folder / head, berts[head])
+@pytest.fixture(scope="module")
+def checkpoint(small, tmp_path_factory):
+    """A checkpoint's folder, and the `Bert` that is in it."""
+    bert = kbert.Bert(small, "pretraining", kbert.build_bert(small, seq_len=None))
+    folder = tmp_path_factory.mktemp("checkpoint") / "bert"
+    kbert.save(bert, folder)
+    return folder, bert
+
+
+def test_a_checkpoint_shows_what_is_in_its_tensors(checkpoint):
+    folder, bert = checkpoint
+    from_file, from_bert, from_model = (
+        data_of(kbert.explore(source).html) for source in (folder, bert, bert.model)
     )
-    assert from_file["head"] == head and from_file["missing"] == []
+    assert from_file["head"] == "pretraining" and from_file["missing"] == []
     assert "transformers" in from_file["origin"] and "built model" in from_bert["origin"]
-    assert set(from_file["tensors"]) == set(from_bert["tensors"]) and len(from_file["tensors"]) > 50
-    for layer in model.layers:
+    assert from_bert == from_model and from_file["tensors"].keys() == from_bert["tensors"].keys()
+    places = 0
+    for layer in bert.model.layers:
         for weight in layer.weights:
             place = f"{layer.name}/{weight.path.rpartition(layer.name + '/')[2]}"
             numbers = weight.numpy().astype("float64")
+            places += 1
             for data in (from_file, from_bert):
                 found = data["tensors"][place]
                 assert np.prod(found["shape"]) == numbers.size
                 assert found["norm"] == pytest.approx(np.linalg.norm(numbers), rel=1e-6)
                 assert found["std"] == pytest.approx(numbers.std(), rel=1e-6)
+    assert places == len(from_file["tensors"]) == 62
 
 
-def test_what_a_checkpoint_lacks_is_said(saved, tmp_path):
-    import shutil
-
-    from safetensors.numpy import load_file, save_file
-
-    folder, _ = saved
-    shutil.copytree(folder / "pretraining", tmp_path / "part")
+def test_what_a_checkpoint_lacks_is_said(checkpoint, tmp_path):
+    shutil.copytree(checkpoint[0], tmp_path / "part")
     file = tmp_path / "part" / "model.safetensors"
     kept = {name: one for name, one in load_file(file).items() if "seq_relationship" not in name}
     save_file(kept, file)
@@ -233,13 +236,8 @@ def test_what_a_checkpoint_lacks_is_said(saved, tmp_path):
     assert "NSP/kernel" not in data["tensors"]
 
 
-def test_a_damaged_checkpoint_is_one_line(saved, tmp_path, capsys):
-    import shutil
-
-    from safetensors.numpy import load_file, save_file
-
-    folder, _ = saved
-    shutil.copytree(folder / "encoder", tmp_path / "bad")
+def test_a_damaged_checkpoint_is_one_line(checkpoint, tmp_path, capsys):
+    shutil.copytree(checkpoint[0], tmp_path / "bad")
     file = tmp_path / "bad" / "model.safetensors"
     tensors = load_file(file)
     name = next(name for name in tensors if "query.weight" in name)
@@ -314,9 +312,8 @@ def test_options_of_the_command_line_are_where_the_page_begins(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("option", ["--head qa", "--seq-len 5", "--dtype float16"])
-def test_a_checkpoint_says_itself_what_it_is(saved, capsys, option):
-    folder, _ = saved
-    done = run_kbert(capsys, "explore", folder / "encoder", "-o", "x.html", *option.split())
+def test_a_checkpoint_says_itself_what_it_is(checkpoint, capsys, option):
+    done = run_kbert(capsys, "explore", checkpoint[0], "-o", "x.html", *option.split())
     assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
 
 

@@ -7,7 +7,14 @@ from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output
 from kbert.cli.inputs import start_quietly
 from kbert.cli.options import HEAD, LABELS, PREDICTIONS, labels_of
-from kbert.graph.accounting import DTYPES
+
+
+def _check_dtype(context, parameter, value):
+    from kbert.graph.accounting import DTYPES
+
+    if value not in DTYPES:
+        raise click.UsageError(f"--dtype must be one of {', '.join(DTYPES)}, got {value!r}")
+    return value
 
 
 @click.command(short_help="An interactive page of the graph; no Keras.")
@@ -17,7 +24,12 @@ from kbert.graph.accounting import DTYPES
 @PREDICTIONS
 @click.option("--seq-len", type=int, metavar="S", help="Tokens a sequence; default: all positions.")
 @click.option("--batch-size", type=int, default=1, metavar="B", help="Sequences a batch.")
-@click.option("--dtype", type=click.Choice(list(DTYPES)), default="float32", help="Of the layers.")
+@click.option(
+    "--dtype",
+    default="float32",
+    callback=_check_dtype,
+    help="float32, mixed_bfloat16, bfloat16, …",
+)
 @click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .html.")
 def explore(source, output, batch_size, **options):
     """Write the graph as one interactive page, which opens anywhere and needs no network.

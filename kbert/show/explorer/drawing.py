@@ -62,7 +62,7 @@ def _dot(drawing: Drawing) -> str:
 
 
 def _header() -> str:
-    """Room for a frame's text, an empty table, which has no font; from bottom to top b is the top."""
+    """Room for a frame's text: an empty table, which has no font. Bottom to top, b is the top."""
     cell = f'<td width="1" height="{_HEADER}" fixedsize="true"></td>'
     return (
         'labelloc=b labeljust=l label=<<table border="0" cellborder="0" cellspacing="0" '
@@ -156,7 +156,7 @@ def _corners(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     for point in points:
         if found and max(abs(a - b) for a, b in zip(point, found[-1], strict=True)) < 0.2:
             continue
-        if len(found) > 1 and _on_a_line(*found[-2:], point):
+        if len(found) > 1 and _on_a_line(found[-2], found[-1], point):
             found.pop()
         found.append(point)
     return found

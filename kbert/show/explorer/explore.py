@@ -124,10 +124,10 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
         return _of_spec(graph_of(source), batch_size, title or own)
     from kbert.show.explorer.sources import of_model
 
-    spec, facts = of_model(source)
+    known, facts = of_model(source)
     name = title or facts["name"]
-    if spec is not None:
-        return _of_spec(spec, batch_size, name, facts)
+    if known is not None:
+        return _of_spec(known, batch_size, name, facts)
     shown = f"{name}: not a graph of kbert's"
     return Explorer(shown, pages.page(shown, facts | {"title": name}, []))
 

@@ -10,12 +10,11 @@ from kbert.io import printable
 from kbert.show.explorer import formula_code
 
 STYLES = ("style.css", "dark.css", "figure.css", "print.css")
+COUNTING = ("counting.js", "rules.js", "graph.js")
 SCRIPTS = (
-    "counting.js",
-    "rules.js",
-    "graph.js",
     "dom.js",
     "state.js",
+    "edges.js",
     "drawn.js",
     "view.js",
     "panel.js",
@@ -55,20 +54,19 @@ def script(data: dict, formulas: list[str]) -> str:
     """All of the page's JavaScript, in a function of its own."""
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
     parts = [
-        f"const DATA = {_json(data)};",
         f"const MATHML = {_json(mathml)};",
-        f"const FORMULAS = {formula_code.functions(formulas)};",
+        counting_script(data, formulas),
         *map(_text, SCRIPTS),
     ]
     return '(() => {\n"use strict";\n' + "\n".join(parts) + "\n})();"
 
 
-def counting_script(data: dict, formulas: Iterable[str]) -> str:
+def counting_script(data: dict, formulas: list[str]) -> str:
     """The part that needs no browser: what counts, and what refuses a configuration."""
     parts = [
         f"const DATA = {_json(data)};",
         f"const FORMULAS = {formula_code.functions(formulas)};",
-        *map(_text, SCRIPTS[:3]),
+        *map(_text, COUNTING),
     ]
     return "\n".join(parts)
 

@@ -41,10 +41,8 @@ def of_model(model) -> tuple[GraphSpec | None, dict]:
     Raises:
         ValueError: no functional `keras.Model`, or one of too many layers to draw.
     """
-    if isinstance(model, Bert):
-        spec, model = model.spec, model.model
-    else:
-        spec = getattr(model, "spec", None)
+    spec: GraphSpec | None = getattr(model, "spec", None)
+    model = model.model if isinstance(model, Bert) else model
     if not hasattr(model, "layers"):
         raise ValueError(
             "explore needs a preset's name, a path, a BertConfig, a GraphSpec, a Bert or a "

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -23,25 +24,29 @@ def described(array: np.ndarray) -> dict:
     `notFinite` is how many numbers are NaN or infinite.
     """
     flat = np.asarray(array).reshape(-1)
-    found = {"shape": list(array.shape), "dtype": str(array.dtype)}
+    found: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
     parts = [_finite(flat[start : start + _AT_ONCE]) for start in range(0, flat.size, _AT_ONCE)]
     count = sum(part.size for part in parts)
     found["notFinite"] = int(flat.size - count)
     if not count:
         return found
     mean = sum(float(part.sum(dtype="float64")) for part in parts) / count
-    squares = sum(float(np.square(part, dtype="float64").sum()) for part in parts)
-    deviations = sum(float(np.square(part - mean, dtype="float64").sum()) for part in parts)
     low = min(float(part.min()) for part in parts if part.size)
     high = max(float(part.max()) for part in parts if part.size)
     return found | {
         "mean": mean,
-        "std": (deviations / count) ** 0.5,
-        "norm": squares**0.5,
+        "std": (_squares(parts, mean) / count) ** 0.5,
+        "norm": _squares(parts, 0.0) ** 0.5,
         "min": low,
         "max": high,
         "histogram": _histogram(parts, low, high),
     }
+
+
+def _squares(parts: list[np.ndarray], middle: float) -> float:
+    """The sum of the squares of the distances from a number."""
+    apart = (np.subtract(part, middle, dtype="float64") for part in parts)
+    return sum(float(np.vdot(one, one)) for one in apart)
 
 
 def _finite(part: np.ndarray) -> np.ndarray:
