@@ -353,6 +353,8 @@ def test_it_prints_with_its_table(browser, base):
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert page.locator("#rows tbody tr").count() == 112
         assert not page.locator("#search").is_visible()
+        figure, box = (page.locator(one).bounding_box() for one in ("#drawing", "[data-id='NSP']"))
+        assert figure["height"] > 700 and figure["y"] < box["y"] < figure["y"] + figure["height"]
         assert len(re.findall(rb"/Type\s*/Page\b", page.pdf())) >= 3
 
 

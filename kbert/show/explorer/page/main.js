@@ -200,11 +200,14 @@ function watchPage() {
       follow();
     });
   }
+  let theme;
   addEventListener("beforeprint", () => {
+    theme = document.documentElement.dataset.theme;
+    setTheme("light");
     $("table").open = true;
     drawTable();
-    fitAll();
   });
+  addEventListener("afterprint", () => (theme ? setTheme(theme) : delete document.documentElement.dataset.theme));
   if (generic) return;
   document.querySelectorAll("[name=measure]").forEach((one) => one.addEventListener("change", () => {
     state.measure = one.value;

@@ -226,6 +226,12 @@ function encoderPanel(config, counted) {
   ].filter(Boolean);
 }
 
+// Of no use where there is no keyboard.
+function keys(element) {
+  element.classList.add("keys-section");
+  return element;
+}
+
 function overview(config, counted) {
   const whole = DATA.errata.filter((one) => !one.layers.length);
   return [
@@ -236,10 +242,10 @@ function overview(config, counted) {
     h("p", { class: "does" }, "Choose a layer to see its shape, why it has that many parameters, what it costs, what it is " +
       "called in each format. A number in the encoder opens that block, its attention opens into W_Q, W_K, W_V, " +
       "the heads and W_O. The sliders make another model of it."),
-    section("Keys", h("dl", { class: "keys" },
+    keys(section("Keys", h("dl", { class: "keys" },
       [["/", "search"], ["← ↑ → ↓", "from box to box"], ["Enter", "choose, open"], ["Esc", "close, choose nothing"],
         ["+ − 0", "zoom, fit"], ["Ctrl + wheel", "zoom; drag to pan"]]
-        .flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)]))),
+        .flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])))),
     whole.length ? section("Of the totals", ...whole.map(erratum)) : null,
     section("What is counted", ...DATA.conventions.map((text) => h("p", { class: "dim" }, text))),
   ].filter(Boolean);

@@ -22,12 +22,12 @@ function place() {
   $("zoom-level").textContent = `${Math.round(view.scale * 100)} %`;
 }
 
-// All of it, as large as there is room, and no larger than 1.4 times.
+// All of it, as large as there is room, and no larger than 1.8 times.
 function fitAll() {
   const { width, height } = size();
   const room = pane().getBoundingClientRect();
   if (!room.width || !room.height) return;
-  view.scale = Math.min((room.width - 16) / width, (room.height - 16) / height, 1.4);
+  view.scale = Math.min((room.width - 16) / width, (room.height - 16) / height, 1.8);
   view.x = (room.width - width * view.scale) / 2;
   view.y = (room.height - height * view.scale) / 2;
   view.fitted = true;
