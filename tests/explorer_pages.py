@@ -2,7 +2,14 @@
 
 import functools
 import json
+import math
+from pathlib import Path
 
+import numpy as np
+from safetensors.numpy import save_file
+
+from kbert.checkpoints.weight_names import entries_of
+from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.show.explorer import counted, notes, page, variables
 
@@ -10,6 +17,21 @@ from kbert.show.explorer import counted, notes, page, variables
 def counting_data(spec: GraphSpec) -> dict:
     data = counted.counting_data(spec, 1)
     return data | notes.notes_data() | {"variables": variables.variables(spec.head)}
+
+
+def write_checkpoint(folder: Path, config: BertConfig, head: str) -> dict[str, np.ndarray]:
+    """transformers' files with random numbers, without Keras; the tensors by kbert's names."""
+    folder.mkdir()
+    config.to_json(folder / "config.json")
+    random = np.random.default_rng(7)
+    tensors, by_place = {}, {}
+    for entry in entries_of(GraphSpec(config, head), "transformers"):
+        numbers = random.normal(0.1, 0.3, math.prod(entry.shape)).astype("float32")
+        tensors[entry.name] = by_place[f"{entry.layer}/{entry.variable}"] = numbers.reshape(
+            entry.shape
+        )
+    save_file(tensors, folder / "model.safetensors")
+    return by_place
 
 
 _ASKED = """

@@ -18,7 +18,7 @@ from kbert import PRESETS, __version__, account
 from kbert.cli.main import MODULES, cli
 from kbert.graph.summary_rows import Row
 
-COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "demo"]
+COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "explore", "demo"]
 COMMANDS += ["inspect", "convert", "embed", "similarity", "fill-mask", "next-sentence"]
 COMMANDS += ["classify", "tag", "answer", "attention"]
 COMMANDS += ["vocab", "prepare", "pretrain", "finetune", "evaluate"]

@@ -10,12 +10,17 @@ import zlib
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from browser_pages import chromium, launcher, opened
+from explorer_pages import write_checkpoint
 
 import kbert
 from kbert.graph.reference import document_004
+from kbert.graph.summary_rows import Row
 from kbert.io import row_formats
+from kbert.show.explorer import page as pages
+from kbert.show.explorer.generic import generic_data
 
 chromium()
 
@@ -151,22 +156,27 @@ def test_two_configurations_stand_side_by_side(browser, base):
         assert page.locator("[id^='B-']").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("typed", "layer"),
-    [
-        ("bert/encoder/layer_6/intermediate/dense/kernel", "Encoder-7-FeedForward"),
-        ("encoder.layer.11.attention.output.LayerNorm.weight", "MultiHeadSelfAttention-Norm"),
-        ("cls/predictions/output_bias", "MLM-Sim"),
-        ("embedding-tok", "Embedding-Token"),
-        ("encoder-3 wq", "W_Q"),
-    ],
-)
-def test_search_finds_a_layer_by_any_of_its_names(browser, base, typed, layer):
+NAMES = {
+    "bert/encoder/layer_6/intermediate/dense/kernel": "Encoder-7-FeedForward",
+    "encoder.layer.11.attention.output.LayerNorm.weight": "Encoder-12-MultiHeadSelfAttention-Norm",
+    "cls/predictions/output_bias": "MLM-Sim",
+    "token_embedding/embeddings": "Embedding-Token",
+    "embedding-tok": "Embedding-Token",
+    "encoder-3 wq": "W_Q",
+}
+
+
+def test_search_finds_a_layer_by_any_of_its_names(browser, base):
     with opened(browser, base) as page:
+        for typed, layer in NAMES.items():
+            page.keyboard.press("/")
+            page.keyboard.insert_text(typed)
+            page.keyboard.press("Enter")
+            assert page.locator("#panel-title").inner_text() == layer
+            page.locator("#fit").focus()
         page.keyboard.press("/")
-        page.keyboard.type(typed)
-        page.keyboard.press("Enter")
-        assert page.locator("#panel-title").inner_text().endswith(layer)
+        page.keyboard.insert_text("nothing like it")
+        assert page.locator("#found").inner_text() == "Nothing of that name"
 
 
 def test_connections_are_followed_and_the_address_goes_along(browser, base):
@@ -359,26 +369,31 @@ def test_it_prints_with_its_table(browser, base):
 
 
 def test_a_checkpoints_weights_are_shown(browser, small, tmp_path):
-    model = kbert.build_classifier(small, num_labels=5)
-    kbert.save(kbert.Bert(small, "classifier", model), tmp_path / "saved")
+    arrays = write_checkpoint(tmp_path / "saved", small, "encoder")
     path = kbert.explore(tmp_path / "saved", tmp_path / "weights.html").path
-    weight = model.get_layer("Classifier").weights[0]
-    with opened(browser, path, "#Classifier") as page:
+    with opened(browser, path, "#NSP-Dense") as page:
         text = page.locator("#panel").inner_text()
-        mean = float(re.search(r"mean\s+(\S+)", text)[1])
-        assert mean == pytest.approx(float(weight.numpy().mean()), rel=1e-3)
+        for place, variable in ((0, "kernel"), (1, "bias")):
+            numbers = arrays[f"NSP-Dense/{variable}"].astype("float64")
+            shown = {"mean": numbers.mean(), "deviation": numbers.std()}
+            for name, value in (shown | {"norm": np.linalg.norm(numbers)}).items():
+                found = re.findall(rf"{name}\s+(\S+)", text)[place]
+                assert float(found) == pytest.approx(value, rel=1e-3), name
         assert page.locator(".histogram rect").count() == 64
         page.locator("#table > summary").click()
-        assert page.locator("#rows tbody tr").count() == len(model.layers)
+        assert page.locator("#rows tbody tr").count() == 8 + 8 * 3 + 2
 
 
 def test_another_model_is_drawn_as_it_is(browser, tmp_path):
-    import keras
-
-    x = keras.Input((7,), name="<b>given")
-    y = keras.layers.Dense(5, name="wide & 'deep'")(x)
-    model = keras.Model(x, keras.layers.Add(name="sum")([y, keras.layers.Dense(5)(x)]))
-    path = kbert.explore(model, tmp_path / "own.html").path
+    rows = [
+        Row("<b>given", "InputLayer", "(None, 7)", 0, ""),
+        Row("wide & 'deep'", "Dense", "(None, 5)", 40, "<b>given[0][0]"),
+        Row("other", "Dense", "(None, 5)", 40, "<b>given[0][0]"),
+        Row("sum", "Add", "(None, 5)", 0, "wide & 'deep'[0][0], other[0][0]"),
+    ]
+    data = {"title": "</script>own", "origin": "a built model", "generic": generic_data(rows)}
+    path = tmp_path / "own.html"
+    path.write_text(pages.page("own", data | {"tensors": {}}, []), encoding="utf-8")
     with opened(browser, path) as page:
         assert "not a graph that kbert builds" in page.locator("#panel").inner_text()
         assert page.locator(".node").count() == 4
