@@ -201,6 +201,11 @@ def test_what_is_pointed_at_lights_its_inputs_and_outputs(browser, base):
             way: {one.get_attribute("data-layer") for one in page.locator(f".node.{way}").all()}
             for way in ("in", "out")
         }
+        ends = "(all) => all.map((one) => [one.dataset.from, one.dataset.to])"
+        own = "Encoder-7-MultiHeadSelfAttention-Norm"
+        into, out = (page.eval_on_selector_all(f".edge.{way}", ends) for way in ("in", "out"))
+        assert into == [["Encoder-7-MultiHeadSelfAttention-Add", own]]
+        assert {target for source, target in out if source == own} == lit["out"] and len(out) == 2
         assert lit["in"] == {"Encoder-7-MultiHeadSelfAttention-Add"}
         assert lit["out"] == {"Encoder-7-FeedForward", "Encoder-7-FeedForward-Add"}
 

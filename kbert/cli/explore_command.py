@@ -41,14 +41,14 @@ def explore(source, output, batch_size, **options):
     from kbert.show.explorer.explore import explore as write
 
     check_path(output)
-    graph = source
+    graph, title = source, None
     if is_checkpoint(source):
         _refuse_options()
         start_quietly(source)
     else:
-        graph = _graph(source, **options)
+        graph, title = _graph(source, **options), source
     with progress(f"exploring {source}"):
-        page = write(graph, output, batch_size=batch_size, title=source)
+        page = write(graph, output, batch_size=batch_size, title=title)
     say(f"wrote {page.path} ({output.stat().st_size:,} bytes)")
 
 

@@ -2,6 +2,7 @@
 
 const ENCODER = "encoder";
 const MOST_STRIPES = 64;
+const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that change the shape
 
 function figureNow(config) {
   if (generic) return DATA.generic.figure.model;
@@ -67,7 +68,7 @@ function layerBox(id, [x, y, width, height], row) {
   const label = amount ? UNITS[state.measure].text(amount) : "";
   const low = height < 40;
   const shownName = row.name.replace(/^Encoder-\d+-/, "");
-  const right = label || (low && row.type !== "Dropout" && row.type !== "Add" ? row.shape : "");
+  const right = label || (low && SHAPED.includes(row.type) ? row.shape : "");
   const room = width - 34 - right.length * 6.2;
   const parts = [
     s("rect", { class: "box", width, height, rx: low ? 6 : 8 }),
