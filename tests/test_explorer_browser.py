@@ -184,6 +184,8 @@ def test_connections_are_followed_and_the_address_goes_along(browser, base):
         page.get_by_role("button", name="Encoder-8-MultiHeadSelfAttention-Add").last.click()
         assert page.locator("#panel-title").inner_text() == "Encoder-8-MultiHeadSelfAttention-Add"
         assert page.url.endswith("#Encoder-8-MultiHeadSelfAttention-Add")
+        read_from = "[document.activeElement.id, document.querySelector('#panel').scrollTop]"
+        assert page.evaluate(read_from) == ["panel-title", 0]
         page.go_back()
         assert page.locator("#panel-title").inner_text() == "Encoder-7-FeedForward-Norm"
         page.go_forward()

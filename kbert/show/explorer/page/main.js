@@ -5,12 +5,13 @@ function render(change = "all") {
   settle();
   const focused = document.activeElement?.closest?.("#drawing")
     ? document.activeElement.dataset.id : null;
+  const reading = Boolean(document.activeElement?.closest?.("#panel > *"));
   const key = drawing().dataset.key;
   drawFigure(drawing());
   const now = `${figureNow(current()).size} ${state.open} ${state.attention}`;
   drawing().dataset.key = now;
   rove(focused);
-  drawPanel();
+  renewPanel(reading);
   if (!generic && change !== "layer") {
     drawFields();
     drawTotals();
@@ -21,6 +22,16 @@ function render(change = "all") {
   if (change !== "url") keepInUrl(change === "layer");
   if (key !== now && view.fitted) fitAll();
   else place();
+}
+
+// Another choice is read from its title on; who followed a link in the panel stays there.
+function renewPanel(reading) {
+  const panel = $("panel");
+  const other = panel.dataset.of !== state.chosen;
+  drawPanel();
+  panel.dataset.of = state.chosen;
+  if (other) panel.scrollTop = 0;
+  if (reading) $("panel-title").focus({ preventScroll: true });
 }
 
 // On a narrow page the panel is below the figure: a line on the figure tells of it.
