@@ -321,6 +321,7 @@ def test_axe_finds_nothing_serious(browser, base, scheme):
         with opened(browser, base, fragment, scheme=scheme, width=[1280, 1280, 400][place]) as page:
             if place == 2:
                 page.locator("#table > summary").click()
+                page.locator("#rows table").wait_for()
             found = axe.Axe().run(page).response["violations"]
             assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
 
@@ -388,6 +389,7 @@ def test_a_checkpoints_weights_are_shown(browser, small, tmp_path):
                 assert float(found) == pytest.approx(value, rel=1e-3), name
         assert page.locator(".histogram rect").count() == 64
         page.locator("#table > summary").click()
+        page.locator("#rows table").wait_for()  # its event comes after the click
         assert page.locator("#rows tbody tr").count() == 8 + 8 * 3 + 2
 
 
