@@ -186,9 +186,11 @@ def test_connections_are_followed_and_the_address_goes_along(browser, base):
         assert page.url.endswith("#Encoder-8-MultiHeadSelfAttention-Add")
         read_from = "[document.activeElement.id, document.querySelector('#panel').scrollTop]"
         assert page.evaluate(read_from) == ["panel-title", 0]
+        title = "#panel-title:text-is('{}')"
         page.go_back()
-        assert page.locator("#panel-title").inner_text() == "Encoder-7-FeedForward-Norm"
+        page.locator(title.format("Encoder-7-FeedForward-Norm")).wait_for()
         page.go_forward()
+        page.locator(title.format("Encoder-8-MultiHeadSelfAttention-Add")).wait_for()
         page.locator("#A-L").fill("9")
         page.reload()
         assert page.locator("#panel-title").inner_text() == "Encoder-8-MultiHeadSelfAttention-Add"
