@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.model.probes import build_hidden_states as build_hidden_states
     from kbert.model.summary import model_rows as model_rows
     from kbert.show.diagrams import plot as plot
+    from kbert.show.explorer.explore import explore as explore
     from kbert.show.one_projection import compare_heads as compare_heads
     from kbert.show.verification import verify as verify
     from kbert.tasks.answering.inference import answer as answer
@@ -83,6 +84,7 @@ _PUBLIC = {
     "compile_plan": "kbert.training.slices.compiler",
     "embed": "kbert.tasks.embedding.inference",
     "evaluate": "kbert.tasks.finetuning.evaluate",
+    "explore": "kbert.show.explorer.explore",
     "fill_mask": "kbert.tasks.fill_mask.inference",
     "finetune": "kbert.tasks.finetuning.finetune",
     "get_config": "kbert.graph.presets",

@@ -18,7 +18,7 @@ from kbert import PRESETS, __version__, account
 from kbert.cli.main import MODULES, cli
 from kbert.graph.summary_rows import Row
 
-COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "demo"]
+COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "explore", "demo"]
 COMMANDS += ["inspect", "convert", "embed", "similarity", "fill-mask", "next-sentence"]
 COMMANDS += ["classify", "regress", "tag", "answer", "attention"]
 COMMANDS += ["vocab", "prepare", "pretrain", "finetune", "evaluate", "completion"]
@@ -227,6 +227,7 @@ def test_verify_ends_in_1_and_names_a_row_that_differs(capsys, config_file, monk
         "heads tiny",
         "params base",
         "plot base -o x.dot",
+        "explore base -o x.html",
         "summary base",
     ),
 )
@@ -237,7 +238,8 @@ def test_what_needs_no_keras_imports_none(line, tmp_path):
     packages = {name.split(".")[0] for name in imported}
     assert done.returncode == 0 and "kbert.cli.main" in imported
     heavy = {"keras", "tensorflow", "jax", "torch", "numpy", "matplotlib", "pydot", "pygraphviz"}
-    assert packages & heavy == ({"numpy"} if line.startswith("heads") else set())
+    needed = {"heads": {"numpy"}, "explore": {"pygraphviz"}}
+    assert packages & heavy == needed.get(line.split()[0], set())
     assert (line == "--help") <= ("kbert.graph.accounting" not in imported)
 
 

@@ -112,6 +112,11 @@ def rows_of(part: str, config: BertConfig) -> list[Template]:
     return [row.of_block(index) for index in range(config.num_hidden_layers) for row in rows]
 
 
+def templates_of(part: str) -> tuple[Template, ...]:
+    """The table's rows of one of `PARTS` as they stand: {i} and {n} for an encoder block."""
+    return _TABLE[part]
+
+
 def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> list[Entry]:
     """The parameters of one of `PARTS` as one of `COLUMNS` has them; none where it has no such."""
     return [

@@ -1,14 +1,12 @@
 """The commands that look into a checkpoint and write it in another format."""
 
-import contextlib
-from pathlib import Path
-
 import click
 
 from kbert.checkpoints.formats import WRITERS
 from kbert.cli.command import command
 from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
+from kbert.cli.inputs import start_quietly
 from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, output_format
 
 
@@ -46,9 +44,7 @@ def inspect(source, config, form, every_tensor, output):
     from kbert.checkpoints.inspection import inspection_text
 
     check_source(source, form=form)
-    if _is_googles(Path(source)):
-        with starting_keras(), contextlib.suppress(ImportError):
-            import tensorflow  # noqa: F401  (it talks while it starts)
+    start_quietly(source)
     with progress(f"looking into {source}"):
         found = look(source, config=config, format=form)
     if output == "json":
@@ -99,12 +95,6 @@ def convert(source, destination, to, head, architecture, config, form):
     with progress(f"writing {destination}"):
         save(bert, destination, format=to, architecture=architecture)
     say(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
-
-
-def _is_googles(path: Path) -> bool:
-    from kbert.checkpoints import google_folder
-
-    return path.suffix == ".zip" or google_folder.is_one(path)
 
 
 def _record(found) -> dict:

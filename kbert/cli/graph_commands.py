@@ -9,15 +9,14 @@ import click
 from kbert.cli.command import command
 from kbert.cli.console import progress, starting_keras
 from kbert.cli.early_checks import Output
-from kbert.cli.options import CONFIG, HEAD_NAMES, output_format
-
-HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
-LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
-PREDICTIONS = click.option(
-    "--max-predictions",
-    type=int,
-    metavar="M",
-    help="The MLM head sees only M positions to predict.",
+from kbert.cli.options import (
+    CONFIG,
+    HEAD,
+    LABELS,
+    PREDICTIONS,
+    labels_of,
+    output_format,
+    spec_of,
 )
 
 
@@ -48,7 +47,7 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
     layer_range = _layer_range(layers, config)
-    spec = _spec(config, head, num_labels, max_predictions, **_length_option(seq_len))
+    spec = spec_of(config, head, num_labels, max_predictions, **_length_option(seq_len))
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.summary_rows import to_tsv
     from kbert.graph.summary_table import select, summary_text, width_shown
@@ -94,7 +93,7 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
         batch_size,
         head=head,
         max_predictions=max_predictions,
-        num_labels=_labels(head, num_labels),
+        num_labels=labels_of(head, num_labels),
         dtype=dtype,
     )
     if form == "text":
@@ -186,7 +185,7 @@ def plot(config, head, num_labels, max_predictions, output, collapse):
     from kbert.show.diagrams import check_path
 
     check_path(output)
-    _plot(_spec(config, head, num_labels, max_predictions), output, collapse)
+    _plot(spec_of(config, head, num_labels, max_predictions), output, collapse)
 
 
 @command(
@@ -206,7 +205,7 @@ def demo(output):
 
     check_path(output)
     start = time.perf_counter()
-    model = _build("base", _spec("base", "pretraining", None, None))
+    model = _build("base", spec_of("base", "pretraining", None, None))
     model.summary()
     click.echo("\n$ kbert account base\n")
     from kbert.graph.accounting import account as count
@@ -223,14 +222,6 @@ def demo(output):
 
 
 COMMANDS = [summary, account, heads, verify, plot, demo]
-
-
-def _spec(config, head, num_labels, max_predictions, **options):
-    """The graph that `--head` means."""
-    from kbert.graph.spec import GraphSpec
-
-    labels = _labels(head, num_labels)
-    return GraphSpec.of(config, head, num_labels=labels, max_predictions=max_predictions, **options)
 
 
 def _build(config, spec):
@@ -287,14 +278,6 @@ def _plot(graph, output: Path, collapse: bool) -> None:
     with progress("drawing"):
         path = plot(graph, output, collapse=collapse)
     click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
-
-
-def _labels(head: str, num_labels: int | None) -> int:
-    from kbert.graph.spec import HEADS_WITH_LABELS
-
-    if num_labels is not None and head not in HEADS_WITH_LABELS:
-        raise click.UsageError(f"--num-labels goes with --head classifier or tokens, got {head}")
-    return 2 if num_labels is None else num_labels
 
 
 def _length_option(text: str | None) -> dict:

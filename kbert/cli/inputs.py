@@ -51,6 +51,16 @@ def loaded(source: str, command: str = "", head: str | None = None):
         yield bert
 
 
+def start_quietly(source: str) -> None:
+    """Starts TensorFlow, which talks while it starts, where a reader of Google's needs it."""
+    from kbert.checkpoints import google_folder
+
+    path = Path(source)
+    if path.suffix == ".zip" or google_folder.is_one(path):
+        with starting_keras(), contextlib.suppress(ImportError):
+            import tensorflow  # noqa: F401
+
+
 @contextlib.contextmanager
 def _without_missing_heads():
     """No warning of heads that the checkpoint lacks: the task itself says whether it needs them."""

@@ -12,6 +12,7 @@ from kbert.cli.console import run
 
 MODULES = {
     "graph_commands": ("summary", "account", "heads", "verify", "plot", "demo"),
+    "explore_command": ("explore",),
     "plan_commands": ("plan",),
     "checkpoint_commands": ("inspect", "convert", "params"),
     "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
@@ -22,7 +23,10 @@ MODULES = {
     "completion_commands": ("completion",),
 }
 SECTIONS = {
-    "See and count": ("summary", "account", "params", "heads", "verify", "plot", "plan", "demo"),
+    "See and count": (
+        *("summary", "explore", "plot", "account", "params"),
+        *("heads", "verify", "plan", "demo"),
+    ),
     "Checkpoints": ("inspect", "convert"),
     "Use a checkpoint": (
         *("embed", "similarity", "attention", "fill-mask"),

@@ -3,7 +3,7 @@
 import click
 
 from kbert.cli.command import files, presets_or_files
-from kbert.graph.spec import HEADS
+from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
 from kbert.tasks.precisions import PRECISIONS
 
 CONFIG = click.argument(
@@ -17,8 +17,29 @@ PRECISION = click.option(
     help="What to compute in; default: the model's own.",
 )
 HEAD_NAMES = click.Choice(list(HEADS))
+HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
+LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
+PREDICTIONS = click.option(
+    "--max-predictions",
+    type=int,
+    metavar="M",
+    help="The MLM head sees only M positions to predict.",
+)
 
 
 def output_format(*forms: str):
     """`--format`, how a command prints, as `form`; text, unless it is said."""
     return click.option("--format", "form", type=click.Choice(["text", *forms]), default="text")
+
+
+def spec_of(config, head: str, num_labels: int | None, max_predictions: int | None, **options):
+    """The graph that a configuration and these options mean."""
+    labels = labels_of(head, num_labels)
+    return GraphSpec.of(config, head, num_labels=labels, max_predictions=max_predictions, **options)
+
+
+def labels_of(head: str, num_labels: int | None) -> int:
+    """How many labels there are; a UsageError where they are given to a head that has none."""
+    if num_labels is not None and head not in HEADS_WITH_LABELS:
+        raise click.UsageError(f"--num-labels goes with --head classifier or tokens, got {head}")
+    return 2 if num_labels is None else num_labels

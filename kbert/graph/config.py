@@ -156,6 +156,17 @@ class BertConfig:
         """The values by key, in the order of the class."""
         return dataclasses.asdict(self)
 
+    def to_google_dict(self) -> dict:
+        """The values by key, as a `bert_config.json` has them.
+
+        Google's file lacks some keys: they are there only where they say something.
+        """
+        values = self.to_dict()
+        for key in ("layer_norm_eps", "pad_token_id", "classifier_dropout"):
+            if values[key] == getattr(BertConfig, key):
+                del values[key]
+        return values
+
     @classmethod
     def from_dict(cls, values: dict, *, source: str = "the configuration") -> "BertConfig":
         """Reads the keys of `bert_config.json` or `config.json`.
@@ -205,14 +216,10 @@ class BertConfig:
         A file named `bert_config.json` gets Google's keys, any other name transformers' (which
         adds `model_type` and `architectures`). The file is written beside and renamed.
         """
-        values = self.to_dict()
         if path is not None and Path(path).name == "bert_config.json":
-            # Google's file has no such keys: they are written only where they say something.
-            for key in ("layer_norm_eps", "pad_token_id", "classifier_dropout"):
-                if values[key] == getattr(BertConfig, key):
-                    del values[key]
+            values = self.to_google_dict()
         else:
-            values |= {"model_type": "bert", "architectures": ["BertModel"]}
+            values = self.to_dict() | {"model_type": "bert", "architectures": ["BertModel"]}
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"
         if path is not None:
             write_atomically(path, text.encode())
@@ -222,7 +229,7 @@ class BertConfig:
         size = self.hidden_size
         small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
         fits = {*small, *(size // n for n in small)}
-        nearest = sorted(fits, key=lambda n: abs(n - self.num_attention_heads))[:3]
+        nearest = sorted(fits, key=lambda n: (abs(n - self.num_attention_heads), n))[:3]
         return f"heads that divide it: {', '.join(map(str, sorted(nearest)))}"
 
 

@@ -42,15 +42,30 @@ class Layer:
 def layers(spec: GraphSpec) -> list[Layer]:
     """The graph's layers in the order of the summary."""
     blocks = spec.config.num_hidden_layers
-    last = names.encoder_output(blocks)
-    found = _filled("embeddings", segments=spec.config.type_vocab_size)
+    found = before_encoder(spec.config.type_vocab_size)
     for n in range(1, blocks + 1):
-        found += _filled("block", n=n, hidden=names.encoder_output(n - 1))
-    if spec.max_predictions is not None:
+        found += encoder_block(n, names.encoder_output(n - 1))
+    last, gathered = names.encoder_output(blocks), spec.max_predictions is not None
+    return found + after_encoder(spec.head, gathered, last, spec.num_labels)
+
+
+def before_encoder(segments: int | str) -> list[Layer]:
+    """The embeddings' layers; a text, here and below, is what stands for a number or a name."""
+    return _filled("embeddings", segments=segments)
+
+
+def encoder_block(n: int | str, hidden: str) -> list[Layer]:
+    """The layers of encoder block n, which reads the hidden state `hidden`."""
+    return _filled("block", n=n, hidden=hidden)
+
+
+def after_encoder(head: str, gathered: bool, hidden: str, labels: int | str) -> list[Layer]:
+    """The layers of a head, which reads the last hidden state; `gathered` as in the table."""
+    if gathered:
         mlm = {"S": "M", "states": names.MLM_GATHER, "marks": names.MASKED_POSITIONS}
-        return found + _filled("gathered", hidden=last, **mlm)
-    mlm = {"S": "S", "states": last, "marks": names.MASKED}
-    return found + _filled(spec.head, hidden=last, labels=spec.num_labels, **mlm)
+        return _filled("gathered", hidden=hidden, **mlm)
+    mlm = {"S": "S", "states": hidden, "marks": names.MASKED}
+    return _filled(head, hidden=hidden, labels=labels, **mlm)
 
 
 def _filled(graph: str, **braces) -> list[Layer]:

@@ -233,9 +233,10 @@ def _edges(rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
             yield source, row.layer, label if tensor else ""
 
 
-def _kind(row: Row) -> str:
-    kind = _KIND_OF_TYPE.get(row.type, "other")
-    return "mlm" if row.layer.startswith(names.MLM) and kind in ("head", "other") else kind
+def kind_of(layer: str, type_: str) -> str:
+    """The kind of a layer by its name and type: what it is coloured by."""
+    kind = _KIND_OF_TYPE.get(type_, "other")
+    return "mlm" if layer.startswith(names.MLM) and kind in ("head", "other") else kind
 
 
 def _facts(row: Row) -> list[str]:
@@ -275,7 +276,7 @@ def _in_block(row: Row) -> bool:
 
 
 def _dot_node(row: Row, block_width: float) -> str:
-    kind, name = _kind(row), _quoted(row.layer)
+    kind, name = kind_of(row.layer, row.type), _quoted(row.layer)
     fill, line = _COLOURS[kind]
     width = block_width if _in_block(row) else _width(row)
     label = f'<b><font point-size="10">{_escaped(row.layer)}</font></b>'
@@ -316,7 +317,8 @@ def _mermaid_node(row: Row, ids: dict[str, str]) -> str:
         _escaped(text.replace("#", "#35;")).replace('"', "#quot;")
         for text in (row.layer, *_facts(row))
     )
-    return f'{ids[row.layer]}["{"<br/>".join([f"<b>{name}</b>", *facts])}"]:::{_kind(row)}'
+    text = "<br/>".join([f"<b>{name}</b>", *facts])
+    return f'{ids[row.layer]}["{text}"]:::{kind_of(row.layer, row.type)}'
 
 
 def _escaped(text: str) -> str:

@@ -3,6 +3,7 @@
 import functools
 import html
 import importlib.util
+import json
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 _logger = logging.getLogger("kbert")
@@ -18,10 +20,13 @@ _DPI = 144
 _MOST_PIXELS = 32_000  # a side of a PNG; cairo's limit is 32,767
 _NODE = re.compile(rb'<g id="[^"]*" class="node .*?</g>', re.DOTALL)
 
-_PYGRAPHVIZ = """
+_NEXT = "//next\n"  # between two graphs: a comment, to Graphviz's own program
+
+_PYGRAPHVIZ = f"""
 import pygraphviz, sys
-graph = pygraphviz.AGraph(string=sys.stdin.buffer.read().decode())
-sys.stdout.buffer.write(graph.draw(None, prog="dot", format=sys.argv[1].removeprefix("-T")))
+for text in sys.stdin.buffer.read().decode().split({_NEXT!r}):
+    graph = pygraphviz.AGraph(string=text)
+    sys.stdout.buffer.write(graph.draw(None, prog="dot", format=sys.argv[1].removeprefix("-T")))
 """
 
 
@@ -38,6 +43,22 @@ def draw(dot: str, format: str) -> bytes:
         dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
     picture = _rendered(program, dot, format)
     return _NODE.sub(_centred, picture) if format == "svg" else picture
+
+
+def layouts(dots: Sequence[str]) -> list[dict]:
+    """Where Graphviz puts what is in some graphs, in its JSON, all by one process.
+
+    Raises:
+        ImportError: there is no Graphviz.
+        RuntimeError: Graphviz failed; the message has its last line.
+    """
+    text = _rendered(command(), _NEXT.join(dots), "json0").decode()
+    found, decoder = [], json.JSONDecoder()
+    while text := text.lstrip():
+        layout, end = decoder.raw_decode(text)
+        found.append(layout)
+        text = text[end:]
+    return found
 
 
 def command() -> list[str]:

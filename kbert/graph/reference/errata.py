@@ -5,6 +5,7 @@ Checked against a live run of keras_bert 0.89 or of transformers 5.23, or by ari
 
 from dataclasses import dataclass
 
+from kbert.graph import names
 from kbert.graph.reference import document_004, named_parameters
 
 
@@ -18,6 +19,8 @@ class Erratum:
         true: what is the case.
         arithmetic: the check, as text.
         holds: whether the arithmetic came out.
+        layers: the layers that it is about, an encoder block's as those of block {n}; none: the
+            whole model.
     """
 
     document: str
@@ -25,6 +28,17 @@ class Erratum:
     true: str
     arithmetic: str
     holds: bool
+    layers: tuple[str, ...] = ()
+
+
+_ATTENTION = names.encoder("{n}", names.ATTENTION)
+_FEED_FORWARD = names.encoder("{n}", names.FEED_FORWARD)
+_NORMS = (
+    names.EMBEDDING_NORM,
+    names.encoder("{n}", names.ATTENTION, "Norm"),
+    names.encoder("{n}", names.FEED_FORWARD, "Norm"),
+    names.MLM_NORM,
+)
 
 
 def errata() -> tuple[Erratum, ...]:
@@ -47,6 +61,7 @@ def _structure() -> list[Erratum]:
             f"{len(block)}·12 = {len(encoder)}; {len(before)} + {len(encoder)} + {after} = "
             f"{len(rows)}",
             (len(block), len(encoder), len(before), after, len(rows)) == (8, 96, 8, 8, 112),
+            (_ATTENTION,),
         ),
         Erratum(
             "004",
@@ -54,6 +69,7 @@ def _structure() -> list[Erratum]:
             "three inputs: the summary has Input-Masked too",
             f"InputLayer rows: {', '.join(inputs)}",
             len(inputs) == 3,
+            (names.TOKEN_IDS, names.SEGMENT_IDS, names.MASKED),
         ),
         Erratum(
             "004",
@@ -62,6 +78,7 @@ def _structure() -> list[Erratum]:
             "inference, different in training",
             "rows 7 and 8: " + ", ".join(row.layer for row in rows[6:8]),
             [row.type for row in rows[6:8]] == ["Dropout", "LayerNormalization"],
+            (names.EMBEDDING_DROPOUT, names.EMBEDDING_NORM),
         ),
     ]
 
@@ -77,6 +94,7 @@ def _meaning() -> list[Erratum]:
             "an activation has no parameters: (768·3072 + 3072) + (3072·768 + 768) = "
             f"{(768 * 3072 + 3072) + (3072 * 768 + 768):,} either way",
             rows["Encoder-1-FeedForward"].params == (768 * 3072 + 3072) + (3072 * 768 + 768),
+            (_FEED_FORWARD,),
         ),
         Erratum(
             "004",
@@ -84,6 +102,7 @@ def _meaning() -> list[Erratum]:
             "it learns a scale, gamma, and an offset, beta; mean and variance are computed",
             f"gamma 768 + beta 768 = {768 + 768:,} = the row's {norm.params:,}",
             norm.params == 768 + 768,
+            _NORMS,
         ),
         Erratum(
             "004",
@@ -91,6 +110,7 @@ def _meaning() -> list[Erratum]:
             "it compares with all T token embeddings and adds one learned bias a token",
             f"output {similarity.output_shape}, T = {similarity.params:,} parameters",
             similarity.output_shape.endswith("30000)") and similarity.params == 30_000,
+            (names.MLM_SIMILARITY,),
         ),
         Erratum(
             "000",
@@ -99,6 +119,7 @@ def _meaning() -> list[Erratum]:
             "computes both",
             f"12·(768·64) = {12 * 768 * 64:,} = 768·768",
             12 * 768 * 64 == 768 * 768,
+            (_ATTENTION,),
         ),
     ]
 
@@ -122,6 +143,7 @@ def _totals() -> list[Erratum]:
             "a round figure, as in the paper; released BERT has 30,522 uncased, 28,996 cased",
             f"(30,522 − 30,000)·768 + 522 = {522 * 768 + 522:,} = {both_heads:,} − {document:,}",
             both_heads - document == 522 * 768 + 522,
+            (names.TOKEN_EMBEDDING, names.MLM_SIMILARITY),
         ),
         Erratum(
             "001",
@@ -129,6 +151,7 @@ def _totals() -> list[Erratum]:
             "590,592: the cell adds to another variable, so its total stayed 0",
             f"768·768 + 768 = {768 * 768 + 768:,}; {parts} = {encoder_and_pooler:,}",
             groups["pooler"] == 590_592 and encoder_and_pooler == 109_482_240,
+            (names.POOLER,),
         ),
         Erratum(
             "004, paper",

@@ -1,0 +1,163 @@
+"""`explore`: one page of a configuration, a checkpoint or a model, that opens anywhere."""
+
+import errno
+import html
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbert.graph.accounting import account
+from kbert.graph.config import BertConfig, require_positive
+from kbert.graph.presets import PRESETS
+from kbert.graph.spec import GraphSpec
+from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.show.explorer import page as pages
+from kbert.show.explorer.counted import counting_data, formulas, graphs
+from kbert.show.explorer.figure import figure_data
+from kbert.show.explorer.notes import notes_data
+from kbert.show.explorer.variables import variables
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.checkpoints.bert import Bert
+
+ENDINGS = (".html", ".htm")
+_FRAME_HEIGHT = 760  # pixels, in a notebook
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A page; a notebook shows it, in a frame of its own.
+
+    Attributes:
+        title: what it is of.
+        html: the whole page.
+        path: where it was written; None: nowhere.
+    """
+
+    title: str
+    html: str
+    path: Path | None = None
+
+    def __repr__(self) -> str:
+        place = f", {self.path}" if self.path else ""
+        return f"Explorer({self.title!r}, {len(self.html.encode()):,} bytes{place})"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" title="{html.escape(self.title)}" '
+            f'style="width: 100%; height: {_FRAME_HEIGHT}px; border: 0" loading="lazy" '
+            "allowfullscreen></iframe>"
+        )
+
+
+def explore(
+    source: "keras.Model | Bert | GraphSpec | BertConfig | str | os.PathLike" = "base",
+    path: str | os.PathLike | None = None,
+    *,
+    batch_size: int = 1,
+    title: str | None = None,
+) -> Explorer:
+    """Makes one self-contained page of a graph: look, open, search, recount.
+
+    Args:
+        source: a preset's name, a path to a configuration's JSON file, a `BertConfig` or a
+            `GraphSpec`: by the closed forms, without Keras. A checkpoint's path: with every
+            tensor's figures, read but not built. A `Bert` or a functional `keras.Model`: with its
+            weights' figures; a model that is no kbert graph is drawn layer by layer, without
+            formulas.
+        path: where to write the page, .html; None: nowhere.
+        batch_size: sequences in a batch, to begin with; the page can change it.
+        title: what the page calls it; None: the source's own name.
+
+    Returns:
+        An `Explorer`, which a notebook shows.
+
+    Raises:
+        ValueError: a path that does not end in .html, an unknown preset, a checkpoint that does
+            not fit its configuration, a model that is not functional or too large.
+        OSError: no such checkpoint, or a place where no file can be written.
+        ImportError: no Graphviz to lay the figure out.
+    """
+    if path is not None:
+        path = check_path(path)
+    batch_size = require_positive("batch_size", batch_size)
+    made = _explorer(source, batch_size, title)
+    if path is not None:
+        write_atomically(path, made.html.encode())
+        made = Explorer(made.title, made.html, path)
+    return made
+
+
+def check_path(path: str | os.PathLike) -> Path:
+    """The path, if a page can be written there; a ValueError or an OSError that says why not."""
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise ValueError(f"a page's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
+    check_new_file(path)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot write in this folder", str(path.parent))
+    return path
+
+
+def is_checkpoint(source: object) -> bool:
+    """Whether a source is the path of a checkpoint: neither a preset's name nor a JSON file."""
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    text = os.fspath(source)
+    named = text in PRESETS or text.endswith(".json")
+    return not named and (Path(text).exists() or Path(f"{text}.index").is_file())
+
+
+def _explorer(source, batch_size: int, title: str | None) -> Explorer:
+    if isinstance(source, GraphSpec):
+        return _of_spec(source, batch_size, title or "a GraphSpec")
+    if is_checkpoint(source):
+        from kbert.show.explorer.sources import of_checkpoint
+
+        spec, facts = of_checkpoint(source)
+        return _of_spec(spec, batch_size, title or Path(source).name, facts)
+    if isinstance(source, (str, os.PathLike, BertConfig)):
+        own = "a BertConfig" if isinstance(source, BertConfig) else os.fspath(source)
+        return _of_spec(graph_of(source), batch_size, title or own)
+    from kbert.show.explorer.sources import of_model
+
+    known, facts = of_model(source)
+    name = title or facts["name"]
+    if known is not None:
+        return _of_spec(known, batch_size, name, facts)
+    shown = f"{name}: not a graph of kbert's"
+    return Explorer(shown, pages.page(shown, facts | {"title": name}, []))
+
+
+def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
+    """As `GraphSpec.of`; what is not known may have been meant for a checkpoint's path."""
+    try:
+        return GraphSpec.of(source, **options)
+    except ValueError as error:
+        if not str(error).startswith("unknown preset"):
+            raise
+        raise ValueError(f"{error}, and a checkpoint must be at its path: nothing is") from None
+
+
+def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None) -> Explorer:
+    kinds = graphs(spec)
+    total = account(
+        spec.config,
+        spec.seq_len,
+        head=spec.head,
+        max_predictions=spec.max_predictions,
+        num_labels=spec.num_labels,
+    ).params
+    title = f"{name}: BERT with head {spec.head}, {total:,} parameters"
+    data = {
+        "title": name,
+        **counting_data(spec, batch_size),
+        **notes_data(),
+        "variables": variables(spec.head),
+        "figure": figure_data(kinds),
+        **(facts or {}),
+    }
+    return Explorer(title, pages.page(title, data, formulas(kinds)))

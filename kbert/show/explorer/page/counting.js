@@ -1,0 +1,99 @@
+// Counts of a configuration, in BigInts, by the formulas of the closed forms (FORMULAS).
+
+const LETTER = /\(H\/A\)|[A-Za-z]+/g;
+
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0n);
+
+// The rows of the configuration's graph: before the encoder, of a block, after the encoder.
+function graphOf(config) {
+  return DATA.graphs[config.M === null || config.M === undefined ? "all" : "gathered"];
+}
+
+function lettersOf(config) {
+  const letters = { w: BigInt(DATA.dtypes[config.dtype][3]) };
+  for (const letter of Object.keys(DATA.letters)) {
+    if (config[letter] !== null && config[letter] !== undefined) {
+      letters[letter] = BigInt(config[letter]);
+    }
+  }
+  return letters;
+}
+
+// A formula's text for a reader: segments and labels are numbers there, as Python prints them.
+function formulaText(formula, config) {
+  return formula.replace(LETTER, (letter) =>
+    letter === "G" || letter === "K" ? String(config[letter]) : letter);
+}
+
+function inNumbers(formula, config) {
+  const letters = lettersOf(config);
+  return formula.replace(LETTER, (letter) =>
+    letter === "(H/A)" ? String(letters.H / letters.A) : String(letters[letter]));
+}
+
+function shapeOf(shape, config) {
+  const sizes = { ...lettersOf(config), N: "None" };
+  if (DATA.anyLength && config.S === DATA.values.S) sizes.S = "None";
+  const size = (letter) => (letter === "(H/A)" ? sizes.H / sizes.A : sizes[letter]);
+  return shape.replace(LETTER, (letter) => String(size(letter)));
+}
+
+function costsOf(row, letters) {
+  return {
+    params: FORMULAS[row.params](letters),
+    flops: FORMULAS[row.flops](letters),
+    kept: FORMULAS[row.kept](letters),
+  };
+}
+
+const MEASURES = ["params", "flops", "kept"];
+
+function added(costs) {
+  return Object.fromEntries(MEASURES.map((name) => [name, sum(costs.map((one) => one[name]))]));
+}
+
+function times(costs, number) {
+  return Object.fromEntries(MEASURES.map((name) => [name, costs[name] * number]));
+}
+
+// What a configuration comes to: by row, by group, in all, and the memory of a training step.
+function count(config) {
+  const letters = lettersOf(config);
+  const graph = graphOf(config);
+  const blocks = BigInt(config.L);
+  const byRow = {};
+  const byGroup = {};
+  for (const place of ["before", "block", "after"]) {
+    for (const row of graph[place]) {
+      byRow[row.name] = costsOf(row, letters);
+      const whole = times(byRow[row.name], place === "block" ? blocks : 1n);
+      byGroup[row.group] = byGroup[row.group] ? added([byGroup[row.group], whole]) : whole;
+    }
+  }
+  for (const part of DATA.parts) {
+    byRow[attentionLayer() + "/" + part.name] = costsOf(part, letters);
+  }
+  const block = added(graph.block.map((row) => byRow[row.name]));
+  const total = added(Object.values(byGroup));
+  return {
+    byRow, byGroup, block, total,
+    encoder: times(block, blocks),
+    training: 3n * total.flops / letters.B,
+    memory: memoryOf(config, total),
+  };
+}
+
+function memoryOf(config, total) {
+  const [weight, gradient, adam] = DATA.dtypes[config.dtype].map(BigInt);
+  const parts = {
+    weights: total.params * weight,
+    gradients: total.params * gradient,
+    adam: total.params * adam,
+    activations: total.kept,
+  };
+  return { ...parts, total: sum(Object.values(parts)) };
+}
+
+function attentionLayer() {
+  return "Encoder-{n}-MultiHeadSelfAttention";
+}

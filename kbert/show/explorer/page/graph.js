@@ -1,0 +1,113 @@
+// Layers by name: what a name means, what a layer reads, and what reads it.
+
+const NAMES = {
+  attention: attentionLayer(),
+  output: (n) => (n ? `Encoder-${n}-FeedForward-Norm` : "Embedding-Norm"),
+};
+
+const filled = (text, n, config) => text
+  .replaceAll("{hidden}", NAMES.output(n - 1))
+  .replaceAll("{last}", NAMES.output(config.L))
+  .replaceAll("{n}", n)
+  .replaceAll("{i}", n - 1);
+
+// What a name means: its row, the block it is of, the part of its attention; null: nothing here.
+function layerOf(id, config) {
+  const match = /^(?:Encoder-(\d+)-)?([^/]*)(?:\/([a-z_]+)(?:-(\d+))?)?$/.exec(id || "");
+  if (!match) return null;
+  const [, block, rest, partName, head] = match;
+  const n = block ? Number(block) : 0;
+  if (block && !(n >= 1 && n <= config.L)) return null;
+  const graph = graphOf(config);
+  const template = block ? `Encoder-{n}-${rest}` : rest;
+  const row = (block ? graph.block : [...graph.before, ...graph.after])
+    .find((one) => one.name === template);
+  if (!row) return null;
+  if (!partName) return { id, row, n, template };
+  const name = partName === "head" ? "heads" : partName;
+  const part = template === NAMES.attention && DATA.parts.find((one) => one.name === name);
+  const number = head ? Number(head) : 0;
+  if (!part || (partName === "head") !== (number >= 1) || number > config.A) return null;
+  return { id, row, n, template, part, head: number, partTemplate: `${template}/${name}` };
+}
+
+// The rows of the layers of one block, or of those outside the encoder, with their own names.
+function instances(config, n) {
+  const graph = graphOf(config);
+  const rows = n ? graph.block : [...graph.before, ...graph.after];
+  return rows.map((row) => ({
+    row,
+    n,
+    name: filled(row.name, n, config),
+    inputs: filled(row.connected_to, n, config),
+  }));
+}
+
+function* everyLayer(config) {
+  const { before, after } = graphOf(config);
+  const outside = instances(config, 0);
+  yield* outside.slice(0, before.length);
+  for (let n = 1; n <= config.L; n += 1) yield* instances(config, n);
+  yield* outside.slice(-after.length);
+}
+
+function inputsOf(text) {
+  return text.split(", ").filter(Boolean).map((connection) => {
+    const [name, , tensor] = connection.replaceAll("]", "").split("[");
+    return { name, tensor: Number(tensor) };
+  });
+}
+
+// What a layer reads and what reads it: [{name, tensor}], looked for where it can be.
+function connections(layer, config) {
+  const near = layer.n
+    ? [...instances(config, 0), ...instances(config, layer.n),
+      ...(layer.n < config.L ? instances(config, layer.n + 1) : [])]
+    : [...instances(config, 0), ...instances(config, 1)];
+  const own = near.find((one) => one.name === layer.id);
+  const outputs = near.flatMap((one) => inputsOf(one.inputs)
+    .filter((input) => input.name === layer.id)
+    .map((input) => ({ name: one.name, tensor: input.tensor })));
+  return { inputs: own ? inputsOf(own.inputs) : [], outputs };
+}
+
+// The variables of a layer, or of a part of its attention, with the block's numbers put in.
+function variablesOf(layer, config) {
+  const own = (one) => one.layer === layer.template &&
+    (!layer.part || one.variable.startsWith(`${layer.part.name}/`));
+  return DATA.variables.filter(own).map((one) => ({
+    variable: one.variable,
+    place: `${filled(one.layer, layer.n, config)}/${one.variable}`,
+    shapes: one.shapes,
+    names: Object.fromEntries(Object.entries(one.names)
+      .map(([format, name]) => [format, name && filled(name, layer.n, config)])),
+  }));
+}
+
+// A configuration's layers as `kbert account --format csv` prints them.
+const CSV_COLUMNS = ["layer", "type", "output_shape", "connected_to", "group", "params", "formula",
+  "arithmetic", "flops", "flops_formula", "activation_bytes", "activation_formula"];
+
+function csv(config) {
+  const counted = count(config);
+  const quoted = (value) => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const lines = [CSV_COLUMNS];
+  for (const { row, name, inputs } of everyLayer(config)) {
+    const costs = counted.byRow[row.name];
+    const text = (formula) => formulaText(formula, config);
+    lines.push([name, row.type, shapeOf(row.output_shape, config), inputs, row.group,
+      costs.params, text(row.params), inNumbers(row.params, config), costs.flops, text(row.flops),
+      costs.kept, text(row.kept)]);
+  }
+  return lines.map((line) => line.map((cell) => quoted(String(cell))).join(",")).join("\n") + "\n";
+}
+
+// The configuration as Google's bert_config.json has it.
+function configJson(config) {
+  const values = { ...DATA.config };
+  for (const letter of ["T", "H", "L", "A", "FFD", "P", "G"]) {
+    values[DATA.letters[letter].key] = config[letter];
+  }
+  const sorted = Object.keys(values).sort();
+  return JSON.stringify(Object.fromEntries(sorted.map((key) => [key, values[key]])), null, 2) + "\n";
+}
