@@ -40,7 +40,7 @@ def test_an_example_is_a_command_that_parses(name, line):
     line = re.search(r"kbert .*", line).group().split("|")[0].split(">")[0].strip(')" ')
     words = shlex.split(line + ('"' if line.count('"') % 2 else ""))
     assert words[:2] == ["kbert", name]
-    with click.Context(cli) as context:
+    with click.Context(cli, **cli.context_settings) as context:
         cli.commands[name].make_context(name, words[2:], parent=context)
 
 

@@ -61,7 +61,7 @@ def finetune(source, task, train, dev, output, run, around, **settings):
                 those columns
     regress:    the same with a number for the label
     multilabel: the same with labels between commas, or none
-    tag:        a word and its label a line, a blank line between sentences (CoNLL)
+    tag:        a word and its label a line, sentences between blank lines
     qa:         SQuAD's JSON, 1.1 or 2.0
 
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
