@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kbert.checkpoints.formats import WRITERS
-from kbert.cli.console import progress, say, starting_keras
+from kbert.cli.console import progress, say, starting, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
 from kbert.cli.options import HEAD_NAMES, SOURCE, output_format
 
@@ -43,7 +43,7 @@ def inspect(source, config, form, every_tensor, output):
 
     check_source(source, form=form)
     if _is_googles(Path(source)):
-        with starting_keras(), contextlib.suppress(ImportError):
+        with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401  (it talks while it starts)
     with progress(f"looking into {source}"):
         found = look(source, config=config, format=form)
