@@ -27,7 +27,7 @@ import kbert
 from kbert.cli.main import main
 
 place = sys.argv[2]
-kbert.account("base"), kbert.plan("base", tpu="v5e:1x1"), kbert.named_parameters("tiny"), kbert.base.to_dict()
+kbert.account("base"), kbert.plan("base", tpu="v5e:1x1"), kbert.named_parameters("tiny")
 kbert.plot("tiny", place + "/drawn.mmd"), kbert.compare_heads("tiny", built=False)
 for kind in ("encoder", "encoder.keras", "google", "hub"):
     line = ["inspect", f"{place}/{kind}"]

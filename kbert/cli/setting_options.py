@@ -17,6 +17,11 @@ _CHOICES = {
 
 _SURROUNDINGS = (
     click.option("--devices", type=POSITIVE, help="Local devices; default: all."),
+    click.option(
+        "--steps-per-execution",
+        type=POSITIVE,
+        help="Updates in one call of the device; default: 8 of TensorFlow on TPU, else 1.",
+    ),
     click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured."),
     click.option(
         "--keep",
@@ -26,6 +31,8 @@ _SURROUNDINGS = (
     ),
     click.option("--quiet", is_flag=True, help="No live line."),
 )
+
+_NAMES = ("devices", "steps_per_execution", "peak_flops", "keep")
 
 # What the help says of the settings that every run has.
 _TEXTS = {
@@ -67,9 +74,9 @@ def with_surroundings(command):
     """A decorator: the options of `Surroundings`, which the command gets by name as `around`."""
 
     @functools.wraps(command)
-    def called(*, devices, peak_flops, keep, quiet, **others):
-        around = {"devices": devices, "show": not quiet, "peak_flops": peak_flops, "keep": keep}
-        return command(around=around, **others)
+    def called(*, quiet, **others):
+        around = {name: others.pop(name) for name in _NAMES}
+        return command(around=around | {"show": not quiet}, **others)
 
     for option in reversed(_SURROUNDINGS):
         called = option(called)
@@ -84,7 +91,7 @@ def given(settings: dict, around: dict) -> dict:
         around: the `Surroundings`.
     """
     found = {name: value for name, value in settings.items() if value is not None}
-    checked(found | around, ("devices", "peak_flops", "keep"))
+    checked(found | around, _NAMES)
     return found
 
 

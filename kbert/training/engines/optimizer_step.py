@@ -87,6 +87,12 @@ class OptimizerStep(TrainingState):
             scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
         return decision, [done, scale, good, bad], figures
 
+    def _figure_names(self, outputs: list[str]) -> list[str]:
+        """What `_decide` gives figures of, for outputs of these names."""
+        of_outputs = [f"{name}_{kind}" for name in outputs for kind in ("loss", "accuracy")]
+        found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
+        return found + ["loss_scale"] * self.scaled
+
     def _moved(self, decision: Decision, states, gradients) -> list:
         """New values of the weights, of their first and of their second moments.
 
