@@ -1,5 +1,6 @@
 """TensorFlow on TPU, with none at hand: what its chips would be given, and what is said of one."""
 
+import importlib.metadata
 import re
 import socket
 
@@ -47,14 +48,10 @@ def batches(head: str) -> list:
     return [batch_of(data, step) for step in range(TOGETHER)]
 
 
-def lowered(function, *arguments) -> str:
-    """The HLO of a function, with the variables that it changes: what XLA's compilers are given.
-
-    That of TPU's own compiler (tests/test_slices.py) is this machine's HLO as well: only the wheel
-    tensorflow-tpu knows the platform TPU.
-    """
+def lowered(function, *arguments, **platform) -> str:
+    """The HLO of a function, which XLA's compilers are given."""
     whole = tf.function(function, jit_compile=True, autograph=False)
-    return whole.experimental_get_compiler_ir(*arguments)(stage="hlo")
+    return whole.experimental_get_compiler_ir(*arguments)(stage="hlo", **platform)
 
 
 def problems(text: str) -> list[str]:
@@ -86,6 +83,61 @@ def test_a_call_is_one_program_that_asks_no_host_and_knows_every_size(head, opti
     assert text.count("rng-bit-generator(") >= drawn - 1
     moved = [line for line in text.splitlines() if "ROOT" in line][-1]
     assert moved.count("f32[") > 3 * len(engine.weights)  # weights and both moments come out
+
+
+class Chips:
+    """Of several chips what one of them does, where an update asks for the others."""
+
+    num_replicas_in_sync = 2
+
+    def all_reduce(self, operation, tensors):
+        def total(tensor):
+            return tf.raw_ops.CrossReplicaSum(input=tensor, group_assignment=[[0, 1]])
+
+        return tf.nest.map_structure(total, tensors)
+
+
+def pure_update(engine):
+    """An update as a function of its variables, which XLA is to be given for another platform."""
+    import keras
+
+    def update(values, batch, seeds):
+        variables = engine._updated()
+        found = dict(zip(map(id, variables), values, strict=True))
+        engine._assign = lambda some, new: found.update(zip(map(id, some), new, strict=True))
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            figures = engine._replica_update(batch, seeds)
+        return figures, [found[id(variable)] for variable in variables]
+
+    return update
+
+
+def has_tpu_kernels() -> bool:
+    try:
+        return bool(importlib.metadata.version("tensorflow-tpu"))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not has_tpu_kernels(), reason="tensorflow-tpu alone has the kernels of a TPU")
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("pretraining", {"accumulation": 2}),
+        ("classifier", {"rematerialize": True}),
+    ],
+)
+def test_an_update_of_several_chips_is_of_what_xla_knows_for_tpu(monkeypatch, head, options):
+    """With the wheel for TPU in tensorflow's place; no TPU is needed."""
+    engine = engine_of(head, on_tpu=True, **options)
+    engine.replicas = 2
+    monkeypatch.setattr(tf.distribute, "get_replica_context", Chips)
+    arrays, seeds = engine._each(batches(head)[0], 0, (False, False))[0]
+    tensors = tf.nest.map_structure(tf.convert_to_tensor, (arrays, seeds))
+    values = [tf.convert_to_tensor(variable.value) for variable in engine._updated()]
+    text = lowered(pure_update(engine), values, *tensors, platform_name="TPU")
+    assert problems(text) == [] and text.count("rng-bit-generator(") > 3 * BLOCKS
+    assert text.count(" all-reduce(") == len(engine.weights) + 1  # gradients, and all sums
 
 
 def test_evaluation_is_one_too():

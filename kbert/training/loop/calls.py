@@ -23,7 +23,8 @@ def calls(
     Raises:
         Exception: what taking a batch raises, after a call of those that were made before it.
     """
-    step, together = 0, []
+    step = 0
+    together: list[TrainingBatch] = []
     try:
         for number, batch in batches:
             if together and _shapes(batch) != _shapes(together[0]):
