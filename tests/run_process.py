@@ -1,7 +1,8 @@
 """Starts of a run in processes that are killed at chosen points: `python run_process.py FOLDER`.
 
-Reads a JSON object a line: {"run": name, "kill": [point, step] or null}; forks, does it in the
-child, and says how the child ended. The libraries are imported once, before the forks.
+Reads a JSON object a line: {"run": name, "kill": [point, step] or null, "together": updates in one
+call of the device}; forks, does it in the child, and says how the child ended. The libraries are
+imported once, before the forks.
 """
 
 import json
@@ -78,7 +79,7 @@ def kill_at(point: str, place: float) -> None:
         raise ValueError(point)
 
 
-def start(folder: Path, name: str, kill) -> None:
+def start(folder: Path, name: str, kill, together: int) -> None:
     from run_shards import CONFIG, SETTINGS
 
     from kbert import BertConfig
@@ -89,7 +90,7 @@ def start(folder: Path, name: str, kill) -> None:
         kill_at(*kill)
     run = folder / name
     if (run / "settings.json").exists():
-        resume(run, show=False, peak_flops=1e9)
+        resume(run, show=False, peak_flops=1e9, steps_per_execution=together)
     else:
         config = BertConfig(**CONFIG)
         pretrain(
@@ -99,6 +100,7 @@ def start(folder: Path, name: str, kill) -> None:
             show=False,
             peak_flops=1e9,
             keep="all",
+            steps_per_execution=together,
             **SETTINGS,
         )
 
@@ -111,7 +113,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             try:
-                start(folder, asked["run"], asked["kill"])
+                start(folder, asked["run"], asked["kill"], asked.get("together", 1))
             except BaseException as error:
                 print(repr(error), file=sys.stderr, flush=True)
                 os._exit(1)

@@ -35,7 +35,7 @@ BAD = {
 TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "masked_share"}
 NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len", "max_length"}
 NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
-NOT_ZERO |= {"save_every", "log_every", "devices"}
+NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution"}
 SHARES = {"masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
 
 

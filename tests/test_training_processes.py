@@ -73,10 +73,11 @@ def started(kind: str, folder: Path, place: Path) -> list[tuple[subprocess.Popen
     """The processes of a way to train, and where each writes what it ends with."""
     devices = "2" if kind in ("mirrored", "jax_devices") else "1"
     micro_batches = "2" if kind == "torch_accumulated" else "1"
+    at_once = "3" if kind in ("mirrored", "workers") else "1"  # of 5: a call is not full
     running = []
     for index, variables in enumerate(environments(kind)):
         out = place / f"{kind}-{index}.npz"
-        asked = [str(folder), str(out), "0.0", devices, micro_batches]
+        asked = [str(folder), str(out), "0.0", devices, micro_batches, at_once]
         command = [sys.executable, str(SCRIPT), *asked]
         environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"} | variables
         process = subprocess.Popen(
@@ -167,7 +168,7 @@ def losses(seeds):
     def local(batch, seeds):
         return engine._gradients(batch, tf.ensure_shape(seeds, seeds.shape))[1][0, 0]
     run = tf.function(lambda b, s: engine.strategy.run(local, args=(b, s)))
-    found = run(engine._spread(twice), engine._spread(list(seeds)))
+    found = run(engine.spread.values(twice), engine.spread.values(list(seeds)))
     return [float(value) for value in engine.strategy.experimental_local_results(found)]
 
 one, two = losses(seeds)

@@ -36,7 +36,8 @@ class Meeting:
 class Host(Engine):
     """An engine whose updates are nothing but their sums over the hosts."""
 
-    def __init__(self, meeting: Meeting, process: int, ahead: int):
+    def __init__(self, meeting: Meeting, process: int, ahead: int, together: int = 1):
+        self.steps_per_execution = together
         self.meeting, self.process, self.processes, self.replicas = meeting, process, HOSTS, HOSTS
         self.ahead = lambda: ahead
         self.accumulation, self.model = 1, SimpleNamespace(stop_training=False)
@@ -74,7 +75,9 @@ class Batches:
         return TrainingBatch({names.TOKEN_IDS: np.zeros((HOSTS, 5), "int32")}, {}, {}).rows(part)
 
 
-def stops(monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...]) -> list[tuple]:
+def stops(
+    monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...], together: int = 1
+) -> list[tuple]:
     """How each host ends, and the states it saved, where one is told to stop after `at` updates."""
     import keras
 
@@ -90,7 +93,7 @@ def stops(monkeypatch, host: int, kind: str, at: int, ahead: tuple[int, ...]) ->
     monkeypatch.setattr(Engine, "state", lambda self: {})
 
     def run(number: int) -> None:
-        engine, saved = Host(meeting, number, ahead[number]), Saved(number == 0)
+        engine, saved = Host(meeting, number, ahead[number], together), Saved(number == 0)
         update = engine.update
 
         def told(batch, step, wishes):
@@ -151,6 +154,23 @@ def test_all_hosts_stop_after_the_same_update(monkeypatch, kind, at, after, host
     why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
     if "callback" in kind:
         why = f"a callback stopped it after update {after}"
+    assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
+
+
+@pytest.mark.parametrize("ahead", [(0, 0, 0), (1, 0, 1)])
+@pytest.mark.parametrize(
+    ("together", "at", "after"),
+    [
+        (2, 8, 12),  # told with the call of updates 9 and 10, read a call later
+        (3, 3, 7),  # a call of 3, one of 3, and the one that the epoch's end cuts off
+        (5, 8, 14),
+    ],
+)
+def test_several_updates_a_call_end_with_a_call_on_all_hosts(
+    monkeypatch, together, at, after, ahead
+):
+    ends = stops(monkeypatch, 1, "signal", at, ahead, together)
+    why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
 
 

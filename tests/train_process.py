@@ -1,6 +1,6 @@
 """One process of a training: a few updates from a checkpoint's weights, saved as arrays.
 
-    python tests/train_process.py FOLDER OUT.npz DROPOUT DEVICES [MICRO_BATCHES]
+    python tests/train_process.py FOLDER OUT.npz DROPOUT DEVICES [MICRO_BATCHES [UPDATES_A_CALL]]
 
 Hosts come from the environment, as everywhere. Each process writes what it ends with.
 """
@@ -12,7 +12,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 UPDATES, BATCH = 5, 12
 
 
-def main(folder: str, out: str, dropout: float, devices: int, accumulation: int) -> None:
+def main(
+    folder: str, out: str, dropout: float, devices: int, accumulation: int, at_once: int
+) -> None:
     import keras
     import numpy as np
     from training_batches import PREDICTIONS, arrays, batch_of
@@ -42,12 +44,13 @@ def main(folder: str, out: str, dropout: float, devices: int, accumulation: int)
 
         tensorflow_engine._WORTH_COMPILING = 0
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
-    engine.prepare(model, optimizer, clip_norm=0.5, accumulation=accumulation)
-    data, losses, norms = arrays("pretraining", UPDATES, BATCH), [], []
-    for step in range(UPDATES):
-        logs = engine.update(batch_of(data, step).rows(engine.rows(BATCH)), step)
-        losses.append(float(logs["loss"]))
-        norms.append(float(logs["gradient_norm"]))
+    options = {"accumulation": accumulation, "steps_per_execution": at_once}
+    engine.prepare(model, optimizer, clip_norm=0.5, **options)
+    data, figures = arrays("pretraining", UPDATES, BATCH), []
+    batches = [batch_of(data, step).rows(engine.rows(BATCH)) for step in range(UPDATES)]
+    for step in range(0, UPDATES, at_once):
+        figures += engine.updates(batches[step : step + at_once], step)()
+    losses, norms = ([one[name] for one in figures] for name in ("loss", "gradient_norm"))
     totals = engine.evaluate(batch_of(data, 0).rows(engine.rows(BATCH)))
     logits = engine.predict(batch_of(data, 0).inputs)
     engine.barrier()
@@ -66,5 +69,6 @@ def main(folder: str, out: str, dropout: float, devices: int, accumulation: int)
 
 
 if __name__ == "__main__":
-    micro_batches = int(sys.argv[5]) if len(sys.argv) > 5 else 1
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), micro_batches)
+    more = [int(number) for number in sys.argv[5:]]
+    micro_batches, updates = more + [1, 1][len(more) :]
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), micro_batches, updates)

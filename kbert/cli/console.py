@@ -167,34 +167,36 @@ def progress(what: str, file=None):
 
 @contextlib.contextmanager
 def starting_keras():
-    """Imports Keras without its backend's start-up messages; a missing backend is one line."""
+    """Imports Keras without its backend's start-up messages; an unknown backend is one line."""
     if "keras" in sys.modules:
         yield
         return
+    try:
+        with starting("Keras"):
+            import keras  # noqa: F401
+
+            yield
+    except ValueError as error:
+        # the second as Keras 3.16 says it
+        if not str(error).startswith(("Unable to import backend", "Unsupported backend")):
+            raise
+        raise ValueError(
+            "KERAS_BACKEND must be tensorflow, jax or torch, got "
+            f"{os.environ.get('KERAS_BACKEND')!r}"
+        ) from None
+
+
+@contextlib.contextmanager
+def starting(what: str):
+    """Holds back what is written to stderr while a library starts."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as messages, os.fdopen(terminal, "w") as stderr:
         os.dup2(messages.fileno(), 2)
         try:
-            with progress("starting Keras", stderr):
-                import keras  # noqa: F401
-
+            with progress(f"starting {what}", stderr):
                 yield
-        except ValueError as error:
-            # the second as Keras 3.16 says it
-            if not str(error).startswith(("Unable to import backend", "Unsupported backend")):
-                raise
-            raise ValueError(
-                "KERAS_BACKEND must be tensorflow, jax or torch, got "
-                f"{os.environ.get('KERAS_BACKEND')!r}"
-            ) from None
-        except ModuleNotFoundError as error:
-            backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-            raise ImportError(
-                f"Keras with the backend {backend} needs the package {error.name}, which is not "
-                f"installed: pip install {error.name}, or set KERAS_BACKEND to one that is"
-            ) from None
         finally:
             sys.stderr.flush()
             os.dup2(terminal, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kbert.cli.console import progress, starting_keras
+from kbert.cli.console import progress, starting, starting_keras
 from kbert.cli.early_checks import check_source
 from kbert.data.corpus.text_files import decoded
 
@@ -57,7 +57,7 @@ def start_quietly(source: str) -> None:
 
     path = Path(source)
     if path.suffix == ".zip" or google_folder.is_one(path):
-        with starting_keras(), contextlib.suppress(ImportError):
+        with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401
 
 

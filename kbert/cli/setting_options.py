@@ -25,6 +25,11 @@ _CHOICES = {
 
 _SURROUNDINGS = (
     click.option("--devices", type=POSITIVE, help="Local devices; default: all."),
+    click.option(
+        "--steps-per-execution",
+        type=POSITIVE,
+        help="Updates in one call of the device; default: 8 of TensorFlow on TPU, else 1.",
+    ),
     click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured."),
     click.option(
         "--keep",
@@ -33,6 +38,8 @@ _SURROUNDINGS = (
         "Default: model.",
     ),
 )
+
+_NAMES = ("devices", "steps_per_execution", "peak_flops", "keep")
 
 # What the help says of the settings that every run has.
 _TEXTS = {
@@ -74,8 +81,8 @@ def with_surroundings(command):
     """A decorator: the options of `Surroundings`, which the command gets by name as `around`."""
 
     @functools.wraps(command)
-    def called(*, devices, peak_flops, keep, **others):
-        around = {"devices": devices, "peak_flops": peak_flops, "keep": keep}
+    def called(**others):
+        around = {name: others.pop(name) for name in _NAMES}
         return command(around=around, **others)
 
     for option in reversed(_SURROUNDINGS):
@@ -91,7 +98,7 @@ def given(settings: dict, around: dict) -> dict:
         around: the `Surroundings`.
     """
     found = {name: value for name, value in settings.items() if value is not None}
-    checked(found | around, ("devices", "peak_flops", "keep"))
+    checked(found | around, _NAMES)
     return found
 
 

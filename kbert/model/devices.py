@@ -1,5 +1,8 @@
 """What Keras's backend computes on."""
 
+import contextlib
+import os
+
 
 def device_names() -> list[str]:
     """What this process's accelerators are called; ["CPU"] where it has none."""
@@ -8,12 +11,35 @@ def device_names() -> list[str]:
     return _NAMES[keras.backend.backend()]() or ["CPU"]
 
 
+def on_accelerator():
+    """A context for single operations: TensorFlow computes these on a TPU's host else."""
+    import keras
+
+    if keras.backend.backend() != "tensorflow" or not _tpus():
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    return tf.device(tf.config.list_logical_devices("TPU")[0].name)
+
+
 def _tensorflow() -> list[str]:
     import tensorflow as tf
 
-    found = [*tf.config.list_physical_devices("GPU"), *tf.config.list_physical_devices("TPU")]
-    details = [tf.config.experimental.get_device_details(device) for device in found]
-    return [detail.get("device_name", "accelerator") for detail in details]
+    gpus = tf.config.list_physical_devices("GPU")
+    details = [tf.config.experimental.get_device_details(device) for device in gpus]
+    names = [detail.get("device_name", "accelerator") for detail in details]
+    return names + ["TPU"] * len(_tpus())
+
+
+def _tpus() -> list:
+    """TensorFlow's: one over the network has no physical devices, and asking for logical ones
+    settles what all devices are."""
+    import tensorflow as tf
+
+    named = os.environ.get("TPU_NAME")
+    return (
+        tf.config.list_logical_devices("TPU") if named else tf.config.list_physical_devices("TPU")
+    )
 
 
 def _jax() -> list[str]:

@@ -9,6 +9,8 @@ import importlib.abc
 import importlib.util
 import sys
 
+from kbert.model import missing_backend
+
 
 class _AfterKeras(importlib.abc.MetaPathFinder):
     """Finds Keras as everyone would, and has the layers registered once it is executed."""
@@ -30,7 +32,8 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         execute = loader.exec_module
 
         def exec_module(module):
-            execute(module)
+            with missing_backend.in_one_line():
+                execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             register()

@@ -21,9 +21,9 @@ def resume(
 
     Args:
         folder: the run's.
-        options: `devices`, `callbacks`, `show`, `peak_flops` and `keep`, see `Surroundings`; where
-            the data lie now, if they have moved: `shards` and `dev` of `pretrain`, `source`,
-            `train` and `dev` of `finetune`; settings that must be the run's own, said again.
+        options: those of `Surroundings`: `devices`, `callbacks` and so on; where the data lie now,
+            if they have moved: `shards` and `dev` of `pretrain`, `source`, `train` and `dev` of
+            `finetune`; settings that must be the run's own, said again.
 
     Returns:
         What `pretrain` or `finetune` gives; a finished run is opened, and the log says that it is

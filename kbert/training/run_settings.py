@@ -102,6 +102,9 @@ class Surroundings:
         keep: what stays in the run's folder once it is finished: "model", or "all", the last two
             training states and the best as well, each three times the model's size; None:
             "model", and for a run that goes on what it began with.
+        steps_per_execution: updates that the device does in one call, as Keras's `compile` has it:
+            the same updates, and fewer waits for the host. None: as suits the device. A state, an
+            evaluation and the end of an epoch end a call; a signal waits for its end.
 
     Raises:
         ValueError: a value out of its range.
@@ -112,10 +115,11 @@ class Surroundings:
     show: bool = True
     peak_flops: float | None = None
     keep: str | None = None
+    steps_per_execution: int | None = None
 
     def __post_init__(self):
-        names = ("devices", "show", "peak_flops", "keep")
-        checked({name: getattr(self, name) for name in names}, ("devices", "peak_flops", "keep"))
+        optional = ("devices", "peak_flops", "keep", "steps_per_execution")
+        checked({name: getattr(self, name) for name in ("show", *optional)}, optional)
 
     def peak(self, precision: str, replicas: int) -> tuple[float, str]:
         """FLOP/s of all devices together, and where the number is from."""

@@ -37,7 +37,7 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     if output is not None:
         refuse_used(output, recipe.command)
     engine = _engine(recipe, surroundings)
-    _prepare(engine, recipe, begin=True)  # raises what it raises before there is a folder
+    _prepare(engine, recipe, surroundings, begin=True)  # raises before there is a folder
     run = None
     if output is not None:
         run = _created(engine, recipe, Path(output), surroundings.keep or "model")
@@ -75,7 +75,7 @@ def resume(
     run.chief = engine.process == 0
     run.check(recipe.fingerprint, run.settings | recipe.content())
     state = run.last_state()
-    _prepare(engine, recipe, begin=state is None)
+    _prepare(engine, recipe, surroundings, begin=state is None)
     if state is None:
         _logger.warning("%s has no state that can be used: it begins again", run.path)
         return _train(engine, recipe, run, surroundings)
@@ -106,7 +106,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     return engine
 
 
-def _prepare(engine, recipe: Recipe, begin: bool) -> None:
+def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
     """Builds the model, with its first weights, and compiles the step."""
     from kbert.model.builder import build
     from kbert.training.optimizers import Optimizer
@@ -128,6 +128,7 @@ def _prepare(engine, recipe: Recipe, begin: bool) -> None:
     names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
     options = {name: getattr(settings, name) for name in names}
     options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
+    options["steps_per_execution"] = surroundings.steps_per_execution
     engine.prepare(model, optimizer, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
 

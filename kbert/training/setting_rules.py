@@ -84,6 +84,7 @@ RULES = {
     "save_every": _at_least(1),
     "log_every": _at_least(1),
     "devices": _at_least(1),
+    "steps_per_execution": _at_least(1),
     "warmup_steps": _at_least(0),
     "seed": _at_least(0),
     "lengths": Rule("ascend, in whole numbers of at least 1", _ascending),

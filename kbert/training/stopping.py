@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-MOST_AHEAD = 1  # updates that are begun before the figures of the one before them are read
+MOST_AHEAD = 1  # calls of the device that are begun before the figures of the last one are read
 
 
 class Stopped(KeyboardInterrupt):
@@ -54,33 +54,40 @@ class Agreement:
 
     def __init__(self, engine, request: StopRequest):
         self._engine, self._request = engine, request
-        self._known: tuple[int, Wishes] | None = None  # since the update of that number
+        self._sent = self._heard = 0  # calls of the device
+        self._known: tuple[int, Wishes] | None = None  # since the call of that number
 
-    def own(self) -> Wishes:
-        """This host's wishes."""
-        return Wishes(bool(self._engine.model.stop_training), bool(self._request))
+    def told(self) -> Wishes:
+        """This host's wishes, which go with the next call."""
+        self._sent += 1
+        return self._own()
 
-    def read(self, step: int, figures: dict[str, float]) -> None:
-        """Takes an update's sums of the wishes from its figures."""
-        wishes = Wishes(*(figures.pop(name, 0.0) > 0 for name in Wishes._fields))
-        if any(wishes) and self._known is None:
-            self._known = step, wishes
+    def hear(self, figures: list[dict[str, float]]) -> None:
+        """Takes the sums of the wishes from the figures of a call's updates."""
+        self._heard += 1
+        for values in figures:
+            wishes = Wishes(*(values.pop(name, 0.0) > 0 for name in Wishes._fields))
+            if any(wishes) and self._known is None:
+                self._known = self._heard, wishes
 
-    def due(self, done: int) -> Wishes:
-        """Why the run ends after `done` updates; of several hosts each gets the same answer.
+    def due(self) -> Wishes:
+        """Why the run ends after the last call; of several hosts each gets the same answer.
 
-        Some of them may have begun an update more before they could read the wishes.
+        Some of them may have begun a call more before they could read the wishes.
         """
         if self._engine.processes == 1:
-            return self.own()
+            return self._own()
         if self._known is None:
             return NO_WISH
         since, wishes = self._known
-        return wishes if done > since + MOST_AHEAD else NO_WISH
+        return wishes if self._sent >= since + MOST_AHEAD else NO_WISH
 
     def at_once(self) -> Wishes:
         """The same where all hosts are at one place, such as the end of an epoch."""
-        return self._engine.of_any(self.own())
+        return self._engine.of_any(self._own())
+
+    def _own(self) -> Wishes:
+        return Wishes(bool(self._engine.model.stop_training), bool(self._request))
 
 
 @contextlib.contextmanager

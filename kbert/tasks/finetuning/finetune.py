@@ -33,6 +33,7 @@ def finetune(
     show: bool = True,
     peak_flops: float | None = None,
     keep: str | None = None,
+    steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Finetuned:
     """Fine-tunes a BERT; see the paper, section 4.
@@ -51,7 +52,7 @@ def finetune(
             `given_questions` in `kbert.data`'s classification, tagging and squad.
         dev: the same, to evaluate with after each epoch; None: no evaluation.
         output: the run's folder, new or empty; None: nothing is kept.
-        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
+        devices, callbacks, show, peak_flops, keep, steps_per_execution: see `Surroundings`.
         options: see `FinetuningSettings`.
 
     Returns:
@@ -64,7 +65,7 @@ def finetune(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file that cannot be read, a full disk.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
     sources = {"source": source, "train": train, "dev": dev}
     recipe = Finetuning(task_of(task), FinetuningSettings.of(options), sources)
     return runner.start(recipe, output, surroundings)

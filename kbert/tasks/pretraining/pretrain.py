@@ -33,6 +33,7 @@ def pretrain(
     show: bool = True,
     peak_flops: float | None = None,
     keep: str | None = None,
+    steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Trained:
     """Pretrains a BERT: MLM and NSP, or MLM alone.
@@ -45,7 +46,7 @@ def pretrain(
         init: a checkpoint to begin with, of any format that `kbert.load` opens; its configuration
             is the model's then.
         dev: shards to evaluate with; None: a part of `shards` is held out.
-        devices, callbacks, show, peak_flops, keep: see `Surroundings`.
+        devices, callbacks, show, peak_flops, keep, steps_per_execution: see `Surroundings`.
         options: see `kbert.tasks.pretraining.settings.PretrainingSettings`.
 
     Returns:
@@ -58,7 +59,7 @@ def pretrain(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a full disk, data that vanished; the last state is whole.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep)
+    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
     settings = PretrainingSettings.of({"steps": steps} | options)
     data = {"shards": shards, "dev": dev, "init": init}
     places = {name: path and str(Path(path).absolute()) for name, path in data.items()}

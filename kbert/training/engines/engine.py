@@ -1,7 +1,7 @@
 """What the engines share: how a batch is split, and how the model is computed."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Engine(OptimizerStep):
         process, processes: which host this is, and of how many.
         shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
             step, in updates: tracing.
+        steps_per_execution: updates that one call of the device does at most.
     """
 
     replicas = 1
@@ -38,6 +39,7 @@ class Engine(OptimizerStep):
     process = 0
     processes = 1
     shape_cost = 0.0
+    steps_per_execution = 1
 
     def prepare(
         self,
@@ -50,6 +52,7 @@ class Engine(OptimizerStep):
         rematerialize: bool = False,
         packing: bool = False,
         label_smoothing: float = 0.0,
+        steps_per_execution: int | None = None,
         seed: int = 0,
     ) -> None:
         """Makes the optimizer's variables; within `scope`, or after it.
@@ -64,6 +67,8 @@ class Engine(OptimizerStep):
                 keeping its activations: less memory, more time, the same numbers.
             packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
             label_smoothing: see `kbert.training.loss.measured`.
+            steps_per_execution: updates that one call of the device does at most; None: as suits
+                the device.
             seed: of the dropout.
 
         Raises:
@@ -71,8 +76,8 @@ class Engine(OptimizerStep):
         """
         values = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
         values |= {"rematerialize": rematerialize, "packing": packing}
-        values["label_smoothing"] = label_smoothing
-        checked(values, ("clip_norm", "jit"))
+        values |= {"label_smoothing": label_smoothing, "steps_per_execution": steps_per_execution}
+        checked(values, ("clip_norm", "jit", "steps_per_execution"))
         if packing:
             packed_rows.check(model, self.replicas)
         self.model = model
@@ -81,6 +86,7 @@ class Engine(OptimizerStep):
         self.accumulation = accumulation
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
+        self.steps_per_execution = steps_per_execution or self.default_steps_per_execution()
         self.rematerialize, self.packing = rematerialize, packing
         self.label_smoothing = label_smoothing
         self.cut = self.cut_model()
@@ -105,8 +111,12 @@ class Engine(OptimizerStep):
         """Whether XLA is the better choice on this device."""
         return True
 
+    def default_steps_per_execution(self) -> int:
+        """How many updates one call of this device does."""
+        return 1
+
     def ahead(self) -> int:
-        """How many updates may be in flight before the figures of the first of them are read.
+        """How many calls may be in flight before the figures of the first of them are read.
 
         An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
         """
@@ -142,6 +152,22 @@ class Engine(OptimizerStep):
             "signal": above 0 where one of them has it. The same in each process.
         """
         raise NotImplementedError
+
+    def updates(
+        self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
+    ) -> Callable[[], list[dict[str, float]]]:
+        """Updates one after the other, in one call of the device where the engine can.
+
+        Args:
+            batches: this process's rows of each; of the same shapes, `steps_per_execution` at most.
+            step: whose dropout the first of them has.
+            wishes: this process's.
+
+        Returns:
+            What waits for their figures, as `update` has them, a dictionary an update.
+        """
+        sent = [self.update(batch, step + n, wishes) for n, batch in enumerate(batches)]
+        return lambda: [{name: float(value) for name, value in one.items()} for one in sent]
 
     def of_any(self, wishes: Wishes) -> Wishes:
         """What any of the processes wishes; every one of them calls it."""

@@ -1,6 +1,7 @@
 """What is made of an update's summed gradients: clipped, judged, and given to the optimizer."""
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -86,6 +87,12 @@ class OptimizerStep(TrainingState):
             next_scale, next_good = precision.next_scale(scale, good, finite)
             scale, good = ops.where(ended, scale, next_scale), ops.where(ended, good, next_good)
         return decision, [done, scale, good, bad], figures
+
+    def _figure_names(self, names: Mapping[str, str]) -> list[str]:
+        """What `_decide` gives figures of, for `objectives.second_measures` of the labels."""
+        of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
+        found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
+        return found + ["loss_scale"] * self.scaled
 
     def _moved(self, decision: Decision, states, gradients) -> list:
         """New values of the weights, of their first and of their second moments.

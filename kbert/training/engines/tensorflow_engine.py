@@ -1,11 +1,13 @@
 """TensorFlow: one `strategy.run` loop for one device, several, several hosts and TPU.
 
-TPU is untested: shapes are static, and nothing of the host is in the step.
+On TPU one program is a whole call: several updates in a loop, with what goes between the chips.
+Its shapes are static, and nothing in it asks the host (tests/test_tpu_program.py). No TPU has run
+it yet.
 """
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,28 +16,36 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.model.devices import device_names
 from kbert.model.parts import tensorflow_kit
 from kbert.training import loss as objectives
-from kbert.training.engines import hosts
+from kbert.training.engines import strategies
 from kbert.training.engines.engine import Engine, shares
+from kbert.training.engines.spread import Spread, function, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-# no Python `if` or `for` depends on a tensor here: what would convert them takes its time
-_function = functools.partial(tf.function, autograph=False)
+_UPDATES_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
 class TensorFlowEngine(Engine):
-    """See `Engine`. Hosts come from TF_CONFIG; each has the same number of devices."""
+    """See `Engine`. Hosts come from TF_CONFIG; each has the same number of devices.
+
+    All chips of a TPU, on however many hosts, are one process's: it sends each its program.
+
+    Attributes:
+        strategy: of all hosts.
+        spread: this host's replicas.
+    """
 
     shape_cost = 2.0  # measured, MiniLM-L6 on a CPU: benchmarks/LOG.md
 
     def __init__(self, devices: int | None = None):
-        self.strategy = _strategy(devices)
+        self.strategy = strategies.of(devices)
         self.replicas = self.strategy.num_replicas_in_sync
         resolver = self.strategy.cluster_resolver
         if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
             self.process = resolver.task_id
             self.processes = len(resolver.cluster_spec().as_dict()["worker"])
         self.local = self.replicas // self.processes
+        self.spread = Spread(self.strategy, self.process * self.local)
 
     def scope(self):
         return self.strategy.scope()
@@ -43,12 +53,17 @@ class TensorFlowEngine(Engine):
     def default_jit(self) -> bool:
         # on a CPU XLA gains nothing in float32 (benchmarks/RESULTS.md), and compiles anew for
         # each length
-        return bool(tf.config.list_physical_devices("GPU"))
+        return self.spread.on_tpu or bool(tf.config.list_physical_devices("GPU"))
+
+    def default_steps_per_execution(self) -> int:
+        return _UPDATES_ON_TPU if self.spread.on_tpu else 1
 
     def prepare(self, model, optimizer, *, jit: bool | None = None, **options) -> None:
         # On a CPU XLA compiles what it is faster at, the optimizer's part, and not the gradients,
         # whose every length it would compile anew. Small models are not worth it.
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
+        if self.spread.on_tpu and jit is False:
+            raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         super().prepare(model, optimizer, jit=jit, **options)
 
     def _kit(self):
@@ -59,55 +74,66 @@ class TensorFlowEngine(Engine):
         return tensorflow_kit if cpu and not self.jit and one_length else None
 
     def _compile(self) -> None:
-        # With one replica XLA compiles the whole update. With several it compiles the two halves
-        # around the sum over replicas, which cannot be within.
-        whole = self.jit and self.replicas == 1
+        # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
+        # several of other devices it compiles the two halves around the sum over replicas.
+        whole = self.spread.on_tpu or (self.jit and self.replicas == 1)
         self._gradients_of = self._gradients
         if self.jit and not whole:
-            self._gradients_of = _function(self._gradients, jit_compile=True)
+            self._gradients_of = function(self._gradients, jit_compile=True)
         # A program for each kind of weight, compiled once: one for all of base's 206 weights takes
         # 40 s to compile. And two: one that read a moment for both would keep a copy of the old.
-        by_xla = _function if self._jit_step and not whole else lambda function, **_: function
+        by_xla = function if self._jit_step and not whole else lambda one, **_: one
         self._move_moments = by_xla(self._assign_moments, jit_compile=True)
         self._move_weight = by_xla(self._assign_weight, jit_compile=True)
         self._moments_of = by_xla(super()._moved_moments, jit_compile=True)
         self._weight_of = by_xla(super()._moved_weight, jit_compile=True)
-        self._update = self._on_replicas(self._replica_update, jit=whole)
-        self._measure = self._on_replicas(self._replica_sums, jit=whole)
+        several = self._replica_update, self.steps_per_execution, self._columns
+        if self.spread.distributed:
+            self._update = self.spread.on_each(self._replica_update)
+            self._call = self.spread.one_by_one(*several)
+            self._measure = self.spread.on_each(self._replica_sums)
+        else:
+            self._update = _for_any_length(self._replica_update, jit=whole)
+            self._call = _for_any_length(one_by_one(*several), jit=whole)
+            self._measure = _for_any_length(self._replica_sums, jit=whole)
         self._forward = _for_any_length(self._logits, jit=self.jit)
+        if self.spread.on_tpu:
+            self._forward = self.spread.all_of(self._logits)
 
-    def _on_replicas(self, function, jit: bool):
-        if self.replicas == 1:
-            return _for_any_length(function, jit)
-
-        @_function(reduce_retracing=True)
-        def run(*arguments):
-            results = self.strategy.run(function, args=arguments)  # the same on every replica
-            return tf.nest.map_structure(self._first, results)
-
-        return run
-
-    def _first(self, values):
-        return self.strategy.experimental_local_results(values)[0]
+    def _columns(self, batches, seeds) -> list[str]:
+        local = self.strategy.experimental_local_results
+        labels = {name: local(given)[0] for name, given in batches[1].items()}
+        return self._figure_names(objectives.second_measures(labels, axes=3))
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
+        return self._update(*self.spread.values(self._each(batch, step, wishes)))
+
+    def updates(
+        self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
+    ) -> Callable[[], list[dict[str, float]]]:
+        """See `Engine`."""
+        if self.steps_per_execution == 1:
+            (figures,) = (self.update(batch, step, wishes) for batch in batches)
+            return lambda: [{name: float(value) for name, value in figures.items()}]
+        each = [self._each(batch, step + n, wishes) for n, batch in enumerate(batches)]
+        # one program, however many there are: it leaves what is filled up alone
+        filled = each + each[-1:] * (self.steps_per_execution - len(each))
+        together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
+        rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
+        names = self._figure_names(objectives.second_measures(batches[0].labels))
+
+        def read():
+            found = rows.numpy()[: len(batches)].tolist()  # waits for the device, once
+            return [dict(zip(names, row, strict=True)) for row in found]
+
+        return read
+
+    def _each(self, batch: TrainingBatch, step: int, wishes: Wishes) -> list[tuple]:
+        """An update's arrays and seeds for each of this host's replicas."""
         local = range(self.process * self.local, (self.process + 1) * self.local)
-        seeds = self._seeds(step, local)
-        values = self._arrays(batch, self.local, wishes)
-        if self.replicas == 1:
-            return self._update(values[0], seeds[0])
-        return self._update(self._spread(values), self._spread(list(seeds)))
-
-    def _spread(self, values: list):
-        """A value for each of this host's replicas."""
-        start = self.process * self.local
-
-        def value(context):
-            place = context.replica_id_in_sync_group - start
-            return tf.nest.map_structure(tf.convert_to_tensor, values[place])
-
-        return self.strategy.experimental_distribute_values_from_function(value)
+        arrays = self._arrays(batch, self.local, wishes)
+        return list(zip(arrays, self._seeds(step, local), strict=True))
 
     def _replica_update(self, batch, seeds):
         seeds.set_shape(self._seeds(0, range(1)).shape[1:])
@@ -130,7 +156,7 @@ class TensorFlowEngine(Engine):
         """Weights and moments, each in its own place unless replicas share it."""
         states = self.weights, self.first, self.second
         values = [[variable.value for variable in group] for group in states]
-        if self.replicas > 1:
+        if self.spread.distributed:
             new = self._moved(
                 decision, tf.nest.map_structure(tf.convert_to_tensor, values), gradients
             )
@@ -162,7 +188,7 @@ class TensorFlowEngine(Engine):
     def _assign(self, variables, values) -> None:
         """Assigns values to variables on this replica."""
         variables, values = [variable.value for variable in variables], list(values)
-        if self.replicas > 1:
+        if self.spread.distributed:
             tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
             return
         for variable, value in zip(variables, values, strict=True):
@@ -229,12 +255,19 @@ class TensorFlowEngine(Engine):
         """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         parts = shares(batch, self.local)
         values = [(part.inputs, part.labels, part.weights) for part in parts]
-        sums = self._measure(values[0] if self.replicas == 1 else self._spread(values))
+        sums = self._measure(self.spread.values(values))
         return objectives.totals(objectives.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs for some examples, logits, without dropout."""
-        return [np.asarray(value) for value in self._forward(inputs).values()]
+        if not self.spread.on_tpu:
+            return [np.asarray(value) for value in self._forward(inputs).values()]
+        count = len(next(iter(inputs.values())))
+        size = -(-count // self.replicas)  # of each chip; the last ones have some examples again
+        places = np.arange(size * self.replicas).reshape(self.replicas, size) % count
+        parts = [{name: array[rows] for name, array in inputs.items()} for rows in places]
+        found = self._forward(self.spread.values(parts)).values()
+        return [np.concatenate(list(map(np.asarray, of_chips)))[:count] for of_chips in found]
 
     def lost_another(self, error: Exception) -> bool:
         """See `Engine`."""
@@ -250,10 +283,10 @@ class TensorFlowEngine(Engine):
         return Wishes(*(total.numpy() > 0).tolist())
 
 
-def _for_any_length(function, jit: bool):
+def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     """The function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
-        return _function(function, jit_compile=True)
+        return function(of_replica, jit_compile=True)
     made: list[Callable] = []
 
     def call(*arguments):
@@ -261,7 +294,7 @@ def _for_any_length(function, jit: bool):
             signature = tf.nest.map_structure(
                 lambda array: tf.TensorSpec([None] * np.ndim(array), array.dtype), arguments
             )
-            made.append(_function(function, input_signature=signature))
+            made.append(function(of_replica, input_signature=signature))
         return made[0](*arguments)
 
     return call
@@ -270,41 +303,3 @@ def _for_any_length(function, jit: bool):
 def _assign_all(strategy, variables, values) -> None:
     for variable, value in zip(variables, values, strict=True):
         strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
-
-
-def _strategy(devices: int | None):
-    config = hosts.tf_config()
-    if config:
-        workers = config["cluster"]["worker"]
-        local = len(tf.config.list_physical_devices("GPU")) or 1
-        if devices not in (None, local):
-            raise ValueError(
-                f"devices must be all {local} of each host where there are several (TF_CONFIG), "
-                f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
-            )
-        hosts.wait_for(workers, config["task"]["index"])
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    if tf.config.list_logical_devices("TPU"):
-        return _tpu_strategy()
-    gpus = tf.config.list_logical_devices("GPU")
-    found = gpus or tf.config.list_logical_devices("CPU")
-    count = (len(gpus) or 1) if devices is None else devices
-    if not 1 <= count <= len(found):
-        raise ValueError(
-            f"devices must be 1 … {len(found)}, as many as there are, got {count}; one CPU is made "
-            "several by tf.config.set_logical_device_configuration"
-        )
-    if count == 1:
-        return tf.distribute.get_strategy()
-    names = [device.name.removeprefix("/device:") for device in found[:count]]
-    return tf.distribute.MirroredStrategy(names)
-
-
-def _tpu_strategy():  # untested
-    try:
-        return tf.distribute.TPUStrategy()
-    except ValueError as error:  # it asks for a name, and does not say where to give it
-        raise ValueError(
-            f"the TPU cannot be used ({error}): set TPU_NAME, on the TPU's own host to local, or "
-            "take KERAS_BACKEND=jax, which needs no name"
-        ) from None

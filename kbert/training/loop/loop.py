@@ -9,16 +9,18 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import refuse_harmful, watch_batches
+from kbert.training.loop.calls import Call, calls
 from kbert.training.loop.history import History
 from kbert.training.loop.prefetch import Prefetched
 from kbert.training.loop.progress_line import Live
+from kbert.training.loop.saver import Saver
 from kbert.training.loop.schedule import Plan
 from kbert.training.loop.throughput import Speed, tokens_of
 from kbert.training.precision import MOST_SKIPPED
@@ -85,18 +87,21 @@ def train(
     refuse_harmful(callbacks)
     plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
     part = engine.rows(batches.batch_size)
+    # a callback of each batch is to see its weights, not those of the updates after it
+    watched = watch_batches(callbacks)
+    at_once, ahead = (1, 0) if watched else (engine.steps_per_execution, engine.ahead())
     with (
         Live(steps, show and engine.process == 0, first=_first(engine)) as live,
         stop_requests(alone=engine.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run
         # goes on, the number of updates done is all of its position in the data.
-        Prefetched(batches, part, start, steps) as prefetched,
+        Prefetched(batches, part, start, steps, ahead=at_once) as prefetched,
     ):
         speed, size = Speed(flops, peak), batches.batch_size
-        trainer = _Trainer(engine, plan, run, start, size, callbacks, speed, live)
+        trainer = _Trainer(engine, plan, run, start, size, callbacks, ahead, speed, live)
         try:
-            trainer.fit(prefetched, stop_request)
+            trainer.fit(calls(prefetched, at_once, plan.pauses), stop_request)
         except Exception as error:
             if engine.lost_another(error):
                 raise ProcessLost(trainer.without_another(error)) from error
@@ -104,8 +109,7 @@ def train(
                 engine.leave()
             raise
         finally:
-            if run is not None:
-                run.close()
+            trainer.saver.close()
     return trainer.history
 
 
@@ -126,13 +130,14 @@ class _Trainer:
         start: int,
         batch_size: int,
         callbacks: Sequence[keras.callbacks.Callback],
+        ahead: int,
         speed: Speed,
         live: Live,
     ):
         self.engine, self.plan, self.run = engine, plan, run
         self.batch_size, self.speed, self.live = batch_size, speed, live
-        self.done, self.saved = start, None
-        self.in_flight: deque[tuple[int, TrainingBatch, dict]] = deque()
+        self.done, self.ahead = start, ahead
+        self.in_flight: deque[tuple[int, list[TrainingBatch], Callable]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
         self.skipped = 0  # updates in a row that were not finite
@@ -140,59 +145,59 @@ class _Trainer:
         self.history = History()
         if run is not None:
             self.history.updates = run.begin(start)
-            self.saved = start if run.has_state(start) else None
+        has_state = run is not None and run.has_state(start)
+        self.saver = Saver(engine, run, start if has_state else None)
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
         self.best = max(map(plan.score_of, self.history.evaluations), default=float("-inf"))
-        # a callback of each batch is to see its weights, not those of the update after it
-        self.ahead = 0 if watch_batches(callbacks) else engine.ahead()
         params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
         engine.model.stop_training = False
         if not hasattr(engine.model, "optimizer"):  # which Keras's TensorBoard looks at
             engine.model.optimizer = None
         self.callbacks = keras.callbacks.CallbackList(list(callbacks), model=engine.model, **params)
 
-    def fit(self, batches, stop_request: StopRequest) -> None:
+    def fit(self, sent_together: Iterator[Call], stop_request: StopRequest) -> None:
         """All updates that are left."""
         self.agreement = Agreement(self.engine, stop_request)
-        if self.saved is None:
+        if self.saver.saved is None:
             # The first state is written before the first update: where that one is not finite, or
             # the machine fails, there is something to go on from.
-            self._save()
+            self.saver.save(self.done, None)
         self.callbacks.on_train_begin()
         while self.done < self.plan.steps and not self.history.stopped:
             try:
-                step, batch = next(batches)
+                step, batches = next(sent_together)
             except Exception:
                 self._save_before_an_error()
                 raise
-            self._update(step, batch)
-            self._between_updates()
+            self._send(step, batches)
+            self._between_calls()
         self.callbacks.on_train_end()
 
-    def _update(self, step: int, batch: TrainingBatch) -> None:
+    def _send(self, step: int, batches: list[TrainingBatch]) -> None:
         if not self.in_epoch:
             self.callbacks.on_epoch_begin(step // self.plan.epoch)
             self.in_epoch, self.sums = True, {}
-        self.callbacks.on_train_batch_begin(step % self.plan.epoch)
-        # An update is sent before the figures of the one before it are read: reading waits for the
+        for place in range(len(batches)):
+            self.callbacks.on_train_batch_begin((step + place) % self.plan.epoch)
+        # A call is sent before the figures of the one before it are read: reading waits for the
         # device, which would then idle until the next batch is sent. The update that follows one
         # which ends the run changes nothing (the engine sees to it), so it is not one too many.
-        figures = self.engine.update(batch, step, self.agreement.own())
-        self.in_flight.append((step, batch, figures))
-        self.done, self.score = step + 1, None
+        figures = self.engine.updates(batches, step, self.agreement.told())
+        self.in_flight.append((step, batches, figures))
+        self.done, self.score = step + len(batches), None
         self._read(at_most=self.ahead)
 
-    def _between_updates(self) -> None:
+    def _between_calls(self) -> None:
         """Evaluates, saves and stops, where it is time for it."""
         plan, last = self.plan, self.done == self.plan.steps
         ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
-        if ends or save or any(self.agreement.due(self.done)):
+        if ends or save or any(self.agreement.due()):
             self._read(at_most=0)  # what is evaluated or saved is known to be finite
         # All hosts stop after the same update: one alone would leave the others waiting for it in
         # their next sum. So a wish to stop travels in the update's own sums, and is due once the
         # host that is furthest ahead can have read them.
-        wishes = self.agreement.due(self.done)
+        wishes = self.agreement.due()
         if plan.evaluate is not None and plan.evaluates(self.done):
             save = self._evaluate(plan.evaluate) or save
         elif ends or wishes.callback:
@@ -204,7 +209,9 @@ class _Trainer:
         # A state is written after the lines and the evaluation up to it, whose score it bears: what
         # goes on from it has them all, and begins nothing twice.
         if save or any(wishes):
-            self._save()
+            self.saver.save(self.done, self.score, beside=not (last or any(wishes)))
+            self.speed.pause()
+        self.saver.check()
         if wishes.signal and not last:
             raise Stopped(self._how_to_go_on())
         if wishes.callback and not last:
@@ -213,19 +220,25 @@ class _Trainer:
     def _read(self, at_most: int) -> None:
         """Reads the figures of updates, until so many are in flight."""
         while len(self.in_flight) > at_most:
-            step, batch, figures = self.in_flight.popleft()
-            values = {name: float(value) for name, value in figures.items()}  # waits for the device
-            self.agreement.read(step, values)
-            self._check_finite(step, batch, values)
-            values |= self.speed.add(tokens_of(batch, self.batch_size))
-            for name, value in values.items():
-                self.sums.setdefault(name, []).append(value)
-            left = self.speed.seconds_for(self.plan.steps - step - 1)
-            self.live.update(step + 1, values, left)
-            self.callbacks.on_train_batch_end(step % self.plan.epoch, values)
-            self.line = values  # where it is evaluated, the line is written with the evaluation
-            if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
-                self._record(step + 1, values)
+            step, batches, figures = self.in_flight.popleft()
+            found = figures()  # waits for the device
+            self.agreement.hear(found)
+            tokens = sum(tokens_of(batch, self.batch_size) for batch in batches)
+            rates = self.speed.add(tokens, len(batches))
+            for place, (batch, values) in enumerate(zip(batches, found, strict=True), start=step):
+                self._check_finite(place, batch, values)
+                self._take(place, values | rates)
+
+    def _take(self, step: int, values: dict[str, float]) -> None:
+        """The figures of one update, for all who want them."""
+        for name, value in values.items():
+            self.sums.setdefault(name, []).append(value)
+        left = self.speed.seconds_for(self.plan.steps - step - 1)
+        self.live.update(step + 1, values, left)
+        self.callbacks.on_train_batch_end(step % self.plan.epoch, values)
+        self.line = values  # where it is evaluated, the line is written with the evaluation
+        if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
+            self._record(step + 1, values)
 
     def _check_finite(self, step: int, batch: TrainingBatch, values: dict[str, float]) -> None:
         if values.pop("finite", 1.0):
@@ -240,17 +253,8 @@ class _Trainer:
         again = f", as the {self.skipped - 1} before it," if self.skipped > 1 else ""
         raise NotFinite(
             f"update {step + 1}{again} is not finite (loss {values['loss']:g}, gradient norm "
-            f"{values['gradient_norm']:g}): batch {step}, {where}; {self._last_good()}"
+            f"{values['gradient_norm']:g}): batch {step}, {where}; {self.saver.last_good()}"
         )
-
-    def _not_saved(self, error: OSError, way_on: str) -> str:
-        good = f"{self._last_good()}; " if self.saved is not None else ""
-        return f"{error.strerror or error}; {good}once there is room: {way_on}"
-
-    def _last_good(self) -> str:
-        if self.run is None:
-            return "nothing is saved without a run folder"
-        return f"the last good state is that after update {self.saved:,} in {self.run.path}"
 
     def _record(self, step: int, values: dict[str, float]) -> None:
         values = values | {"seconds": round(time.monotonic() - self.begin, 3)}
@@ -274,25 +278,11 @@ class _Trainer:
         self.callbacks.on_epoch_end((self.done - 1) // self.plan.epoch, means | figures)
         self.in_epoch = False
 
-    def _save(self, wait: bool = True) -> None:
-        if self.run is None or self.saved == self.done:
-            return
-        try:
-            self.run.save_state(self.engine.state(), self.done, score=self.score)
-        except OSError as error:
-            raise OSError(
-                error.errno, self._not_saved(error, self.run.way_on), error.filename
-            ) from None
-        if wait:
-            self.engine.barrier()  # no host goes on before the chief's state is on the disk
-        self.saved = self.done
-        self.speed.pause()
-
     def _save_before_an_error(self) -> None:
         """An error of saving is passed over: the one before it is the cause."""
         with contextlib.suppress(OSError, NotFinite):
             self._read(at_most=0)
-            self._save(wait=False)  # the other hosts do not know of the error
+            self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it
             if self.run is not None and self.run.chief:
                 _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
 
@@ -302,7 +292,7 @@ class _Trainer:
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
         go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
-        return f"another process of this run is gone ({why}); {self._last_good()}{go_on}"
+        return f"another process of this run is gone ({why}); {self.saver.last_good()}{go_on}"
 
     def _how_to_go_on(self) -> str:
         text = f"stopped after update {self.done:,} of {self.plan.steps:,}"

@@ -16,14 +16,15 @@ class Prefetched:
         batches: makes them.
         part: the rows of each that this process is for.
         start, stop: numbers of updates.
+        ahead: batches that wait at most.
 
     Raises:
         Exception: what making a batch raised, where that batch is taken.
     """
 
-    def __init__(self, batches: Batches, part: slice, start: int, stop: int):
+    def __init__(self, batches: Batches, part: slice, start: int, stop: int, ahead: int = AHEAD):
         self._make, self._steps = (lambda step: batches.batch(step, part)), range(start, stop)
-        self._ready: queue.Queue = queue.Queue(AHEAD)
+        self._ready: queue.Queue = queue.Queue(max(ahead, AHEAD))
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="kbert-batches", daemon=True)
 

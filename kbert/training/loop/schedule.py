@@ -21,6 +21,10 @@ class Plan:
     def ends_epoch(self, done: int) -> bool:
         return done % self.epoch == 0 or done == self.steps
 
+    def pauses(self, done: int) -> bool:
+        """Whether something is done between this update and the next."""
+        return self.ends_epoch(done) or self.saves(done)
+
     def saves(self, done: int) -> bool:
         return bool(self.save_every and done % self.save_every == 0)
 

@@ -1,0 +1,123 @@
+"""What one replica does, on all devices of this host: one update a call, or several.
+
+A function of a replica becomes a tf.function that XLA compiles or not. On a TPU it is one program
+of the chips, loop and exchange within; elsewhere a loop over updates goes around the replicas,
+which cannot meet within one.
+"""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+# no Python `if` or `for` depends on a tensor here: what would convert them takes its time
+function = functools.partial(tf.function, autograph=False)
+
+
+class Spread:
+    """This host's replicas.
+
+    Args:
+        strategy: of all hosts.
+        first: the number of this host's first replica.
+
+    Attributes:
+        on_tpu: whether they are a TPU's chips.
+        distributed: whether variables are each replica's own copies, by `strategy.run`.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, first: int = 0):
+        self._strategy, self._first = strategy, first
+        self.on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        self.distributed = strategy.num_replicas_in_sync > 1 or self.on_tpu
+
+    def values(self, values: list):
+        """An argument of which each of this host's replicas has its own."""
+        if not self.distributed:
+            return values[0]
+
+        def value(context):
+            place = context.replica_id_in_sync_group - self._first
+            return tf.nest.map_structure(tf.convert_to_tensor, values[place])
+
+        return self._strategy.experimental_distribute_values_from_function(value)
+
+    def on_each(self, of_replica: Callable) -> Callable:
+        """A function of `values`, where they are distributed; its result is the same on each."""
+
+        # on TPU shapes stay as they are: one that is relaxed has no size that XLA would know
+        @functools.partial(function, reduce_retracing=not self.on_tpu)
+        def run(*arguments):
+            return self._run(of_replica, *arguments)
+
+        return run
+
+    def one_by_one(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
+        """The same of several updates: see `one_by_one`."""
+        if self.on_tpu:
+            return self.on_each(one_by_one(of_replica, most, columns))
+
+        @functools.partial(function, reduce_retracing=True)
+        def run(count, *stacked):
+            one = functools.partial(self._run, _nth(of_replica))
+            return _rows(lambda place: one(place, *stacked), count, most, columns(*stacked))
+
+        return run
+
+    def all_of(self, of_replica: Callable) -> Callable:
+        """A function of `values` whose results are lists, one of each replica."""
+
+        @function
+        def run(*arguments):
+            return self._strategy.run(of_replica, args=arguments)
+
+        return lambda *arguments: tf.nest.map_structure(
+            self._strategy.experimental_local_results, run(*arguments)
+        )
+
+    def _run(self, of_replica: Callable, *arguments):
+        results = self._strategy.run(of_replica, args=arguments)
+        local = self._strategy.experimental_local_results
+        return tf.nest.map_structure(lambda result: local(result)[0], results)
+
+
+def one_by_one(of_replica: Callable, most: int, columns: Callable) -> Callable:
+    """A function of a count and of stacked arguments: that many updates, one after the other.
+
+    Its result is float32 (most, columns): a row an update, 0 where there is none.
+
+    Args:
+        of_replica: one update of a replica: scalars by name, the same on every replica.
+        most: how many are stacked.
+        columns: gives the names, of the stacked arguments.
+    """
+    nth = _nth(of_replica)
+    return lambda count, *stacked: _rows(
+        lambda place: nth(place, *stacked), count, most, columns(*stacked)
+    )
+
+
+def _nth(of_replica: Callable) -> Callable:
+    return lambda place, *stacked: of_replica(
+        *tf.nest.map_structure(lambda array: array[place], stacked)
+    )
+
+
+def stacked(parts: list):
+    """NumPy arrays of several updates, in the structure of one."""
+    return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
+
+
+def _rows(nth: Callable, count, most: int, names: list[str]):
+    """What `count` calls give, by name, as rows of one array."""
+    places = tf.range(most)[:, None]
+
+    def add_next(place, rows):
+        found = dict(nth(place))
+        row = tf.stack([tf.cast(found.pop(name), "float32") for name in names])
+        assert not found, f"figures without a column: {', '.join(found)}"
+        return place + 1, tf.where(places == place, row, rows)
+
+    first = 0, tf.zeros((most, len(names)))
+    return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]

@@ -1,0 +1,93 @@
+"""States written beside the updates: the device waits until its numbers are copied, no longer."""
+
+import contextlib
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from kbert.training.run.run_folder import RunFolder
+
+
+class Saver:
+    """Writes one state at a time, in a thread.
+
+    Killed at any moment, what is on the disk is whole: a file gets its name once it is flushed
+    (`kbert.training.run.state_files`), and older states are removed after that.
+
+    Args:
+        engine: whose state.
+        run: the run's folder; None: nothing is kept.
+        saved: updates of the state that is on the disk; None: there is none.
+
+    Attributes:
+        saved: the same, as far as is known.
+    """
+
+    def __init__(self, engine, run: RunFolder | None, saved: int | None):
+        self._engine, self._run = engine, run
+        self.saved = self._begun = saved
+        self._written: Future | None = None
+        self._thread = ThreadPoolExecutor(1, "kbert-states")
+
+    def save(
+        self, done: int, score: float | None, *, beside: bool = False, alone: bool = False
+    ) -> None:
+        """Saves the state after `done` updates; does nothing where that was begun.
+
+        Args:
+            done: updates.
+            score: of the evaluation of these weights.
+            beside: whether the updates go on while it is written; else it is on the disk then.
+            alone: whether the other hosts know nothing of it; else all of them come here.
+
+        Raises:
+            OSError: it could not be written, or the one before it; the text says how to go on.
+        """
+        if self._run is None:
+            return
+        with self._explained():
+            if self._begun != done:
+                self._finish()  # one at a time: no more than one copy in memory
+                arrays = self._engine.state() if self._run.chief else {}
+                self._begun = done
+                self._written = self._thread.submit(self._run.save_state, arrays, done, score=score)
+            if not beside:
+                self._finish()
+        if not beside and not alone:
+            self._engine.barrier()  # no host goes on before the chief's state is on the disk
+
+    def check(self) -> None:
+        """Raises what a write came to that has ended; waits for none."""
+        if self._written is not None and self._written.done():
+            with self._explained():
+                self._finish()
+
+    def close(self) -> None:
+        """Ends the thread, once what was begun is written, and closes the run's files."""
+        self._thread.shutdown()
+        if self._run is not None:
+            self._run.close()
+
+    def last_good(self) -> str:
+        """Which state there is to go on from, in words."""
+        if self._run is None:
+            return "nothing is saved without a run folder"
+        with contextlib.suppress(OSError):
+            self._finish()
+        return f"the last good state is that after update {self.saved:,} in {self._run.path}"
+
+    def _finish(self) -> None:
+        if self._written is not None:
+            written, self._written = self._written, None
+            done, self._begun = self._begun, self.saved
+            written.result()
+            self.saved = self._begun = done
+
+    @contextlib.contextmanager
+    def _explained(self):
+        """Gives an error of the disk the way on."""
+        try:
+            yield
+        except OSError as error:
+            assert self._run is not None
+            good = f"{self.last_good()}; " if self.saved is not None else ""
+            text = f"{error.strerror or error}; {good}once there is room: {self._run.way_on}"
+            raise OSError(error.errno, text, error.filename) from None

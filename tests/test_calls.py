@@ -1,0 +1,56 @@
+"""Which updates go to the device in one call."""
+
+import numpy as np
+import pytest
+
+from kbert.data.training_batch import TrainingBatch
+from kbert.training.loop.calls import calls
+from kbert.training.loop.schedule import Plan
+
+
+def batches(lengths, start=0):
+    """A batch of each length, or what is to be raised in its place."""
+    for step, length in enumerate(lengths, start=start):
+        if isinstance(length, Exception):
+            raise length
+        yield step, TrainingBatch({"ids": np.zeros((3, length))}, {}, {})
+
+
+def steps_of(found) -> list[list[int]]:
+    return [[step + place for place in range(len(together))] for step, together in found]
+
+
+@pytest.mark.parametrize(
+    ("most", "every", "lengths", "start", "expected"),
+    [
+        (1, 100, [7] * 3, 0, [[0], [1], [2]]),
+        (4, 100, [7] * 10, 0, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]),
+        (4, 5, [7] * 10, 0, [[0, 1, 2, 3], [4], [5, 6, 7], [8, 9]]),  # pauses after 5
+        (4, 5, [7] * 5, 5, [[5, 6, 7], [8, 9]]),  # as above, gone on with from there
+        (4, 100, [7, 7, 9, 9, 9, 7], 0, [[0, 1], [2, 3], [4], [5]]),  # one shape a call
+    ],
+)
+def test_a_call_ends_with_its_turn_a_pause_and_before_another_shape(
+    most, every, lengths, start, expected
+):
+    plan = Plan(start + len(lengths), None, 10**6, every, "-loss", 1)
+    assert steps_of(calls(batches(lengths, start), most, plan.pauses)) == expected
+
+
+def test_what_was_made_before_an_error_is_done():
+    made = calls(batches([7, 7, OSError("gone")]), 4, lambda done: False)
+    assert steps_of([next(made)]) == [[0, 1]]
+    with pytest.raises(OSError, match="gone"):
+        next(made)
+
+
+def test_one_a_call_waits_for_no_other_batch():
+    taken = []
+
+    def slowly():
+        for step, batch in batches([7, 7]):
+            taken.append(step)
+            yield step, batch
+
+    next(calls(slowly(), 1, lambda done: False))
+    assert taken == [0]
