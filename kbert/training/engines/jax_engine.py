@@ -1,7 +1,9 @@
-"""JAX: one compiled update over all devices and hosts, split by `keras.distribution`.
+"""JAX: one compiled update over all devices and hosts.
 
-The program is that of one device with the whole batch; XLA splits it (GSPMD), so the clip, the
-sums and the dropout masks are those of one device.
+Each device computes the gradients of its part of every micro-batch, `shard_map`; they are summed
+once, and all else is the program of one device. The masks are those of one device: functions of
+(seed, step, place in the whole batch). Keras's own dropout draws for a whole batch: where the model
+has some, the program is that of one device from its beginning, which XLA splits (GSPMD).
 """
 
 import atexit
@@ -105,8 +107,30 @@ class JaxEngine(Engine):
 
     def _whole_update(self, values, batch, seeds):
         weights, _, _, (_, scale, *_) = self._split(values)
-        gradients, sums = self._gradients(weights, batch, seeds, scale)
+        gradients, sums = self._summed_gradients(weights, batch, seeds, scale)
         return self._step(list(batch[1]), values, gradients, sums)
+
+    def _summed_gradients(self, weights, batch, seeds, scale):
+        """Of the whole batch: over micro-batches, devices and hosts."""
+        if not self._in_parts():
+            return self._gradients(weights, batch, seeds, scale)
+        (axis,) = self.mesh.axis_names
+
+        def of_part(weights, batch, seeds, scale):
+            number = jax.numpy.full((*seeds.shape[:-1], 1), jax.lax.axis_index(axis), seeds.dtype)
+            seeds = jax.numpy.concatenate([seeds, number], -1)
+            return jax.lax.psum(self._gradients(weights, batch, seeds, scale), axis)
+
+        whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
+        specs = whole, split, whole, whole
+        return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale)
+
+    def _in_parts(self) -> bool:
+        """Whether each device computes gradients on its own: several do, and Keras draws nothing."""
+        if self.mesh is None or self.mesh.size == 1:
+            return False
+        drawing = self.cut.heads_draw if self.kit else bool(self.seed_states)
+        return not drawing
 
     def _computed_first(self, tensors: list) -> list:
         # On a CPU XLA would read the old moments for the weight again, and copy them before it
@@ -137,7 +161,7 @@ class JaxEngine(Engine):
 
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
         scale = self.counts[1].value
-        found = self._gradients(self._weights(), self._placed(arrays, 1), seeds, scale)
+        found = self._summed_gradients(self._weights(), self._placed(arrays, 1), seeds, scale)
         return [np.asarray(gradient) for gradient in found[0]]
 
     def _recomputed(self, function):
@@ -192,6 +216,17 @@ class JaxEngine(Engine):
 
         found = multihost_utils.process_allgather(np.array(wishes, "float32"))
         return Wishes(*(np.sum(found, axis=0) > 0).tolist())
+
+
+def _mapped(function, mesh, in_specs, out_specs):
+    """A function of each device's part. JAX's check of what is the same everywhere is left out: with
+    it the gradient of what all have is summed at once, at each of its uses."""
+    if hasattr(jax, "shard_map"):  # from 0.6 on
+        options = {"in_specs": in_specs, "out_specs": out_specs, "check_vma": False}
+        return jax.shard_map(function, mesh=mesh, **options)
+    from jax.experimental.shard_map import shard_map
+
+    return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
 
 
 def _devices(count: int | None) -> list:
