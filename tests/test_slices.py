@@ -53,6 +53,7 @@ REQUEST = {
 }
 OPTIONS = {
     "v5e:2x2": {},
+    "v5e:4x4": {},
     "v4:2x2x1": {},
     "accumulation": {"accumulation": 3},
     "rematerialize": {"rematerialize": True},
@@ -64,6 +65,7 @@ OPTIONS = {
     "evaluation": {"what": "evaluation"},
     "LAMB": {"optimizer": "lamb"},
 }
+SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or none
 
 
 @needs_compiler
@@ -76,6 +78,11 @@ def test_it_compiles_with_each_option(name):
     assert set(found["collectives"]) == {"all-reduce"}
     assert sum(map(sum, found["cycles"].values())) > 0
     assert found["cycles"]["attention"][0] > 0
+    if name not in SPLIT_BY_XLA:  # each gradient once, and the sums that figures are made of
+        head = OPTIONS[name].get("head", "pretraining")
+        gradients = kbert.account(kbert.BertConfig(**SIZES), 7, head=head).params
+        sums = 3 * (2 + 1)  # of two outputs, and the wishes to stop
+        assert found["collectives"]["all-reduce"][1] == 4 * (gradients + sums)
 
 
 @needs_compiler

@@ -181,3 +181,54 @@ print("differ")
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.stdout.strip() == "differ", done.stderr[-3000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["pretraining", "classifier"])
+def test_with_dropout_two_devices_of_jax_have_the_masks_of_one(head, folder):
+    """Of parts of their own, and where Keras's own dropout draws for the whole batch."""
+    pytest.importorskip("jax")
+    code = f"""
+import sys
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+import keras, kbert
+import numpy as np
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from training_batches import PREDICTIONS, arrays, batch_of
+
+def trained(devices):
+    engine = engines.start(devices)
+    config = kbert.load({str(folder)!r}).config.replace(
+        hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3
+    )
+    predictions = PREDICTIONS if {head!r} == "pretraining" else None
+    keras.utils.set_random_seed(5)
+    with engine.scope():
+        spec = GraphSpec.of(config, {head!r}, seq_len=11, max_predictions=predictions)
+        model = build(spec)
+    engine.prepare(model, Optimizer(learning_rate=3e-3, total_steps=9), accumulation=2)
+    data = arrays({head!r}, 2, 12)
+    logs = [engine.update(batch_of(data, step), step) for step in range(2)]
+    figures = [float(log[name]) for log in logs for name in ("loss", "gradient_norm")]
+    return engine, np.array(figures), model.get_weights()
+
+_, figures, weights = trained(1)
+engine, others, moved = trained(2)
+print(engine._in_parts())
+np.testing.assert_allclose(others, figures, rtol=1e-5)
+for one, other in zip(weights, moved, strict=True):
+    np.testing.assert_allclose(one, other, atol=1e-5)
+print("same")
+"""
+    environment = os.environ | {
+        "KERAS_BACKEND": "jax",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    in_parts = head == "pretraining"
+    assert done.stdout.split() == [str(in_parts), "same"], done.stderr[-3000:]

@@ -63,6 +63,7 @@ class JaxEngine(Engine):
 
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
+        self._summed_gradients = jax.jit(self._of_parts) if self._in_parts() else self._gradients
         self._update = compiled(self._whole_update, donate_argnums=0)
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
@@ -110,10 +111,8 @@ class JaxEngine(Engine):
         gradients, sums = self._summed_gradients(weights, batch, seeds, scale)
         return self._step(list(batch[1]), values, gradients, sums)
 
-    def _summed_gradients(self, weights, batch, seeds, scale):
-        """Of the whole batch: over micro-batches, devices and hosts."""
-        if not self._in_parts():
-            return self._gradients(weights, batch, seeds, scale)
+    def _of_parts(self, weights, batch, seeds, scale):
+        """`_gradients`, each device's of its part of the batch, summed."""
         (axis,) = self.mesh.axis_names
 
         def of_part(weights, batch, seeds, scale):
