@@ -2,8 +2,8 @@
 
 What autodiff makes of softmax and dropout is fused into each of the four products of the backward
 pass, and computed there again, with the bits that say what was dropped. Here one tensor of the
-scores' size is kept, and one made of it (Dao et al. 2022, arXiv 2205.14135, appendix B.2; there both
-are computed again, to keep none).
+scores' size is kept, and one made of it. The sums are FlashAttention's (Dao et al. 2022, arXiv
+2205.14135, appendix B.2), which keeps neither and computes both again.
 
 Dimensions at line end: B batch, S sequence, A heads, D size of a head.
 """

@@ -11,30 +11,36 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from kbert.model.parts import elementwise, jax_kit
+from kbert.model.parts import elementwise, jax_kit, tpu_formulas
 from kbert.model.parts.fused_parts import EncoderBlock, FusedParts, seed_of
 from kbert.model.parts.tpu_attention import attended
 
 
 class TpuParts(FusedParts):
-    """`cut_model.Parts`."""
-
-    def __init__(self):
-        super().__init__(_Kit())
+    """`cut_model.Parts`, with a `TpuKit`."""
 
     def block(self, model, number: int) -> Callable:
         """See `Parts`."""
         return _Block(model, number, self._kit)
 
 
-class _Kit:
+_OWN: dict[Callable, Callable] = {
+    elementwise.activated: tpu_formulas.activated,
+    elementwise.measured: tpu_formulas.measured,
+}
+
+
+class TpuKit:
+    """`fused_parts.Kit`."""
+
     matmul = staticmethod(jax_kit.matmul)
     vectors = staticmethod(jax_kit.vectors)
     vectors_and_table = staticmethod(jax_kit.vectors_and_table)
 
     @staticmethod
     def part(formula: Callable, **settings) -> Callable:
-        """A formula of `elementwise`; XLA fuses it."""
+        """A formula of `elementwise`, or its own; XLA fuses it."""
+        formula = _OWN.get(formula, formula)
         if formula in (elementwise.normalized_sum, elementwise.normalized_embeddings):
             settings["norm"] = elementwise.normalized_in_one_pass
         return jax_kit.part(formula, **settings)

@@ -51,6 +51,10 @@ class JaxEngine(Engine):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
 
     def _kit(self):
+        if self.platform == "tpu":
+            from kbert.model.parts.tpu_parts import TpuKit
+
+            return TpuKit()
         # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
         return None if self.platform == "gpu" else jax_kit
 
@@ -59,7 +63,7 @@ class JaxEngine(Engine):
             return super()._parts(kit)
         from kbert.model.parts.tpu_parts import TpuParts
 
-        return TpuParts()
+        return TpuParts(kit)
 
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
@@ -125,7 +129,7 @@ class JaxEngine(Engine):
         return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale)
 
     def _in_parts(self) -> bool:
-        """Whether each device computes gradients on its own: several do, and Keras draws nothing."""
+        """Whether each device computes gradients of its own: there are several, Keras draws none."""
         if self.mesh is None or self.mesh.size == 1:
             return False
         drawing = self.cut.heads_draw if self.kit else bool(self.seed_states)
@@ -218,8 +222,11 @@ class JaxEngine(Engine):
 
 
 def _mapped(function, mesh, in_specs, out_specs):
-    """A function of each device's part. JAX's check of what is the same everywhere is left out: with
-    it the gradient of what all have is summed at once, at each of its uses."""
+    """A function of each device's part.
+
+    JAX's check of what is the same everywhere is left out: with it, the gradient of what all have
+    is summed at once, at each of its uses.
+    """
     if hasattr(jax, "shard_map"):  # from 0.6 on
         options = {"in_specs": in_specs, "out_specs": out_specs, "check_vma": False}
         return jax.shard_map(function, mesh=mesh, **options)
