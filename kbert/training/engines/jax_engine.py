@@ -129,7 +129,7 @@ class JaxEngine(Engine):
         return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale)
 
     def _in_parts(self) -> bool:
-        """Whether each device computes gradients of its own: there are several, Keras draws none."""
+        """Whether each device computes gradients alone: several do, Keras draws none."""
         if self.mesh is None or self.mesh.size == 1:
             return False
         drawing = self.cut.heads_draw if self.kit else bool(self.seed_states)
