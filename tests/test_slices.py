@@ -30,6 +30,15 @@ def test_cycles_are_summed_by_part_and_a_loop_counts_its_turns():
     }
 
 
+def test_the_turns_of_a_loop_are_read_from_its_condition_where_nothing_else_says_them():
+    said = ', backend_config={"known_trip_count":{"n":"4"}}'
+    compared = "  ROOT %compare = "
+    assert said in TEXT and compared in TEXT
+    text = TEXT.replace(said, "").replace(compared, f"  %d = s32[]{{:T(128)}} constant(4)\n{compared}")
+    parts = "attention", "optimizer"
+    assert hlo_text.cycles(text, parts) == hlo_text.cycles(TEXT, parts)
+
+
 def test_collectives_have_the_bytes_of_their_results():
     assert hlo_text.collectives(TEXT) == {"all-reduce": (1, 13 * 5 * 4 + 7 * 5 * 2 + 11)}
 

@@ -1,35 +1,7 @@
-"""Formulas of `elementwise` as XLA's compiler for TPU likes them.
-
-Each pass over the logits or the feed-forward's inner vectors counts there, since what is between
-the products costs what memory costs.
-"""
-
-import functools
-from collections.abc import Callable
+"""Formulas of `elementwise` as XLA's compiler for TPU likes them: each pass over memory counts."""
 
 import jax
 import jax.numpy as jnp
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def activated(x, bias, activation: Callable):
-    """`elementwise.activated`; its slope is kept for the backward pass, instead of its input."""
-    return _forward(x, bias, activation)[0]
-
-
-def _forward(x, bias, activation):
-    total = x.astype("float32") + bias
-    value, slope = jax.jvp(activation, (total,), (jnp.ones_like(total),))
-    # made where the product leaves its sums, not again in each product that reads them
-    return jax.lax.optimization_barrier((value.astype(x.dtype), slope.astype(x.dtype)))
-
-
-def _backward(activation, slope, gradient):
-    of_x = gradient.astype("float32") * slope.astype("float32")
-    return jax.lax.optimization_barrier(of_x.astype(slope.dtype)), jnp.sum(of_x, (0, 1))
-
-
-activated.defvjp(_forward, _backward)
 
 
 def measured(logits, labels, weights):

@@ -24,10 +24,7 @@ class TpuParts(FusedParts):
         return _Block(model, number, self._kit)
 
 
-_OWN: dict[Callable, Callable] = {
-    elementwise.activated: tpu_formulas.activated,
-    elementwise.measured: tpu_formulas.measured,
-}
+_OWN: dict[Callable, Callable] = {elementwise.measured: tpu_formulas.measured}
 
 
 class TpuKit:
