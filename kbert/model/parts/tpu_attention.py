@@ -54,8 +54,7 @@ def _backward(rate, kept, gradient):
     of_scores = jax.lax.optimization_barrier(of_scores)
     of_query = jnp.einsum("bast,btad->bsad", of_scores, keys)
     of_keys = jnp.einsum("bast,bsad->btad", of_scores, query)
-    # what is made of these is not to be fused to their products, which it slows
-    return *jax.lax.optimization_barrier((of_query, of_keys, of_vectors)), None, None
+    return of_query, of_keys, of_vectors, None, None
 
 
 attended.defvjp(_forward, _backward)
