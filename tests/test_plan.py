@@ -25,6 +25,20 @@ def test_what_the_tpu_compiler_counts():
     assert found.memory.total == pytest.approx(compiled, rel=0.15)
 
 
+@pytest.mark.parametrize(("precision", "width"), [("mixed_bfloat16", 2), ("float32", 4)])
+def test_on_tpu_attention_keeps_one_tensor_of_the_scores_size(precision, width):
+    """Where Korthikanti et al. 2022, equation 1, have three: 5·A·S/H of a block is 2·A·S/H."""
+    options = {"batch": 14, "seq_len": 511, "precision": precision}
+    gpu, tpu = (plan("base", **one, **options) for one in ({"gpu": "A100"}, {"tpu": "v5e:1x1"}))
+    saved = 12 * 511**2 * (1 + width) * 14
+    assert gpu.memory.activations - tpu.memory.activations == 12 * saved
+    again = [
+        plan("base", **one, **options, rematerialize=True).memory.activations
+        for one in ({"gpu": "A100"}, {"tpu": "v5e:1x1"})
+    ]
+    assert again[0] - again[1] == saved
+
+
 def test_flops_are_six_a_weight_and_token_and_those_of_attention():
     """Kaplan et al. 2020, section 2.1, with the attention's own products and the MLM head."""
     hidden, layers, length, batch, predictions = 1024, 24, 512, 24, 76
