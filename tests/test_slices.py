@@ -34,7 +34,9 @@ def test_the_turns_of_a_loop_are_read_from_its_condition_where_nothing_else_says
     said = ', backend_config={"known_trip_count":{"n":"4"}}'
     compared = "  ROOT %compare = "
     assert said in TEXT and compared in TEXT
-    text = TEXT.replace(said, "").replace(compared, f"  %d = s32[]{{:T(128)}} constant(4)\n{compared}")
+    text = TEXT.replace(said, "").replace(
+        compared, f"  %d = s32[]{{:T(128)}} constant(4)\n{compared}"
+    )
     parts = "attention", "optimizer"
     assert hlo_text.cycles(text, parts) == hlo_text.cycles(TEXT, parts)
 
