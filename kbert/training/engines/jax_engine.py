@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,7 +39,8 @@ class JaxEngine(Engine):
         used = _devices(devices)
         self.replicas = len(used)
         self.platform = used[0].platform
-        self.distribution = self.mesh = None
+        self.distribution = None
+        self.mesh: Any = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]
             self.distribution = keras.distribution.DataParallel(
@@ -132,8 +134,7 @@ class JaxEngine(Engine):
         """Whether each device computes gradients alone: several do, Keras draws none."""
         if self.mesh is None or self.mesh.size == 1:
             return False
-        drawing = self.cut.heads_draw if self.kit else bool(self.seed_states)
-        return not drawing
+        return not (self.cut.heads_draw if self.kit and self.cut else self.seed_states)
 
     def _computed_first(self, tensors: list) -> list:
         # On a CPU XLA would read the old moments for the weight again, and copy them before it
