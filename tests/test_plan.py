@@ -10,8 +10,8 @@ import kbert
 from kbert.graph.accelerators import accelerators, gpu, tpu
 from kbert.graph.plan import plan
 
-# libtpu 0.0.42's compiler of base, mixed_bfloat16, on v5e:2x2, of a chip: weights, moments and batch;
-# gradients and activations; FLOPs
+# libtpu 0.0.42's compiler of base, mixed_bfloat16, on v5e:2x2, of a chip: weights, moments and
+# batch; gradients and activations; FLOPs
 COMPILED = {
     (128, 64, 20): (1256 * 2**20, 2529 * 2**20, 4.511e12),
     (512, 16, 76): (1256 * 2**20, 3413 * 2**20, 4.873e12),
