@@ -181,7 +181,9 @@ def test_a_tpu_without_a_name_is_one_line(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
     devices = {"TPU": ["a TPU"]}
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices.get(kind, []))
-    with pytest.raises(ValueError, match=r"the TPU 'local' cannot be used .* TPU_NAME must") as error:
+    with pytest.raises(
+        ValueError, match=r"the TPU 'local' cannot be used .* TPU_NAME must"
+    ) as error:
         engines.start()
     assert "TPUs not found" in str(error.value) and "\n" not in str(error.value)
 

@@ -182,3 +182,46 @@ print("differ")
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.stdout.strip() == "differ", done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_with_dropout_two_devices_of_jax_have_the_masks_of_one(folder):
+    """In parts of their own, and where Keras's own dropout draws for the whole batch."""
+    pytest.importorskip("jax")
+    code = f"""
+import sys
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+import keras, kbert
+import numpy as np
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from training_batches import PREDICTIONS, arrays, batch_of
+
+source = kbert.load({str(folder)!r}).config.replace(num_hidden_layers=1)
+config = source.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
+
+def trained(head, predictions, devices):
+    engine = engines.start(devices)
+    keras.utils.set_random_seed(5)
+    with engine.scope():
+        model = build(GraphSpec.of(config, head, seq_len=11, max_predictions=predictions))
+    optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
+    engine.prepare(model, optimizer, clip_norm=0.5, accumulation=2)
+    logs = engine.update(batch_of(arrays(head, 1, 12), 0), 0)
+    figures = [float(logs[name]) for name in ("loss", "gradient_norm")]
+    return engine._in_parts(), [np.array(figures), *model.get_weights()]
+
+for head, predictions in (("pretraining", PREDICTIONS), ("classifier", None)):
+    (_, one), (in_parts, two) = (trained(head, predictions, devices) for devices in (1, 2))
+    for expected, found in zip(one, two, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
+    print(in_parts)
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "KERAS_BACKEND": "jax"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env=os.environ | flags, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr[-3000:]

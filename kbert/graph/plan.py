@@ -165,7 +165,8 @@ def plan(
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
     one = account(config, seq_len, max_predictions=max_predictions, dtype=precision)
-    activations = _recomputing(one) if rematerialize else one.activation_bytes
+    unkept = _unkept_on_tpu(one) if devices.accelerator.kind == "TPU" else 0
+    activations = _kept(one, rematerialize, unkept)
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     held = one.memory
     gradients = held.gradients * (2 if accumulation > 1 else 1)
@@ -205,9 +206,29 @@ def _devices(tpu: str | None, gpu: str | None, precision: str) -> Devices:
     return devices
 
 
-def _recomputing(one: Account) -> int:
-    """Kept bytes of one sequence where blocks are computed again: what goes into each, and one."""
-    block = one.groups["encoder"].activation_bytes // one.config.num_hidden_layers
-    width = 4 if one.dtype == "float32" else 2
-    inputs = one.config.num_hidden_layers * one.seq_len * one.config.hidden_size * width
-    return one.activation_bytes - one.groups["encoder"].activation_bytes + inputs + block
+def _kept(one: Account, rematerialize: bool, unkept: int) -> int:
+    """Bytes that are kept of one sequence.
+
+    Args:
+        one: its account.
+        rematerialize: whether blocks are computed again: what goes into each is kept, and one.
+        unkept: of a block, what the account has and the program has not.
+    """
+    encoder, layers = one.groups["encoder"].activation_bytes, one.config.num_hidden_layers
+    block = encoder // layers - unkept
+    if not rematerialize:
+        return one.activation_bytes - unkept * layers
+    inputs = layers * one.seq_len * one.config.hidden_size * _width(one)
+    return one.activation_bytes - encoder + inputs + block
+
+
+def _unkept_on_tpu(one: Account) -> int:
+    """Bytes of a block and sequence: dropout's mask and output in attention.
+
+    `kbert.model.parts.tpu_attention` keeps the probabilities alone, whose signs are the mask.
+    """
+    return one.config.num_attention_heads * one.seq_len**2 * (1 + _width(one))
+
+
+def _width(one: Account) -> int:
+    return 4 if one.dtype == "float32" else 2

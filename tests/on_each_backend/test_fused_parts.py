@@ -1,5 +1,7 @@
 """Parts of the model as each backend's kit computes them, beside the graph's own layers."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -123,6 +125,36 @@ def test_the_parts_of_a_tpu_are_those_of_a_cpu(head, backend):
     assert furthest(cpu, tpu) < 2e-5
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("packed", [False, True])
+def test_attention_on_a_tpu_has_the_gradient_of_autodiff(rate, packed, backend):
+    if backend != "jax":
+        pytest.skip("TPUs compute on JAX")
+    import jax
+
+    from kbert.model.parts.tpu_attention import attended
+
+    random = np.random.default_rng(4)
+    shape, seed = (3, LENGTH, 4, 6), np.array([1, -2], "int32")  # (B, S, A, D)
+    *given, towards = random.standard_normal((4, *shape)).astype("float32")
+    mask = np.arange(LENGTH) < np.array([11, 7, 1])[:, None, None, None]
+    if packed:
+        texts = np.sort(random.integers(0, 4, (3, LENGTH)))
+        mask = (texts[:, :, None] == texts[:, None])[:, None]
+
+    def plain(query, keys, vectors):
+        scores = keras.ops.einsum("bsad,btad->bast", query, keys)
+        shares = elementwise.attention_weights(scores, mask, seed, rate=rate)
+        return keras.ops.einsum("bast,btad->bsad", shares, vectors) * (1 - rate)
+
+    expected, of_plain = jax.vjp(plain, *given)
+    found, of_own = jax.vjp(lambda *given: attended(*given, mask, seed, rate), *given)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    for own, other in zip(of_own(towards), of_plain(towards), strict=True):
+        np.testing.assert_allclose(own, other, atol=4e-6)
+        assert np.abs(other).max() > 0.3
+
+
 def test_each_micro_batch_has_masks_of_its_own_and_each_update():
     """The same examples in each half: with other masks their gradients differ."""
     given, half = batch("pretraining"), slice(0, 6)
@@ -138,28 +170,34 @@ def test_each_micro_batch_has_masks_of_its_own_and_each_update():
     assert furthest(once, one.gradients(rows, 0)) < 1e-6
 
 
-def test_blocks_computed_again_are_the_same():
+@pytest.mark.parametrize("platform", [None, "tpu"])
+def test_blocks_computed_again_are_the_same(platform, backend):
+    if platform and backend != "jax":
+        pytest.skip("TPUs compute on JAX")
     kept, again = (
-        engine_of("pretraining", dropout=0.3, rematerialize=rematerialize)
+        engine_of("pretraining", dropout=0.3, rematerialize=rematerialize, platform=platform)
         for rematerialize in (False, True)
     )
     given = batch("pretraining")
     assert furthest(kept.gradients(given, 0), again.gradients(given, 0)) < 2e-5
 
 
-def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is():
+def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is(backend):
     given = batch("pretraining")
     exact = engine_of("pretraining").gradients(given, 0)
     for name in exact:  # a bias of keys has no gradient: nothing but rounding
         if "key/bias" in name:
             exact[name] = np.zeros_like(exact[name])
 
-    def distance(fused):
-        found = engine_of("pretraining", "mixed_bfloat16", fused=fused).gradients(given, 0)
+    def distance(fused, platform=None):
+        engine = engine_of("pretraining", "mixed_bfloat16", fused=fused, platform=platform)
+        found = engine.gradients(given, 0)
         pairs = [(exact[name], found[name]) for name in exact if np.abs(exact[name]).max() > 1e-4]
         return np.mean([np.abs(a - b).mean() / np.abs(a).mean() for a, b in pairs])
 
-    assert distance(True) < 1.1 * distance(False) < 0.2
+    graphs = distance(False)
+    for platform in (None, "tpu") if backend == "jax" else (None,):
+        assert distance(True, platform) < 1.1 * graphs < 0.2
 
 
 def test_in_float16_scores_of_any_size_stay_finite(backend):
@@ -236,6 +274,16 @@ def test_bits_are_those_of_the_hash_in_numpy(seed, hashed):
     x = mixed(mixed(x, 15, 0x7FEB352D), 15, 0x846CA68B)
     expected = (x ^ (x >> np.uint64(16))) >> np.uint64(1)
     assert np.array_equal(numbers(random_bits(911, seed_of(seed))), expected)
+
+
+def test_bits_of_parts_are_those_of_their_places_in_the_whole(hashed):
+    whole, seed = numbers(random_bits(3 * 911, seed_of([5, -7]))), seed_of([5, -7])
+    parts = [numbers(random_bits(911, seed_of([5, -7, part]))) for part in range(3)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    last = 2**32 // 911 - 1  # whose places have 32 bits; the next ones' seeds are their own
+    beyond = [numbers(random_bits(911, seed_of([5, -7, last + n]))) for n in range(3)]
+    others = [numbers(random_bits(911, seed)), *beyond]
+    assert max(len(np.intersect1d(a, b)) for a, b in itertools.combinations(others, 2)) < 3
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.003])

@@ -12,6 +12,7 @@ from typing import Protocol
 from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS
 from kbert.graph import names
 from kbert.model.parts import packed_rows
+from kbert.model.parts.dropout_seeds import own_seed_states
 from kbert.model.parts.scopes import EMBEDDINGS, HEADS, scope
 from kbert.model.parts.stateless import stateless
 
@@ -44,6 +45,9 @@ class CutModel:
         model: a functional model of `kbert.model.builder`.
         parts: what is put in the place of its layers; None: nothing.
         packing: whether inputs are those of a `kbert.data.packed_batch.PackedBatch`.
+
+    Attributes:
+        heads_draw: whether the heads' own layers drop out.
     """
 
     def __init__(self, model, parts: Parts | None = None, packing: bool = False):
@@ -81,6 +85,7 @@ class CutModel:
             outputs[self._place] = model.get_layer(names.MLM_NORM).output
         heads = [cuts[-1], *([table] if self._has_table and not self._similarity else [])]
         self._heads = keras.Model([*heads, *(inputs[name] for name in self._others)], outputs)
+        self.heads_draw = bool(own_seed_states(self._heads))
 
     def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
         """The model's outputs, in training.

@@ -55,8 +55,12 @@ def measured(logits, labels, weights):
 
 def attention_weights(scores, mask, seed, *, rate: float):
     """Softmax and dropout of scores (B, A, S, S), bool mask (B, 1, 1 or S, S), seed."""
-    wide = ops.where(mask, _wide(scores), _LOWEST)
-    return dropped(ops.cast(ops.softmax(wide), scores.dtype), seed, rate)
+    return dropped(probabilities(scores, mask), seed, rate)
+
+
+def probabilities(scores, mask):
+    """Softmax of scores (B, A, S, S), bool mask (B, 1, 1 or S, S)."""
+    return ops.cast(ops.softmax(ops.where(mask, _wide(scores), _LOWEST)), scores.dtype)
 
 
 def activated(x, bias, *, activation):
@@ -84,13 +88,18 @@ def dropped(x, seed, rate: float):
 
     Args:
         x: float, any shape of less than 2³² numbers.
-        seed: int32 (2,).
+        seed: see `random_bits`.
         rate: 0 … 1, to 2⁻³¹.
     """
     if not rate:
         return x
-    kept = ops.reshape(random_bits(ops.size(x), seed) >= int(rate * 2**31), ops.shape(x))
-    return ops.where(kept, x * ops.cast(1 / (1 - rate), x.dtype), ops.zeros((), x.dtype))
+    scaled = x * ops.cast(1 / (1 - rate), x.dtype)
+    return ops.where(kept(x, seed, rate), scaled, ops.zeros((), x.dtype))
+
+
+def kept(x, seed, rate: float):
+    """bool of the shape of x: what dropout leaves of it; see `dropped`."""
+    return ops.reshape(random_bits(ops.size(x), seed) >= int(rate * 2**31), ops.shape(x))
 
 
 def normalized(x, gamma, beta, epsilon: float):
@@ -108,13 +117,17 @@ def normalized_in_one_pass(x, gamma, beta, epsilon: float):
 
 
 def random_bits(count, seed):
-    """int32 (count,): 31 random bits each, a function of their place and of the seed, int32 (2,).
+    """int32 (count,): 31 random bits each, a function of their place and of the seed.
 
     A hash of the place: multiplications and shifts (Wellons, hash-prospector's lowbias32), half of
     the seed before the first, the other half before the next two. Not the backend's own generator:
     XLA draws from that again, key and all, for each number of a loop that it is fused into.
+
+    Args:
+        count: of the numbers.
+        seed: int32 (2,); (3,) where these numbers are one of equal parts, of which the third is
+            the number, from 0: their bits are those of their places in the whole.
     """
-    low, high = ops.unstack(ops.cast(seed, "uint32"), 2)
 
     def word(number):
         return ops.cast(number, "uint32")
@@ -122,7 +135,13 @@ def random_bits(count, seed):
     def mixed(x, right, factor):
         return ops.bitwise_xor(x, ops.right_shift(x, word(right))) * word(factor)
 
-    places = ops.cast(ops.arange(count, dtype="int32"), "uint32")
+    low, high, *part = ops.unstack(word(seed), seed.shape[0])
+    places = word(ops.arange(count, dtype="int32"))
+    if part:
+        # Places have 32 bits: a part beyond them has a seed of its own, not another's bits again.
+        within = part[0] < word(min(2**32 // count, 2**32 - 1))
+        places = places + ops.where(within, part[0] * word(count), word(0))
+        high = ops.bitwise_xor(high, ops.where(within, word(0), part[0] * word(0x85EBCA6B)))
     x = ops.bitwise_xor(places * word(0x9E3779B9), low)
     x = ops.bitwise_xor(mixed(x, 16, 0x7FEB352D), high)
     x = mixed(mixed(x, 15, 0x7FEB352D), 15, 0x846CA68B)

@@ -11,29 +11,33 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from kbert.model.parts import elementwise, jax_kit
+from kbert.model.parts import elementwise, jax_kit, tpu_formulas
 from kbert.model.parts.fused_parts import EncoderBlock, FusedParts, seed_of
+from kbert.model.parts.tpu_attention import attended
 
 
 class TpuParts(FusedParts):
-    """`cut_model.Parts`."""
-
-    def __init__(self):
-        super().__init__(_Kit())
+    """`cut_model.Parts`, with a `TpuKit`."""
 
     def block(self, model, number: int) -> Callable:
         """See `Parts`."""
         return _Block(model, number, self._kit)
 
 
-class _Kit:
+_OWN: dict[Callable, Callable] = {elementwise.measured: tpu_formulas.measured}
+
+
+class TpuKit:
+    """`fused_parts.Kit`."""
+
     matmul = staticmethod(jax_kit.matmul)
     vectors = staticmethod(jax_kit.vectors)
     vectors_and_table = staticmethod(jax_kit.vectors_and_table)
 
     @staticmethod
     def part(formula: Callable, **settings) -> Callable:
-        """A formula of `elementwise`; XLA fuses it."""
+        """A formula of `elementwise`, or its own; XLA fuses it."""
+        formula = _OWN.get(formula, formula)
         if formula in (elementwise.normalized_sum, elementwise.normalized_embeddings):
             settings["norm"] = elementwise.normalized_in_one_pass
         return jax_kit.part(formula, **settings)
@@ -51,11 +55,10 @@ class _Block(EncoderBlock):
         # The scale goes to the query, as in Keras: products without it may leave float16's range.
         query = projected(attention.query_dense, attention.key_dim**-0.5)
         keys, vectors = projected(attention.key_dense), projected(attention.value_dense)
-        scores = jnp.einsum("bsad,btad->bast", query, keys)
         keep = jnp.expand_dims(mask, (1, 2) if mask.ndim == 2 else 1)
-        shares = self._weights(scores, keep, seed_of(values, self._seeds))
-        context = jnp.einsum("bast,btad->bsad", shares, vectors)
+        seed, rate = seed_of(values, self._seeds), attention.dropout
+        context = attended(query, keys, vectors, keep, seed, rate)
         output = attention.output_dense
-        kernel = values[id(output.kernel)].astype(x.dtype)
+        kernel = (values[id(output.kernel)] / (1 - rate)).astype(x.dtype)
         y = jnp.einsum("bsad,adh->bsh", context, kernel)
         return self._ended(values, self._ends[0], y, output.bias, x)

@@ -1,7 +1,9 @@
-"""JAX: one compiled update over all devices and hosts, split by `keras.distribution`.
+"""JAX: one compiled update over all devices and hosts.
 
-The program is that of one device with the whole batch; XLA splits it (GSPMD), so the clip, the
-sums and the dropout masks are those of one device.
+Each device computes the gradients of its part of every micro-batch, `shard_map`; they are summed
+once, and all else is the program of one device. The masks are those of one device: functions of
+(seed, step, place in the whole batch). Keras's own dropout draws for a whole batch: where the model
+has some, the program is that of one device from its beginning, which XLA splits (GSPMD).
 """
 
 import atexit
@@ -9,6 +11,7 @@ import contextlib
 import functools
 import os
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,7 +39,8 @@ class JaxEngine(Engine):
         used = _devices(devices)
         self.replicas = len(used)
         self.platform = used[0].platform
-        self.distribution = self.mesh = None
+        self.distribution = None
+        self.mesh: Any = None
         if self.replicas > 1:
             names = [f"{device.platform}:{device.id}" for device in used]
             self.distribution = keras.distribution.DataParallel(
@@ -49,6 +53,10 @@ class JaxEngine(Engine):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
 
     def _kit(self):
+        if self.platform == "tpu":
+            from kbert.model.parts.tpu_parts import TpuKit
+
+            return TpuKit()
         # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
         return None if self.platform == "gpu" else jax_kit
 
@@ -57,10 +65,11 @@ class JaxEngine(Engine):
             return super()._parts(kit)
         from kbert.model.parts.tpu_parts import TpuParts
 
-        return TpuParts()
+        return TpuParts(kit)
 
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
+        self._summed_gradients = jax.jit(self._of_parts) if self._in_parts() else self._gradients
         self._update = compiled(self._whole_update, donate_argnums=0)
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
@@ -105,8 +114,27 @@ class JaxEngine(Engine):
 
     def _whole_update(self, values, batch, seeds):
         weights, _, _, (_, scale, *_) = self._split(values)
-        gradients, sums = self._gradients(weights, batch, seeds, scale)
+        gradients, sums = self._summed_gradients(weights, batch, seeds, scale)
         return self._step(loss.second_measures(batch[1], axes=2), values, gradients, sums)
+
+    def _of_parts(self, weights, batch, seeds, scale):
+        """`_gradients`, each device's of its part of the batch, summed."""
+        (axis,) = self.mesh.axis_names
+
+        def of_part(weights, batch, seeds, scale):
+            number = jax.numpy.full((*seeds.shape[:-1], 1), jax.lax.axis_index(axis), seeds.dtype)
+            seeds = jax.numpy.concatenate([seeds, number], -1)
+            return jax.lax.psum(self._gradients(weights, batch, seeds, scale), axis)
+
+        whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
+        specs = whole, split, whole, whole
+        return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale)
+
+    def _in_parts(self) -> bool:
+        """Whether each device computes gradients alone: several do, Keras draws none."""
+        if self.mesh is None or self.mesh.size == 1:
+            return False
+        return not (self.cut.heads_draw if self.kit and self.cut else self.seed_states)
 
     def _computed_first(self, tensors: list) -> list:
         # On a CPU XLA would read the old moments for the weight again, and copy them before it
@@ -137,7 +165,7 @@ class JaxEngine(Engine):
 
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
         scale = self.counts[1].value
-        found = self._gradients(self._weights(), self._placed(arrays, 1), seeds, scale)
+        found = self._summed_gradients(self._weights(), self._placed(arrays, 1), seeds, scale)
         return [np.asarray(gradient) for gradient in found[0]]
 
     def _recomputed(self, function):
@@ -192,6 +220,20 @@ class JaxEngine(Engine):
 
         found = multihost_utils.process_allgather(np.array(wishes, "float32"))
         return Wishes(*(np.sum(found, axis=0) > 0).tolist())
+
+
+def _mapped(function, mesh, in_specs, out_specs):
+    """A function of each device's part.
+
+    JAX's check of what is the same everywhere is left out: with it, the gradient of what all have
+    is summed at once, at each of its uses.
+    """
+    if hasattr(jax, "shard_map"):  # from 0.6 on
+        options = {"in_specs": in_specs, "out_specs": out_specs, "check_vma": False}
+        return jax.shard_map(function, mesh=mesh, **options)
+    from jax.experimental.shard_map import shard_map
+
+    return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
 
 
 def _devices(count: int | None) -> list:

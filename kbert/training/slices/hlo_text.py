@@ -27,6 +27,9 @@ _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _SHAPE = re.compile(r"\b([a-z]+\d*(?:e\d+m\d+\w*)?)\[([\d,]*)\]")
 _CALLED = re.compile(r"\b(?:body|calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
 _TURNS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+# Where the compiler does not say so: the loop's condition is that its counter is below a constant.
+_CONDITION = re.compile(r"\bcondition=%?([\w.\-]+)")
+_BELOW = re.compile(r"\bcompare\([^,]*, (%?[\w.\-]+)\), direction=LT")
 _SCOPE = re.compile(r'op_name="([^"]*)"')
 
 
@@ -40,7 +43,7 @@ class Instruction:
         scope: where in the traced function it comes from; "" where it does not say.
         cycles: the estimate; 0 where there is none.
         called: the computations that it names.
-        turns: of a loop.
+        turns: of a loop; 1 where the line does not say.
         text: the line.
     """
 
@@ -91,9 +94,19 @@ def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
                 yield one, times, products
             else:  # a loop, a branch, a call: what it calls is run
                 for called in one.called:
-                    yield from walk(called, times * one.turns)
+                    yield from walk(called, times * _turns(one, found))
 
     yield from walk(entry, 1)
+
+
+def _turns(one: Instruction, found: dict[str, list[Instruction]]) -> int:
+    """How often a loop's body is run."""
+    condition = _CONDITION.search(one.text)
+    text = "\n".join(line.text for line in found.get(condition[1], ())) if condition else ""
+    if one.turns == 1 and (below := _BELOW.search(text)):
+        bound = re.search(rf"{re.escape(below[1])} = \S+ constant\((\d+)\)", text)
+        return int(bound[1]) if bound else 1
+    return one.turns
 
 
 def _multiplies(one: Instruction) -> bool:

@@ -96,7 +96,7 @@ def update(
 
     from kbert.training.optimizers import Optimizer
 
-    engine = _engine()
+    engine = _engine(mesh)
     model = _model(config, head, seq_len, max_predictions, precision)
     engine.prepare(
         model,
@@ -119,12 +119,12 @@ def update(
     return function, (laid(variables), laid(arrays, None, "batch"), laid(seeds))
 
 
-def _engine():
-    """JAX's, whose program is a TPU's."""
+def _engine(mesh):
+    """JAX's, whose program is that of a mesh of TPUs."""
     from kbert.training.engines.jax_engine import JaxEngine
 
     engine = JaxEngine()
-    engine.platform = "tpu"
+    engine.platform, engine.mesh = "tpu", mesh
     return engine
 
 
