@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+TORCH = {"KERAS_BACKEND": "torch"}
 TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}  # the environment of a contender
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
 

