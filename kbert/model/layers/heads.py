@@ -135,12 +135,11 @@ class Masked(keras.layers.Layer):
         return input_shape[0]
 
 
-@_register
-class AttentionWeights(keras.layers.Layer):
-    """The attention weights of an attention layer that it shares; for looking, not for training.
+class _OfAttention(keras.layers.Layer):
+    """Shows something of an attention layer that it shares; for looking, not for training.
 
     Args:
-        attention: the `MultiHeadAttention` whose weights to show.
+        attention: the `MultiHeadAttention`.
     """
 
     def __init__(self, attention, **kwargs):
@@ -148,54 +147,38 @@ class AttentionWeights(keras.layers.Layer):
         self.attention = attention
         self.supports_masking = True
 
-    def call(self, x, mask=None):
-        return self.attention.attention_weights(x, mask)  # (B, A, S, S)
-
     def compute_mask(self, inputs, mask=None):
         return None
+
+    def get_config(self):
+        config = keras.saving.serialize_keras_object(self.attention)
+        return super().get_config() | {"attention": config}
+
+    @classmethod
+    def from_config(cls, config):
+        attention = keras.saving.deserialize_keras_object(config.pop("attention"))
+        return cls(attention, **config)
+
+
+@_register
+class AttentionWeights(_OfAttention):
+    """Its weights."""
+
+    def call(self, x, mask=None):
+        return self.attention.attention_weights(x, mask)  # (B, A, S, S)
 
     def compute_output_shape(self, input_shape):
         batch, length, _ = input_shape
         return (batch, self.attention.num_heads, length, length)
 
-    def get_config(self):
-        config = keras.saving.serialize_keras_object(self.attention)
-        return super().get_config() | {"attention": config}
-
-    @classmethod
-    def from_config(cls, config):
-        attention = keras.saving.deserialize_keras_object(config.pop("attention"))
-        return cls(attention, **config)
-
 
 @_register
-class QueriesAndKeys(keras.layers.Layer):
-    """Queries and keys of an attention layer that it shares; for looking, not for training.
-
-    Args:
-        attention: the `MultiHeadAttention` whose vectors to show.
-    """
-
-    def __init__(self, attention, **kwargs):
-        super().__init__(**kwargs)
-        self.attention = attention
-        self.supports_masking = True
+class QueriesAndKeys(_OfAttention):
+    """Its queries and keys."""
 
     def call(self, x, mask=None):
         return [self.attention.query_dense(x), self.attention.key_dense(x)]  # (B, S, A, D) each
 
-    def compute_mask(self, inputs, mask=None):
-        return None
-
     def compute_output_shape(self, input_shape):
         batch, length, _ = input_shape
         return [(batch, length, self.attention.num_heads, self.attention.key_dim)] * 2
-
-    def get_config(self):
-        config = keras.saving.serialize_keras_object(self.attention)
-        return super().get_config() | {"attention": config}
-
-    @classmethod
-    def from_config(cls, config):
-        attention = keras.saving.deserialize_keras_object(config.pop("attention"))
-        return cls(attention, **config)
