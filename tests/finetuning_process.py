@@ -18,7 +18,7 @@ SETTINGS = [
 ]
 
 
-def start(folder: Path, name: str, kill) -> None:
+def start(folder: Path, name: str, kill, together: int) -> None:
     from kbert.cli.console import run
     from kbert.cli.main import cli
 
@@ -33,7 +33,7 @@ def start(folder: Path, name: str, kill) -> None:
     else:
         settings = SETTINGS
     try:
-        run(cli, [*arguments, *settings, "--quiet"])
+        run(cli, [*arguments, *settings, "--steps-per-execution", str(together), "--quiet"])
     except SystemExit as done:
         if done.code:
             raise
