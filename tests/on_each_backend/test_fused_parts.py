@@ -125,9 +125,10 @@ def test_the_parts_of_a_tpu_are_those_of_a_cpu(head, backend):
     assert furthest(cpu, tpu) < 2e-5
 
 
+@pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("packed", [False, True])
-def test_attention_on_a_tpu_has_the_gradient_of_autodiff(rate, packed, backend):
+def test_attention_on_a_tpu_has_the_gradient_of_autodiff(rate, packed, once, backend):
     if backend != "jax":
         pytest.skip("TPUs compute on JAX")
     import jax
@@ -148,7 +149,7 @@ def test_attention_on_a_tpu_has_the_gradient_of_autodiff(rate, packed, backend):
         return keras.ops.einsum("bast,btad->bsad", shares, vectors) * (1 - rate)
 
     expected, of_plain = jax.vjp(plain, *given)
-    found, of_own = jax.vjp(lambda *given: attended(*given, mask, seed, rate), *given)
+    found, of_own = jax.vjp(lambda *given: attended(*given, mask, seed, rate, once), *given)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     for own, other in zip(of_own(towards), of_plain(towards), strict=True):
         np.testing.assert_allclose(own, other, atol=4e-6)

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from kbert.model.parts import elementwise
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def attended(query, keys, vectors, mask, seed, rate: float):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
+def attended(query, keys, vectors, mask, seed, rate: float, drawn_once: bool = True):
     """Dropout(softmax(query keysᵀ)) vectors, without the dropout's factor 1 / (1 - rate).
 
     Args:
@@ -25,24 +25,26 @@ def attended(query, keys, vectors, mask, seed, rate: float):
         mask: bool (B, 1, 1, S), or (B, 1, S, S).
         seed: see `elementwise.random_bits`.
         rate: of the dropout.
+        drawn_once: whether the compiler is kept from drawing the dropout again for the product.
 
     Returns:
         (B, S, A, D), of their type.
     """
-    return _forward(query, keys, vectors, mask, seed, rate)[0]
+    return _forward(query, keys, vectors, mask, seed, rate, drawn_once)[0]
 
 
-def _forward(query, keys, vectors, mask, seed, rate):
+def _forward(query, keys, vectors, mask, seed, rate, drawn_once):
     scores = jnp.einsum("bsad,btad->bast", query, keys)
     shares = elementwise.probabilities(scores, mask)
     if rate:  # the sign says what is dropped: one tensor is kept, not two
         shares = jnp.where(elementwise.kept(shares, seed, rate), shares, -shares)
-    shares = jax.lax.optimization_barrier(shares)  # not drawn again for the product
+    if drawn_once:
+        shares = jax.lax.optimization_barrier(shares)
     output = jnp.einsum("bast,btad->bsad", _left(shares, rate), vectors)
     return output, (query, keys, vectors, shares, output)
 
 
-def _backward(rate, kept, gradient):
+def _backward(rate, drawn_once, kept, gradient):
     query, keys, vectors, shares, output = kept
     of_vectors = jnp.einsum("bast,bsad->btad", _left(shares, rate), gradient)
     of_shares = _wide(jnp.einsum("bsad,btad->bast", gradient, vectors))

@@ -12,23 +12,34 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from kbert.model.parts import elementwise, jax_kit, tpu_formulas
-from kbert.model.parts.fused_parts import EncoderBlock, FusedParts, seed_of
+from kbert.model.parts.fused_parts import EncoderBlock, FusedParts, Kit, seed_of
 from kbert.model.parts.tpu_attention import attended
 
 
 class TpuParts(FusedParts):
     """`cut_model.Parts`, with a `TpuKit`."""
 
+    def __init__(self, kit: "TpuKit"):
+        super().__init__(kit)
+        self._draws_once = kit.draws_once
+
     def block(self, model, number: int) -> Callable:
         """See `Parts`."""
-        return _Block(model, number, self._kit)
+        return _Block(model, number, self._kit, self._draws_once)
 
 
 _OWN: dict[Callable, Callable] = {elementwise.measured: tpu_formulas.measured}
 
 
 class TpuKit:
-    """`fused_parts.Kit`."""
+    """`fused_parts.Kit`.
+
+    Args:
+        draws_once: see `tpu_attention.attended`.
+    """
+
+    def __init__(self, draws_once: bool = True):
+        self.draws_once = draws_once
 
     matmul = staticmethod(jax_kit.matmul)
     vectors = staticmethod(jax_kit.vectors)
@@ -44,6 +55,10 @@ class TpuKit:
 
 
 class _Block(EncoderBlock):
+    def __init__(self, model, number: int, kit: Kit, draws_once: bool):
+        super().__init__(model, number, kit)
+        self._draws_once = draws_once
+
     def _attended(self, values: dict, x, mask):
         attention = self.attention
 
@@ -57,7 +72,7 @@ class _Block(EncoderBlock):
         keys, vectors = projected(attention.key_dense), projected(attention.value_dense)
         keep = jnp.expand_dims(mask, (1, 2) if mask.ndim == 2 else 1)
         seed, rate = seed_of(values, self._seeds), attention.dropout
-        context = attended(query, keys, vectors, keep, seed, rate)
+        context = attended(query, keys, vectors, keep, seed, rate, self._draws_once)
         output = attention.output_dense
         kernel = (values[id(output.kernel)] / (1 - rate)).astype(x.dtype)
         y = jnp.einsum("bsad,adh->bsh", context, kernel)

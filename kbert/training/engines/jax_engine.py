@@ -56,7 +56,8 @@ class JaxEngine(Engine):
         if self.platform == "tpu":
             from kbert.model.parts.tpu_parts import TpuKit
 
-            return TpuKit()
+            # libtpu 0.0.42 dies of a barrier in a block that is computed again within a loop
+            return TpuKit(draws_once=not (self.rematerialize and self.accumulation > 1))
         # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
         return None if self.platform == "gpu" else jax_kit
 
