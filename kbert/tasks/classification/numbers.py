@@ -1,12 +1,12 @@
 """Numbers for texts, or for pairs of them: regression, as GLUE's STS-B has it."""
 
+import functools
 import logging
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.data.labelled import in_memory
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.reading import (
@@ -46,11 +46,8 @@ class Regression:
     name, head, score = "regress", "classifier", "spearman"
     title, problem_type = "a regression", "regression"
 
-    def read(self, path) -> list[Labelled]:
-        return read_labelled(path, NUMBER)
-
-    def take(self, data, name: str) -> in_memory.LabelledRecords:
-        return given_labelled(data, name, NUMBER)
+    read = staticmethod(functools.partial(read_labelled, kind=NUMBER))
+    take = staticmethod(functools.partial(given_labelled, kind=NUMBER))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         return (LABEL,)

@@ -272,19 +272,18 @@ def encode_labelled(
         ValueError: a label that is not among `labels`; pairs and single texts mixed.
     """
     numbers = {label: number for number, label in enumerate(labels)}
-    for record in records:
-        check_label(record.label, record, labels)
-    return encode_texts(
-        records, tokenizer, max_length, [numbers[record.label] for record in records]
-    )
+    found = [number_of(record.label, record, numbers) for record in records]
+    return encode_texts(records, tokenizer, max_length, found)
 
 
-def check_label(label: str, record: Labelled, labels: Sequence[str]) -> None:
-    """A ValueError, with file and line, for a label that the model has not."""
-    if label not in labels:
+def number_of(label: str, record: Labelled, numbers: Mapping[str, int]) -> int:
+    """A label's number; a ValueError, with file and line, for one that the model has not."""
+    if label not in numbers:
         raise ValueError(
-            f"{record.place}: label must be one of the model's {_listed(labels)}, got {label!r}"
+            f"{record.place}: label must be one of the model's {_listed(list(numbers))}, got "
+            f"{label!r}"
         )
+    return numbers[label]
 
 
 def encode_texts(

@@ -1,5 +1,6 @@
 """Several labels for a text, or for a pair of them, or none: each holds or not."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,10 +11,10 @@ from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.reading import (
     LabelKind,
     Labelled,
-    check_label,
     encode_texts,
     given_labelled,
     in_order,
+    number_of,
     read_labelled,
 )
 
@@ -44,11 +45,8 @@ class SeveralLabels:
     name, head, score = "multilabel", "classifier", "f1"
     title, problem_type = "a classifier of several labels", "multi_label_classification"
 
-    def read(self, path) -> list[Labelled]:
-        return read_labelled(path, LABELS)
-
-    def take(self, data, name: str) -> in_memory.LabelledRecords:
-        return given_labelled(data, name, LABELS)
+    read = staticmethod(functools.partial(read_labelled, kind=LABELS))
+    take = staticmethod(functools.partial(given_labelled, kind=LABELS))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Those that the data say, else in order; a ValueError where no text has one."""
@@ -65,8 +63,7 @@ class SeveralLabels:
         rows = np.zeros((len(records), len(labels)), np.float32)
         for record, row in zip(records, rows, strict=True):
             for label in record.label:
-                check_label(label, record, labels)
-                row[numbers[label]] = 1.0
+                row[number_of(label, record, numbers)] = 1.0
         return encode_texts(records, tokenizer, max_length, list(rows))
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
