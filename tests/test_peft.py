@@ -56,6 +56,8 @@ def outputs_of(model, ids) -> list[np.ndarray]:
     import torch
 
     tokens, segments = (torch.tensor(array, dtype=torch.long) for array in ids)
+    if hasattr(model, "get_base_model"):  # PEFT 0.21's own model for spans drops the segments
+        model = model.get_base_model()
     with torch.no_grad():
         found = model(
             input_ids=tokens, token_type_ids=segments, attention_mask=(tokens != 0).long()

@@ -197,6 +197,8 @@ def _sorted_out(tensors: list[Tensor], file: Path) -> tuple[dict, dict]:
     halves: dict[tuple[int, str], dict[str, np.ndarray]] = {}
     saved, others = {}, []
     for tensor in tensors:
+        if ".original_module." in tensor.name:  # the base's own head, which PEFT keeps beside it
+            continue
         name = _WRAPPED.sub("", tensor.name.removeprefix(_PREFIX)).removeprefix(_BODY)
         match = _LORA.fullmatch(name)
         module = match and _MODULE.fullmatch(match[1])
@@ -216,8 +218,10 @@ def _sorted_out(tensors: list[Tensor], file: Path) -> tuple[dict, dict]:
 
 
 def _pairs(halves: dict, config: dict, file: Path) -> dict[tuple[int, str], Pair]:
+    order = list(MATRICES)
     found = {}
-    for place, both in sorted(halves.items()):
+    for place in sorted(halves, key=lambda place: (place[0], order.index(place[1]))):
+        both = halves[place]
         if set(both) != {"A", "B"} or both["A"].shape[0] != both["B"].shape[1]:
             shapes = ", ".join(f"lora_{half} {array.shape}" for half, array in both.items())
             raise ValueError(

@@ -49,8 +49,14 @@ def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) ->
     for one in trained.adapters:
         a, b = (keras.ops.convert_to_numpy(half.value) for half in (one.a, one.b))
         pairs[one.matrix.block, one.matrix.name] = Pair(a.copy(), b.copy(), one.scale)
-    own = {"head": bert.head, "labels": bert.labels, "problem_type": bert.problem_type}
-    adapter = LoraAdapter(pairs, _saved(bert, trained), base_path=base_path, **own)
+    adapter = LoraAdapter(
+        pairs,
+        _saved(bert, trained),
+        head=bert.head,
+        labels=bert.labels,
+        problem_type=bert.problem_type,
+        base_path=base_path,
+    )
     return adapted(bert, adapter, "the adapter", "the model")
 
 
