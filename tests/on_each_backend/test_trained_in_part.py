@@ -168,3 +168,27 @@ def test_the_account_has_the_flops_that_torch_counts(data, backend):
     ):
         found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3, **parts)
         assert counted(**parts) == found.training_flops + segments, parts
+
+
+def test_layers_below_what_is_trained_keep_nothing_for_the_backward_pass(data, backend):
+    """One block of three: what autograd keeps is its own and the head's, not that of all."""
+    if backend != "torch":
+        pytest.skip("torch says what it keeps")
+    import torch
+
+    def kept(**parts):
+        engine, first = engine_of(**parts)
+        engine.restore(first)
+        sizes = {}
+
+        def keep(tensor):
+            if tensor.ndim > 1 and tensor.shape[0] in (BATCH, BATCH * LENGTH):  # no weights
+                sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            engine.gradients(batch_of(data, 0), 0)
+        return sum(sizes.values())
+
+    assert 0 < kept(freeze="embeddings,1-2") < 0.4 * kept()
+    assert kept(freeze="embeddings,encoder") < 0.05 * kept()
