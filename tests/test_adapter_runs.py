@@ -66,6 +66,11 @@ def test_it_learns_in_adapters_alone(whole, folder, berts):
     arrays, _ = read_state(folder / f"whole/checkpoints/step-{STEPS:08d}.safetensors")
     moments = [name for name in arrays if name.startswith("optimizer/second/")]
     assert len(moments) == 2 * 3 * 2 + 2  # A and B of 3 matrices of 2 blocks, and the head
+    config, names = berts["encoder"].config, SETTINGS["lora_on"]
+    memory = kbert.account(config, head="classifier", lora=5, lora_on=names).memory
+    held = [(name, one.nbytes) for name, one in arrays.items() if one.ndim and "seed" not in name]
+    assert memory.adam == sum(size for name, size in held if name.startswith("optimizer/"))
+    assert memory.weights == sum(size for name, size in held if not name.startswith("optimizer/"))
     given = {layer.name: layer.get_weights() for layer in berts["encoder"].model.layers}
     changed = {
         layer.name
