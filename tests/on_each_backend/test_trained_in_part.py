@@ -16,6 +16,7 @@ from kbert.training.trained_weights import weights_of
 
 BATCH, RATE = 12, 1e-2
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+CONFIG["num_hidden_layers"] = 2
 SPEC = GraphSpec(kbert.BertConfig(**CONFIG), "classifier", seq_len=LENGTH, num_labels=3)
 ALL = "query,key,value,attention_output,intermediate,output"
 
@@ -56,8 +57,10 @@ def with_adapters(engine, first):
 
 
 @pytest.mark.parametrize("any_length", [False, True], ids=["one length", "any length"])
-def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_length):
+def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_length, backend):
     """d/dA = s·Bᵀ·G and d/dB = s·G·Aᵀ, of G, the gradient of W + s·B·A in a model of its own."""
+    if backend != "tensorflow" and not any_length:
+        pytest.skip("the same parts compute any length here; on TensorFlow the graph's layers do")
     engine, first = engine_of(lora=5, lora_on=ALL, lora_alpha=8.0, any_length=any_length)
     state = with_adapters(engine, first)
     engine.restore(state)
@@ -76,7 +79,7 @@ def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_lengt
     }
     whole.restore(merged)
     full = whole.gradients(batch_of(data, 0), 0)
-    assert len(found) == 2 * 6 * 3 + 2  # A and B of six matrices of three blocks, and the head
+    assert len(found) == 2 * 6 * 2 + 2  # A and B of six matrices of two blocks, and the head
     for one in engine.trained.adapters:
         a, b = (state[f"adapter/{half.path}"] for half in (one.a, one.b))
         gradient = full[one.kernel.path].reshape(a.shape[1], b.shape[0]).T  # (outputs, inputs)
@@ -91,14 +94,14 @@ def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_lengt
 
 
 def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
-    parts, prepared = {"freeze": "embeddings,1-2"}, {"accumulation": 3, "clip_norm": 1e-3}
+    parts, prepared = {"freeze": "embeddings,1"}, {"accumulation": 3, "clip_norm": 1e-3}
     engine, first = engine_of(prepared=tuple(prepared.items()), **parts)
     whole, _ = engine_of()
     whole.restore(whole.state() | {k: v for k, v in first.items() if k.startswith("model/")})
     engine.restore(first)
     full, found = (one.gradients(batch_of(data, 0), 0) for one in (whole, engine))
     layers = {path.split("/")[0] for path in found}
-    assert layers == {name for name in layers if name.startswith(("Encoder-3", "NSP", "Class"))}
+    assert layers == {name for name in layers if name.startswith(("Encoder-2", "NSP", "Class"))}
     for path, array in found.items():
         np.testing.assert_allclose(array, full[path], atol=1e-6, err_msg=path)
     moments = [name for name in first if name.startswith("optimizer/first/")]
@@ -110,8 +113,10 @@ def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
         assert still is (name.removeprefix("model/") not in found) or "key/bias" in name, name
 
 
-def test_clipping_and_micro_batches_are_those_of_what_is_trained(data):
+def test_clipping_and_micro_batches_are_those_of_what_is_trained(data, backend):
     """The norm is of the gradients that there are; parts add up to the whole batch's update."""
+    if backend == "jax":
+        pytest.skip("compiles twice more; the engines share this")
     results = []
     for count in (1, 4):
         engine, first = engine_of(prepared=(("accumulation", count), ("clip_norm", 0.05)), lora=5)
@@ -133,8 +138,8 @@ def test_each_layer_moves_at_its_own_rate(data):
     engine.restore(first)
     engine.update(batch_of(data, 0), 0)
     state = engine.state()
-    shares = {"Embedding-Norm": 0.5**5, "Encoder-1-FeedForward": 0.5**4, "Classifier": 3.0}
-    shares |= {"Encoder-3-MultiHeadSelfAttention": 0.5**2, "NSP-Dense": 0.5}
+    shares = {"Embedding-Norm": 0.5**4, "Encoder-1-FeedForward": 0.5**3, "Classifier": 3.0}
+    shares |= {"Encoder-2-MultiHeadSelfAttention": 0.5**2, "NSP-Dense": 0.5}
     for layer, share in shares.items():
         moved = [
             np.abs(state[name] - array).max()
@@ -159,19 +164,21 @@ def test_the_account_has_the_flops_that_torch_counts(data, backend):
 
     segments = 2 * BATCH * LENGTH * SIZES["type_vocab_size"] * SIZES["hidden_size"]
     for parts in (
-        {"freeze": "embeddings,1-2"},
-        {"freeze": "embeddings,1,pooler"},
+        {"freeze": "embeddings,1"},
+        {"freeze": "embeddings,pooler"},
+        {"freeze": "2"},
         {"freeze": "embeddings,encoder"},
         {"lora": 5, "lora_on": "query,key,value"},
         {"lora": 5, "lora_on": "attention_output,output"},
         {"lora": 7, "lora_on": ALL, "freeze": "1"},
     ):
         found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3, **parts)
-        assert counted(**parts) == found.training_flops + segments, parts
+        looked_up = segments * (1 if "lora" in parts or "embeddings" in parts["freeze"] else 2)
+        assert counted(**parts) == found.training_flops + looked_up, parts
 
 
 def test_layers_below_what_is_trained_keep_nothing_for_the_backward_pass(data, backend):
-    """One block of three: what autograd keeps is its own and the head's, not that of all."""
+    """One block of two: what autograd keeps is its own and the head's, not that of all."""
     if backend != "torch":
         pytest.skip("torch says what it keeps")
     import torch
@@ -190,5 +197,5 @@ def test_layers_below_what_is_trained_keep_nothing_for_the_backward_pass(data, b
             engine.gradients(batch_of(data, 0), 0)
         return sum(sizes.values())
 
-    assert 0 < kept(freeze="embeddings,1-2") < 0.4 * kept()
+    assert 0 < kept(freeze="embeddings,1") < 0.55 * kept()
     assert kept(freeze="embeddings,encoder") < 0.05 * kept()
