@@ -131,9 +131,10 @@ ORDERS = {
     PretrainingSettings: "steps batch_size seq_len max_predictions optimizer learning_rate "
     "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
     "masked_share short_share whole_word mlm_only held_out evaluate_every evaluation_batches "
-    "save_every log_every",
+    "save_every log_every freeze",
     FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing "
-    "class_weights learning_rate warmup_share optimizer schedule weight_decay clip_norm "
+    "class_weights learning_rate warmup_share optimizer freeze head_learning_rate layer_decay "
+    "lora lora_on lora_alpha schedule weight_decay clip_norm "
     "accumulation precision jit rematerialize seed keep_best evaluate_every save_every log_every",
 }
 

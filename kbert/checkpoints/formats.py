@@ -34,12 +34,14 @@ WRITERS = {
     "saved_model": "kbert.checkpoints.exports.saved_model",
     "onnx": "kbert.checkpoints.exports.onnx",
     "litert": "kbert.checkpoints.exports.litert",
+    "peft": "kbert.checkpoints.adapters.peft_folder",
 }
 _ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}
 # What lies in a folder, or ends a file's name, that kbert knows and does not read.
 _OTHERS = {
     "flax_model.msgpack": "weights of transformers' Flax classes",
     "saved_model.pb": "a SavedModel, which is for serving",
+    "adapter_config.json": "an adapter of PEFT, which kbert.load(BASE, adapter=…) opens",
 }
 _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
 

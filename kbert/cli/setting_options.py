@@ -109,6 +109,5 @@ def _option(field: dataclasses.Field, text: str):
     if "bool" in kind:
         return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
     types = click.Choice(_CHOICES[field.name]) if field.name in _CHOICES else None
-    return click.option(
-        f"--{name}", field.name, type=types or (float if "float" in kind else int), help=text
-    )
+    plain = str if "str" in kind else float if "float" in kind else int
+    return click.option(f"--{name}", field.name, type=types or plain, help=text)

@@ -10,6 +10,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.training.loop.history import History
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
+from kbert.training.trained_weights import TrainedWeights
 
 
 class Recipe(Protocol):
@@ -68,6 +69,10 @@ class Recipe(Protocol):
             compiled: whether XLA compiles the step.
             shape_cost: what a batch of a new shape costs once, in updates.
         """
+
+    def trained_weights(self, model) -> TrainedWeights | None:
+        """What of a model is trained; called within the engine's scope. None: all of it."""
+        return None
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kbert.graph.trained_parts import LORA_ON
 from kbert.io import json_schema as js
 from kbert.training.run_settings import RunSettings
 
@@ -26,6 +27,18 @@ class FinetuningSettings(RunSettings):
             "tag"; losses of evaluations have neither.
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_share: of the updates, over which the rate grows from 0.
+        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
+            "head", and blocks, from 1: "3" or "1-8"; None: none. They have no gradients and no
+            moments.
+        head_learning_rate: the highest of the head; None: as the others.
+        layer_decay: what the rate is multiplied with from layer to layer, from the head down, as
+            ELECTRA's (`kbert.graph.trained_parts.rate_shares`); None: 1.
+        lora: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained in the
+            place of all weights but the head's; None: no adapters. The result has them in its
+            weights, and as `Bert.adapter`; the run's folder, as adapter/, as PEFT writes it.
+        lora_on: which matrices have one, between commas: query, key, value, attention_output,
+            intermediate, output; in each block that is not frozen.
+        lora_alpha: they count lora_alpha / lora times; None: once.
         keep_best: whether the result has the weights that did best on the dev data, or the last.
         evaluate_every: updates between two evaluations; None: an epoch.
         save_every: updates between two states; None: at evaluations that are the best so far and
@@ -41,9 +54,12 @@ class FinetuningSettings(RunSettings):
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
         *("learning_rate", "warmup_share", "optimizer"),
+        *("freeze", "head_learning_rate", "layer_decay", "lora", "lora_on", "lora_alpha"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
     later: ClassVar[dict] = {"packing": False, "label_smoothing": 0.0, "class_weights": None}
+    later |= {"freeze": None, "head_learning_rate": None, "layer_decay": None}
+    later |= {"lora": None, "lora_on": LORA_ON, "lora_alpha": None}
 
     epochs: int = 3
     max_length: int = 128
@@ -57,3 +73,15 @@ class FinetuningSettings(RunSettings):
     evaluate_every: int | None = None
     save_every: int | None = None
     log_every: int = 1
+    freeze: str | None = None
+    head_learning_rate: float | None = None
+    layer_decay: float | None = None
+    lora: int | None = None
+    lora_on: str = LORA_ON
+    lora_alpha: float | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
+            name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
+            raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")

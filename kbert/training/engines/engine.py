@@ -18,6 +18,7 @@ from kbert.training.engines.optimizer_step import OptimizerStep
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.trained_weights import TrainedWeights, all_of
 
 MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
@@ -45,6 +46,7 @@ class Engine(OptimizerStep):
         self,
         model,
         optimizer: Optimizer,
+        trained: TrainedWeights | None = None,
         *,
         clip_norm: float | None = 1.0,
         accumulation: int = 1,
@@ -60,6 +62,7 @@ class Engine(OptimizerStep):
         Args:
             model: a functional model, built within `scope`.
             optimizer: its settings.
+            trained: what of the model is trained, made within `scope`; None: all of it.
             clip_norm: largest global norm of the gradients of an update; None: any.
             accumulation: micro-batches of an update.
             jit: whether XLA compiles the step; None: as is best on the device.
@@ -91,8 +94,8 @@ class Engine(OptimizerStep):
         self.label_smoothing = label_smoothing
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
-        # listed once: Keras walks through all layers each time
-        self.weights = list(model.trainable_variables)
+        self.trained = trained or all_of(model)
+        self.weights, self.rates = self.trained.variables, self.trained.rates
         self.seed_states = seed_states(model)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
         with self.scope():
@@ -235,9 +238,16 @@ class Engine(OptimizerStep):
             for part in parts
         ]
 
-    def _outputs(self, weights, seeds, inputs, training: bool):
-        """The model's outputs by name, from weights and seeds that are given."""
-        values = dict(zip(map(id, self.weights), weights, strict=True))
+    def _frozen_values(self) -> list:
+        """Of the model's variables that are not trained; no gradient is ever taken of them."""
+        return [variable.value for variable in self.trained.frozen]
+
+    def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
+        """The model's outputs by name, from weights and seeds that are given.
+
+        Frozen ones are given where they would be constants of a program otherwise.
+        """
+        values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
         values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
         if training and self.cut:
             recomputed = self._recomputed if self.rematerialize else None

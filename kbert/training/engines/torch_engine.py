@@ -41,13 +41,14 @@ class TorchEngine(Engine):
     def _compile(self) -> None:
         if self.jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
-        for variable in self._updated():
+        for variable in [*self._updated(), *self.trained.frozen]:
             # A weight made of a transposed array keeps its strides, and torch's AdamW goes by
             # what stands side by side in memory.
             variable.value.data = variable.value.data.contiguous()
         if self.processes > 1:
             # of one seed they are equal already, unless a host's library draws or rounds otherwise
-            torch_hosts.take_from_first([weight.value.data for weight in self.weights])
+            held = [*self.weights, *self.trained.frozen]
+            torch_hosts.take_from_first([weight.value.data for weight in held])
 
     def _kit(self):
         return torch_kit
@@ -80,10 +81,12 @@ class TorchEngine(Engine):
         wide = {weight.dtype for weight in self.weights} == {"float32"}
         if not (self.settings.name == "adamw" and self.settings.bias_correction and wide):
             return super()._moved(decision, states, gradients)
-        for decayed in (True, False):
-            chosen = [n for n, is_decayed in enumerate(self.decayed) if is_decayed is decayed]
+        kinds = list(zip(self.decayed, self.rates, strict=True))
+        for decayed, share in dict.fromkeys(kinds):
+            chosen = [n for n, kind in enumerate(kinds) if kind == (decayed, share)]
             groups = [[group[n] for n in chosen] for group in (*states, gradients)]
-            self._move(groups, decision, self.settings.weight_decay if decayed else 0.0)
+            decay = self.settings.weight_decay if decayed else 0.0
+            self._move(groups, decision.at(share), decay)
         return list(states)
 
     def _move(self, groups, decision: Decision, weight_decay: float) -> None:
@@ -127,6 +130,10 @@ class TorchEngine(Engine):
             total = new if total is None else [a + b for a, b in zip(total, new, strict=True)]
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
+
+    def _frozen_values(self) -> list:
+        # no part of autograd's graph, which would keep what their gradients are made of
+        return [variable.value.detach() for variable in self.trained.frozen]
 
     def _generators(self) -> list | None:
         # else those of every GPU that there is, of other processes too
