@@ -10,6 +10,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.training.loop.history import History
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
+from kbert.training.vector_loss import VectorLoss
 
 
 class Recipe(Protocol):
@@ -33,6 +34,7 @@ class Recipe(Protocol):
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
+        vectors: what is learned, where it is vectors of texts; else labels of outputs.
     """
 
     command: ClassVar[str]
@@ -50,6 +52,7 @@ class Recipe(Protocol):
     flops: float
     packing: bool = False
     label_smoothing: float = 0.0
+    vectors: VectorLoss | None = None
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
@@ -68,6 +71,10 @@ class Recipe(Protocol):
             compiled: whether XLA compiles the step.
             shape_cost: what a batch of a new shape costs once, in updates.
         """
+
+    def trained_part(self, model):
+        """What of the graph of `spec`, as it was built, is trained: all, where it is not said."""
+        return model
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""
