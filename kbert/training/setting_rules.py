@@ -10,6 +10,8 @@ SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 KEEPS = ("model", "all")
 CLASS_WEIGHTS = ("balanced",)
+LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
+VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ def _truth(value) -> bool:
 def _ascending(values) -> tuple[int, ...]:
     found = tuple(map(_whole, values))
     if isinstance(values, (set, dict)) or list(found) != sorted(set(found)) or found[:1] < (1,):
+        raise ValueError
+    return found
+
+
+def _different(values) -> tuple[int, ...]:
+    found = tuple(map(_whole, values))
+    if isinstance(values, (str, set, dict)) or len(set(found)) < len(found) or not found:
+        raise ValueError
+    if min(found) < 1:
         raise ValueError
     return found
 
@@ -99,6 +110,11 @@ RULES = {
     "warmup_share": _SHARE,
     "label_smoothing": _BELOW_ONE,
     "class_weights": _one_of(CLASS_WEIGHTS),
+    "loss": _one_of(LOSSES),
+    "pooling": _one_of(VECTOR_POOLINGS),
+    "scale": _POSITIVE,
+    "margin": _POSITIVE,
+    "dimensions": Rule("be different whole numbers of at least 1", _different),
     "short_share": _SHARE,
     "masked_share": Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1),
     "optimizer": _one_of(OPTIMIZERS),

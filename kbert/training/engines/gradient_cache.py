@@ -31,7 +31,7 @@ class GradientCache:
     def _outputs(self, weights, seeds, inputs, training: bool) -> dict:
         raise NotImplementedError
 
-    def _each(self, function: Callable, inputs: dict, seeds):
+    def _for_each(self, function: Callable, inputs: dict, seeds):
         """What a function of a micro-batch's inputs and seeds gives for each of them, stacked.
 
         One after the other, and nothing is kept for gradients.
@@ -74,7 +74,7 @@ class GradientCache:
             whole = [_joined(group[VECTORS]) for group in (labels, counted)]
             return self.vectors.measured(vectors, *whole)
 
-        vectors = self._each(vectors_of, inputs, seeds)
+        vectors = self._for_each(vectors_of, inputs, seeds)
         shape = (-1, self.vectors.columns, self.vectors.width)
         slopes, sums = self._slopes(sums_of, ops.reshape(vectors, shape))
         slopes = ops.reshape(slopes, (self.accumulation, *shape))

@@ -172,7 +172,7 @@ class JaxEngine(Engine):
         found = self._summed_gradients(self._weights(), self._placed(arrays, 1), seeds, scale)
         return [np.asarray(gradient) for gradient in found[0]]
 
-    def _each(self, function, inputs, seeds):
+    def _for_each(self, function, inputs, seeds):
         return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
 
     def _slopes(self, function, x):

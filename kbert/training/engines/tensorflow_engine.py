@@ -227,7 +227,7 @@ class TensorFlowEngine(Engine):
         arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)  # for Keras 3.16
         return [gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]]
 
-    def _each(self, function, inputs, seeds):
+    def _for_each(self, function, inputs, seeds):
         return tf.map_fn(
             lambda pair: function(*pair),
             (inputs, seeds),

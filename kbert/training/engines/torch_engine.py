@@ -129,7 +129,7 @@ class TorchEngine(Engine):
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
 
-    def _each(self, function, inputs, seeds):
+    def _for_each(self, function, inputs, seeds):
         found = []
         for micro, own in enumerate(seeds):
             part = {name: array[micro] for name, array in inputs.items()}
