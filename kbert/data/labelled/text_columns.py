@@ -30,15 +30,15 @@ class TextColumns(Examples):
         labels: none: {}.
         texts: token ids of each text that there is, [CLS] and [SEP] among them.
         columns: int32 (N, C), which of the texts stand in each record; (N, 1) of sentences.
-        scores: float32 (N,), of scored pairs; None: others.
-        groups: int32 (N,), each labelled sentence's label; None: others. Each label has two
+        scores: float32 (N,), of scored pairs; (0,) of others.
+        groups: int32 (N,), each labelled sentence's label; (0,) of others. Each label has two
             sentences or more.
     """
 
     texts: Sequence[Sequence[int]] = ()
     columns: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), np.int32))
-    scores: np.ndarray | None = None
-    groups: np.ndarray | None = None
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[int]], columns: np.ndarray, **others) -> "TextColumns":
@@ -58,7 +58,7 @@ class TextColumns(Examples):
         for text in self.texts:
             found.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
         for array in (self.scores, self.groups):
-            found.update(b"" if array is None else array.tobytes())
+            found.update(array.tobytes())
         return found.hexdigest()[:16]
 
 
@@ -90,7 +90,7 @@ class ColumnBatches(BucketedBatches):
         super().__init__(examples, **options)
         self._output, self._as_rows = output, as_rows
         self._lengths_of_texts = np.array([len(text) for text in examples.texts])
-        labelled = examples.groups is not None
+        labelled = len(examples.groups) > 0
         self.count = drawn if labelled else examples.columns.shape[1]
         self.fingerprint |= {"columns": self.count}
         if labelled:
@@ -148,11 +148,11 @@ class ColumnBatches(BucketedBatches):
     def _columns(self, places: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The texts of records, (B, C), and their labels."""
         examples = self.examples
-        if examples.groups is not None:
+        if len(examples.groups):
             drawn = self._drawn(places, epoch)
             return examples.columns[drawn, 0], examples.groups[drawn]
         texts = examples.columns[places]
-        if examples.scores is None:
+        if not len(examples.scores):
             return texts, texts
         scores = examples.scores[places]
         return texts, scores[:, None] if self._as_rows else scores

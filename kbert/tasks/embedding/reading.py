@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import LABELS, NUMBERS, PAIRS, TEXTS
@@ -145,7 +145,7 @@ def _of_rows(rows: Iterable[tuple[str, object]]) -> list[TextRecord]:
                 layouts[names] = _layout_of(names, place)
             found = _record(list(row.values()), layouts[names], place)
         else:
-            found = _record(row, _layout_of_row(row, place), place)
+            found = _record(cast(list, row), _layout_of_row(row, place), place)
         if records and (found.kind, len(found.texts)) != (records[0].kind, len(records[0].texts)):
             raise ValueError(
                 f"{place}: {_described(records[0])} expected as before, got {_described(found)}"
@@ -197,9 +197,7 @@ def _layout_of(names: Sequence[str], place: str) -> _Layout:
 
 def _record(row: Sequence, layout: _Layout, place: str) -> TextRecord:
     """A row of a layout; texts and numbers checked."""
-    texts = tuple(
-        in_memory.text_of(row[n], f"column {n + 1}", place) for n in layout.texts
-    )
+    texts = tuple(in_memory.text_of(row[n], f"column {n + 1}", place) for n in layout.texts)
     if len(texts) > 2 and texts[1] in texts[2:]:
         raise ValueError(f"{place}: a negative must be another text than the positive, got both")
     score = label = None

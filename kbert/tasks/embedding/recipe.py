@@ -2,17 +2,15 @@
 
 import dataclasses
 import logging
-from pathlib import Path
 
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph import names
-from kbert.io.printable import cut
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
-from kbert.tasks.embedding.training import check_fits, loss_for
+from kbert.tasks.embedding.training import SentenceVectors, check_fits, loss_for
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
 from kbert.training.vector_loss import VECTORS, VectorLoss
@@ -26,14 +24,19 @@ class VectorTraining(Finetuning):
     The encoder alone is trained: what has no share in the vectors, as the pooler, stays.
     """
 
+    task: SentenceVectors
+    batches: ColumnBatches
+    vectors: VectorLoss
+
     def read(self) -> None:
         super().read()
         self._kind = self._train[0].kind
+        self._dev_kind = self._dev[0].kind if self._dev else ""
         loss = loss_for(self._kind, self.settings.loss)
         check_fits(self._train, loss)
         self.settings = dataclasses.replace(self.settings, loss=loss)
-        if self._dev is not None:
-            self.score = SCORES[self._dev[0].kind]
+        if self._dev:
+            self.score = SCORES[self._dev_kind]
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         super().open(compiled, shape_cost)
@@ -41,10 +44,10 @@ class VectorTraining(Finetuning):
             self._refuse_duplicates()
         config, settings = self.bert.config, self.settings
         self.vectors = VectorLoss(
-            settings.loss,
+            str(settings.loss),
             self.batches.count,
             config.hidden_size,
-            pooling=settings.pooling,
+            pooling=str(settings.pooling),
             normalize=self.bert.sentence is not None and self.bert.sentence.normalize,
             pad_id=config.pad_token_id,
             scale=settings.scale,
@@ -65,7 +68,7 @@ class VectorTraining(Finetuning):
         self.dev = None
         if dev:
             self.dev = VectorEvaluation(
-                self._dev[0].kind,
+                self._dev_kind,
                 dev[0],
                 self.settings.batch_size // self.settings.accumulation or 1,
                 tokenizer.pad_id,
@@ -117,9 +120,9 @@ class VectorTraining(Finetuning):
         if places is not None:
             record = self._train[int(places[0])]
             raise ValueError(
-                f"{record.place}: a batch of {len(places)} records must have two different texts or "
-                f"more on each side, got only duplicates of {cut(record.texts[0])[:40]!r} or of "
-                "what goes with it: none is a negative; take a larger batch_size, or other data"
+                f"{record.place}: a batch of {len(places)} records must have two different texts "
+                f"or more on each side, got only duplicates, as {record.texts[0]!r:.40}: none is a "
+                "negative; take a larger batch_size, or other data"
             )
 
     def trained_part(self, model):
@@ -144,9 +147,7 @@ class VectorTraining(Finetuning):
             _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
         limit = longest(self.bert, self.settings.max_length)
         sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, limit)
-        return Bert(
-            self.bert.config, self.task.head, model, self.bert.tokenizer, sentence=sentence
-        )
+        return Bert(self.bert.config, self.task.head, model, self.bert.tokenizer, sentence=sentence)
 
     def described(self, done: int) -> dict[str, str]:
         epoch, negatives = self.batches.steps_per_epoch, ""
@@ -155,5 +156,8 @@ class VectorTraining(Finetuning):
             negatives = f", up to {most:,} negatives each"
         found = {"Data": f"{len(self.batches.examples):,} {self._kind}{negatives}"}
         if self.dev is not None:
-            found["Dev data"] = f"{len(self.dev):,} {self._dev[0].kind}"
+            found["Dev data"] = f"{len(self.dev):,} {self._dev_kind}"
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+
+
+RECIPE = VectorTraining

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.tasks.embedding.evaluation import VectorEvaluation
+from kbert.tasks.embedding.evaluation import figures_of
 from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
 
 _logger = logging.getLogger("kbert")
@@ -23,10 +23,11 @@ LOSSES_OF = {
 
 
 class SentenceVectors:
-    """See `kbert.tasks.finetuning.task.Task`; the run's recipe is one of its own."""
+    """See `kbert.tasks.finetuning.task.Task`."""
 
     name, head, score = "embed", "encoder", "spearman"
     title, problem_type = "sentence vectors", None
+    recipe = "kbert.tasks.embedding.recipe"
 
     read = staticmethod(read_records)
     take = staticmethod(given_records)
@@ -51,16 +52,7 @@ class SentenceVectors:
 
     def metrics(self, records, examples: TextColumns, outputs, labels) -> dict[str, float]:
         """Of {"Vectors": vectors of `examples.texts`}; see `figures_of`."""
-        from kbert.tasks.embedding.evaluation import figures_of
-
         return figures_of(records[0].kind, examples, np.stack(outputs["Vectors"]))
-
-    @property
-    def recipe(self):
-        """The class of its runs."""
-        from kbert.tasks.embedding.recipe import VectorTraining
-
-        return VectorTraining
 
     def evaluate(
         self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
@@ -138,5 +130,4 @@ def _targets(records: Sequence[TextRecord]) -> dict[str, np.ndarray]:
     return {"groups": np.array([numbers[str(record.label)] for record in records], np.int32)}
 
 
-__all__ = ["LOSSES_OF", "TASK", "SentenceVectors", "VectorEvaluation", "check_fits", "loss_for"]
 TASK = SentenceVectors()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import logging
 import os
 from collections import Counter
@@ -86,7 +87,9 @@ class Finetuning(Recipe):
     @classmethod
     def of_task(cls, task: Task, settings: FinetuningSettings, sources: dict) -> "Finetuning":
         """Of the task's own class, where it has one."""
-        return getattr(task, "recipe", cls)(task, settings, sources)
+        module = getattr(task, "recipe", None)
+        kind = importlib.import_module(module).RECIPE if module else cls
+        return kind(task, settings, sources)
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":

@@ -21,8 +21,9 @@ TASKS = {
 class Task(Protocol):
     """One kind of labelled data, the head for it, and how good its outputs are.
 
-    A task whose runs are others than `Finetuning`'s has that class as `recipe`; one that measures a
-    model in a way of its own, a method `evaluate`: see `kbert.tasks.embedding.training`.
+    A task whose runs are others than `Finetuning`'s says as `recipe` the module that has their
+    class as RECIPE; one that measures a model in a way of its own has a method `evaluate`: see
+    `kbert.tasks.embedding.training`.
 
     Attributes:
         name: as in `TASKS`.

@@ -8,6 +8,7 @@ the micro-batch's seeds.
 """
 
 from collections.abc import Callable
+from typing import cast
 
 from keras import ops
 
@@ -66,16 +67,17 @@ class GradientCache:
             seeds: (micro-batches, …).
         """
         inputs, labels, counted, wishes = batch
+        loss = cast(VectorLoss, self.vectors)
 
         def vectors_of(part, seed):
             return self._outputs(weights, seed, part, training=True)[VECTORS]
 
         def sums_of(vectors):
             whole = [_joined(group[VECTORS]) for group in (labels, counted)]
-            return self.vectors.measured(vectors, *whole)
+            return loss.measured(vectors, *whole)
 
         vectors = self._for_each(vectors_of, inputs, seeds)
-        shape = (-1, self.vectors.columns, self.vectors.width)
+        shape = (-1, loss.columns, loss.width)
         slopes, sums = self._slopes(sums_of, ops.reshape(vectors, shape))
         slopes = ops.reshape(slopes, (self.accumulation, *shape))
         found, others = gradients((inputs, {VECTORS: slopes}, counted, wishes))
