@@ -10,7 +10,7 @@ from kbert.graph import names
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
-from kbert.tasks.embedding.training import SentenceVectors, check_fits, loss_for
+from kbert.tasks.embedding.training import TASK, check_fits, loss_for
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
 from kbert.training.vector_loss import VECTORS, VectorLoss
@@ -24,7 +24,6 @@ class VectorTraining(Finetuning):
     The encoder alone is trained: what has no share in the vectors, as the pooler, stays.
     """
 
-    task: SentenceVectors
     batches: ColumnBatches
     vectors: VectorLoss
 
@@ -60,7 +59,7 @@ class VectorTraining(Finetuning):
         tokenizer = require_tokenizer(self.bert, "finetune")
         parts = [self._train] + ([] if self._dev is None else [self._dev])
         limit = min(limit, longest(self.bert, self.settings.max_length))
-        train, *dev = [self.task.encode(one, tokenizer, None, max_length=limit) for one in parts]
+        train, *dev = [TASK.encode(one, tokenizer, None, max_length=limit) for one in parts]
         self.batches = self._column_batches(train, tokenizer.pad_id, lengths)
         if shape_cost:
             lengths = self._worth_tracing(limit, shape_cost)
