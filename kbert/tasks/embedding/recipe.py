@@ -126,9 +126,15 @@ class VectorTraining(Finetuning):
 
     def trained_part(self, model):
         """The encoder: what has no gradient would still decay."""
+        import keras
+
+        from kbert.model.bert_model import BertModel
         from kbert.model.probes import build_hidden_states
 
-        return build_hidden_states(model, blocks=[-1])
+        states = build_hidden_states(model, blocks=[-1])
+        # a layer of its own, since engines cut a model between its last block and what follows
+        output = keras.layers.Identity(name=VECTORS)(states.outputs[0])
+        return BertModel(states.inputs, output, spec=None)
 
     def begin(self, model) -> None:
         copy_weights(self.bert.model, model)
