@@ -126,15 +126,7 @@ class VectorTraining(Finetuning):
 
     def trained_part(self, model):
         """The encoder: what has no gradient would still decay."""
-        import keras
-
-        from kbert.model.bert_model import BertModel
-        from kbert.model.probes import build_hidden_states
-
-        states = build_hidden_states(model, blocks=[-1])
-        # a layer of its own, since engines cut a model between its last block and what follows
-        output = keras.layers.Identity(name=VECTORS)(states.outputs[0])
-        return BertModel(states.inputs, output, spec=None)
+        return encoder_of(model)
 
     def begin(self, model) -> None:
         copy_weights(self.bert.model, model)
@@ -163,6 +155,19 @@ class VectorTraining(Finetuning):
         if self.dev is not None:
             found["Dev data"] = f"{len(self.dev):,} {self._dev_kind}"
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+
+
+def encoder_of(model):
+    """A model up to the last block's output, float (B, S, H); shares the weights."""
+    import keras
+
+    from kbert.model.bert_model import BertModel
+    from kbert.model.probes import build_hidden_states
+
+    states = build_hidden_states(model, blocks=[-1])
+    # a layer of its own, since engines cut a model between its last block and what follows
+    output = keras.layers.Identity(name=VECTORS)(states.outputs[0])
+    return BertModel(states.inputs, output, spec=None)
 
 
 RECIPE = VectorTraining
