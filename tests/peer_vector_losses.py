@@ -1,9 +1,8 @@
 """Losses of sentence vectors and their gradients, by sentence-transformers' own classes.
 
-    python tests/peer_vector_losses.py OUT.npz             # of the vectors below
-    python tests/peer_vector_losses.py FOLDER RECORDS.json OUT.npz
+    python tests/peer_vector_losses.py [FOLDER RECORDS.json] OUT.npz
 
-The first writes tests/data/vector_losses.npz. The second: of a model in a folder, the gradients of
+Of the vectors below, as tests/data/vector_losses.npz; and of a model in a folder the gradients of
 its weights, by transformers' names, and vectors of the records' texts.
 """
 
@@ -52,7 +51,7 @@ def classes(model, loss: str, dimensions=None, **options):
     return losses.MatryoshkaLoss(model, found, list(dimensions)) if dimensions else found
 
 
-def of_vectors(out: str) -> None:
+def of_vectors() -> dict:
     import torch
 
     class Given(torch.nn.Module):
@@ -71,10 +70,10 @@ def of_vectors(out: str) -> None:
         value = classes(Given(), loss, dimensions)(features, torch.tensor(scores()))
         value.backward()
         found |= {f"{name}.loss": value.detach().numpy(), f"{name}.gradient": x.grad.numpy()}
-    np.savez(out, **found)
+    return found
 
 
-def of_a_model(folder: str, records: str, out: str) -> None:
+def of_a_model(folder: str, records: str) -> dict:
     from sentence_transformers import SentenceTransformer
 
     with open(records, encoding="utf-8") as file:
@@ -91,8 +90,9 @@ def of_a_model(folder: str, records: str, out: str) -> None:
         for name, weight in model[0].auto_model.named_parameters():
             if weight.grad is not None:
                 found[f"{loss}.{name}"] = weight.grad.numpy().copy()
-    np.savez(out, **found)
+    return found
 
 
 if __name__ == "__main__":
-    of_vectors(*sys.argv[1:]) if len(sys.argv) == 2 else of_a_model(*sys.argv[1:])
+    *model, out = sys.argv[1:]
+    np.savez(out, **of_vectors(), **(of_a_model(*model) if model else {}))

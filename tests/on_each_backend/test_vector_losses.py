@@ -1,4 +1,4 @@
-"""Losses of sentence vectors: sentence-transformers' numbers; the big batch's gradients in parts."""
+"""Losses of sentence vectors: sentence-transformers' numbers; a big batch's gradients in parts."""
 
 import numpy as np
 import pytest

@@ -135,13 +135,13 @@ class ColumnBatches(BucketedBatches):
     def without_negatives(self, epochs: int) -> np.ndarray | None:
         """The records of the first batch in which no text is a negative of another's; None: none.
 
-        A batch of one record counts where an epoch has no other.
+        The odd batch of an epoch counts where it has no other: else its loss is 0, once.
         """
         for step in range(epochs * self.steps_per_epoch):
             places = self._places(step)
             _, numbers = self._columns(places, step // self.steps_per_epoch)
-            one = any(len(np.unique(column)) == 1 for column in numbers.T[:2])
-            if one and (len(places) > 1 or self.steps_per_epoch == 1 or self.batch_size == 1):
+            whole = len(places) == self.batch_size or self.steps_per_epoch == 1
+            if whole and any(len(np.unique(column)) == 1 for column in numbers.T[:2]):
                 return places
         return None
 

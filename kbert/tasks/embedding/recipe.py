@@ -10,7 +10,7 @@ from kbert.graph import names
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
-from kbert.tasks.embedding.training import TASK, check_fits, loss_for
+from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
 from kbert.training.vector_loss import VECTORS, VectorLoss
@@ -29,6 +29,7 @@ class VectorTraining(Finetuning):
 
     def read(self) -> None:
         super().read()
+        self._train = list(with_partners(self._train))
         self._kind = self._train[0].kind
         self._dev_kind = self._dev[0].kind if self._dev else ""
         loss = loss_for(self._kind, self.settings.loss)
@@ -58,7 +59,7 @@ class VectorTraining(Finetuning):
         self._check_settings()
         tokenizer = require_tokenizer(self.bert, "finetune")
         parts = [self._train] + ([] if self._dev is None else [self._dev])
-        limit = min(limit, longest(self.bert, self.settings.max_length))
+        limit = min(limit, self._own_length() or limit)
         train, *dev = [TASK.encode(one, tokenizer, None, max_length=limit) for one in parts]
         self.batches = self._column_batches(train, tokenizer.pad_id, lengths)
         if shape_cost:
@@ -79,6 +80,10 @@ class VectorTraining(Finetuning):
             "dev": dev[0].digest() if dev else None,
         }
         return lengths
+
+    def _own_length(self) -> int | None:
+        """What the checkpoint itself cuts texts to, which its result goes on with."""
+        return self.bert.sentence.max_length if self.bert.sentence else None
 
     def _column_batches(self, train: TextColumns, pad_id: int, lengths) -> ColumnBatches:
         settings = self.settings
@@ -142,8 +147,8 @@ class VectorTraining(Finetuning):
             model.get_layer(names.POOLER).set_weights(pooler.get_weights())
         else:
             _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
-        limit = longest(self.bert, self.settings.max_length)
-        sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, limit)
+        length = self._own_length() or longest(self.bert, self.settings.max_length)
+        sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
         return Bert(self.bert.config, self.task.head, model, self.bert.tokenizer, sentence=sentence)
 
     def described(self, done: int) -> dict[str, str]:

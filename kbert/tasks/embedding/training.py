@@ -37,7 +37,7 @@ class SentenceVectors:
 
     def encode(self, records, tokenizer, labels, max_length: int) -> TextColumns:
         """The texts of records; a warning counts those that were cut, another those left out."""
-        records = _with_partners(records)
+        records = with_partners(records)
         texts = [text[:_LONGEST] for record in records for text in record.texts]
         columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
         ids, cut = [], 0
@@ -98,7 +98,7 @@ def check_fits(records: Sequence[TextRecord], loss: str) -> None:
             )
 
 
-def _with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
+def with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
     """Labelled sentences whose label another one has; other records as they are."""
     if records[0].label is None:
         return records
