@@ -73,6 +73,42 @@ def of_vectors() -> dict:
     return found
 
 
+def columns_of_retrieval() -> np.ndarray:
+    """int (23, 2): places of 17 queries and of what is right for each, two texts for some."""
+    random = np.random.default_rng(9)
+    return np.stack([np.arange(23) % 17, 17 + random.permutation(23)], 1)
+
+
+def vectors_for_retrieval() -> np.ndarray:
+    """float32 (40, 7), of length 1."""
+    found = np.random.default_rng(8).standard_normal((40, WIDTH))
+    for query, text in columns_of_retrieval():
+        found[text] += 0.9 * found[query]
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype("float32")
+
+
+def of_retrieval() -> dict:
+    """Its evaluator's figures, and its search's texts."""
+    from sentence_transformers.sentence_transformer import evaluation
+    from sentence_transformers.util import semantic_search
+
+    vectors, right = vectors_for_retrieval(), {}
+    for query, text in columns_of_retrieval():
+        right.setdefault(str(query), set()).add(int(text))
+    hits = semantic_search(vectors[:17], vectors[17:], top_k=10)
+    ranked = [[{**hit, "corpus_id": hit["corpus_id"] + 17} for hit in row] for row in hits]
+    queries, corpus = {str(n): "" for n in range(17)}, {n: "" for n in range(17, 40)}
+    evaluator = evaluation.InformationRetrievalEvaluator(
+        queries, corpus, right, precision_recall_at_k=[1, 5, 10]
+    )
+    figures = evaluator.compute_metrics(ranked)
+    found = {f"recall@{k}": figures["recall@k"][k] for k in (1, 5, 10)}
+    found |= {"mrr@10": figures["mrr@k"][10]}
+    found |= {"places": [[hit["corpus_id"] for hit in row] for row in hits]}
+    found |= {"scores": [[hit["score"] for hit in row] for row in hits]}
+    return {f"retrieval.{name}": np.array(value) for name, value in found.items()}
+
+
 def of_a_model(folder: str, records: str) -> dict:
     from sentence_transformers import SentenceTransformer
 
@@ -95,4 +131,4 @@ def of_a_model(folder: str, records: str) -> dict:
 
 if __name__ == "__main__":
     *model, out = sys.argv[1:]
-    np.savez(out, **of_vectors(), **(of_a_model(*model) if model else {}))
+    np.savez(out, **of_vectors(), **of_retrieval(), **(of_a_model(*model) if model else {}))

@@ -126,9 +126,10 @@ def _of_scores(scores: np.ndarray, cosines: np.ndarray) -> dict[str, float]:
 def of_retrieval(unit: np.ndarray, columns: np.ndarray) -> dict[str, float]:
     """recall@k, the mean share of a query's right texts among its k nearest; mrr@10.
 
-    Neighbours are the true ones: every query is compared with every text. mrr@10 is the mean of 1
-    over the place of the first right one, 0 where none is among the first ten. As
-    InformationRetrievalEvaluator of sentence-transformers.
+    Neighbours are the true ones: every query is compared with every text but itself. mrr@10 is the
+    mean of 1 over the place of the first right one, 0 where none is among the first ten. As
+    InformationRetrievalEvaluator of sentence-transformers, which leaves a query that is among the
+    texts there.
 
     Args:
         unit: float (texts, H), of length 1.
@@ -143,7 +144,11 @@ def of_retrieval(unit: np.ndarray, columns: np.ndarray) -> dict[str, float]:
     ranks = 0.0
     for start in range(0, len(queries), _AT_ONCE):
         part = queries[start : start + _AT_ONCE]
-        nearest = corpus[_best(unit[part] @ unit[corpus].T, most)]
+        scores = unit[part] @ unit[corpus].T
+        for row, query in enumerate(part):
+            if query not in right[query]:
+                scores[row, corpus == query] = -np.inf
+        nearest = corpus[_best(scores, most)]
         for query, row in zip(part, nearest.tolist(), strict=True):
             hits = [place in right[query] for place in row]
             for k in NEAREST:

@@ -101,19 +101,24 @@ def search(
     if vectors is not None:
         vectors = _checked(vectors, len(texts))
     of_queries = embed(bert, queries, **options)
+    # equal texts once: sums of another order would tell them apart in the last bit
+    different = {text: place for place, text in reversed(list(enumerate(texts)))}
+    numbers = {text: number for number, text in enumerate(different)}
     if vectors is None:
-        vectors = embed(bert, texts, **options)
+        vectors = embed(bert, list(different), **options)
+    else:
+        vectors = vectors[list(different.values())]
     if vectors.shape[1] > of_queries.shape[1]:
         raise ValueError(
             f"vectors must be (texts, {of_queries.shape[1]} or less) for this model, got "
             f"{vectors.shape}"
         )
-    corpus = _unit(vectors)
-    found = []
+    corpus, of_texts, found = _unit(vectors), [numbers[text] for text in texts], []
     size = max(_AT_ONCE // len(texts), 1)
     for start in range(0, len(queries), size):
         part = _unit(of_queries[start : start + size, : vectors.shape[1]])
-        found += [_hits(texts, row, top_k) for row in np.clip(part @ corpus.T, -1, 1)]
+        scores = np.clip(part @ corpus.T, -1, 1)[:, of_texts]
+        found += [_hits(texts, row, top_k) for row in scores]
     return found[0] if one else found
 
 
