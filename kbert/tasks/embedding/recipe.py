@@ -122,7 +122,7 @@ class VectorTraining(Finetuning):
         if self.batches.count == 2:
             places = self.batches.without_negatives(self.settings.epochs)
         if places is not None:
-            record = self._train[int(places[0])]
+            record = self._train[int(places.min())]
             raise ValueError(
                 f"{record.place}: a batch of {len(places)} records must have two different texts "
                 f"or more on each side, got only duplicates, as {record.texts[0]!r:.40}: none is a "

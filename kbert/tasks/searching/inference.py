@@ -98,26 +98,22 @@ def search(
     require_positive("top_k", top_k)
     options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
     options["progress"] = progress
+    places, numbers = _different(texts)
     if vectors is not None:
-        vectors = _checked(vectors, len(texts))
+        vectors = _checked(vectors, len(texts))[places]
     of_queries = embed(bert, queries, **options)
-    # equal texts once: sums of another order would tell them apart in the last bit
-    different = {text: place for place, text in reversed(list(enumerate(texts)))}
-    numbers = {text: number for number, text in enumerate(different)}
     if vectors is None:
-        vectors = embed(bert, list(different), **options)
-    else:
-        vectors = vectors[list(different.values())]
+        vectors = embed(bert, [texts[place] for place in places], **options)
     if vectors.shape[1] > of_queries.shape[1]:
         raise ValueError(
-            f"vectors must be (texts, {of_queries.shape[1]} or less) for this model, got "
-            f"{vectors.shape}"
+            f"vectors must have {of_queries.shape[1]} numbers or less a text for this model, got "
+            f"{vectors.shape[1]}"
         )
-    corpus, of_texts, found = _unit(vectors), [numbers[text] for text in texts], []
+    corpus, found = _unit(vectors), []
     size = max(_AT_ONCE // len(texts), 1)
     for start in range(0, len(queries), size):
         part = _unit(of_queries[start : start + size, : vectors.shape[1]])
-        scores = np.clip(part @ corpus.T, -1, 1)[:, of_texts]
+        scores = np.clip(part @ corpus.T, -1, 1)[:, numbers]
         found += [_hits(texts, row, top_k) for row in scores]
     return found[0] if one else found
 
@@ -189,6 +185,16 @@ def _several(texts: Iterable[str]) -> list[str]:
     if one:
         raise ValueError("texts must be a list of str, got one str: there is nothing to choose")
     return found
+
+
+def _different(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The place of each different text, and which of these each text is.
+
+    Equal texts are compared once: sums in another order would tell them apart in the last bit.
+    """
+    known: dict[str, int] = {}
+    numbers = np.array([known.setdefault(text, len(known)) for text in texts])
+    return np.unique(numbers, return_index=True)[1], numbers
 
 
 def _checked(vectors, count: int) -> np.ndarray:
