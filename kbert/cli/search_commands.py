@@ -21,7 +21,6 @@ BATCH = click.option(
     short_help="The texts that fit a query, by vectors.",
     examples=(
         'kbert search folder "who wrote it?" --lines texts.txt --top-k 3',
-        "kbert embed folder texts.txt -o vectors.npy",
         'kbert search folder "who?" --lines texts.txt --vectors vectors.npy',
     ),
 )
