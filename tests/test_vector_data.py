@@ -96,6 +96,11 @@ REFUSED = {
         [("text1", "text2", "score"), (*PAIR, "x")],
         "a.csv, line 2: the score must be a number, got 'x'",
     ),
+    "a score among scores": (
+        "a.tsv",
+        [(*PAIR, 1), (*PAIR, 2), (*PAIR, "n/a")],
+        "a.tsv, line 3: the score must be a number, got 'n/a'",
+    ),
     "nan": ("a.jsonl", [{"anchor": "a", "positive": "b", "score": None}], "must be a number"),
     "kinds": (
         "a.jsonl",

@@ -64,7 +64,7 @@ def read_records(path: str | os.PathLike) -> list[TextRecord]:
     reads them. Else a line each, columns between tabs. A first line of words for columns is a
     header: anchor (query, sentence1, text, …), positive (answer, sentence2, …), negative,
     negative_1, …, score, label. Without one, two texts are a pair, three and more have negatives; a
-    last column of numbers in every line is a score of two texts, a label of one.
+    last column of numbers, in every line, is a label of one text; in most, a score of two.
 
     Raises:
         OSError: it cannot be read.
@@ -127,9 +127,10 @@ def _layout_of_cells(rows: Sequence[tuple[str, list[str]]], place: str) -> _Layo
     if count < 2:
         raise ValueError(f"{place}: {_EXPECTED}, got {count} column")
     texts = tuple(range(count))
-    if count < 4 and all(_number(cells[-1]) is not None for _, cells in rows):
-        return _Layout(texts[:2], score=2) if count == 3 else _Layout((0,), label=1)
-    return _Layout(texts)
+    numbers = sum(_number(cells[-1]) is not None for _, cells in rows)
+    if count == 3 and 2 * numbers > len(rows):  # of scores, one that is none is an error
+        return _Layout(texts[:2], score=2)
+    return _Layout((0,), label=1) if count == 2 and numbers == len(rows) else _Layout(texts)
 
 
 def _of_rows(rows: Iterable[tuple[str, object]]) -> list[TextRecord]:
