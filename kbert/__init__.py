@@ -55,6 +55,8 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.finetuning.finetune import finetune as finetune
     from kbert.tasks.pretraining.pretrain import pretrain as pretrain
     from kbert.tasks.resume import resume as resume
+    from kbert.tasks.searching.inference import rank as rank
+    from kbert.tasks.searching.inference import search as search
     from kbert.tasks.tagging.inference import tag as tag
     from kbert.training.slices.compiler import compile_plan as compile_plan
 
@@ -80,6 +82,8 @@ _PUBLIC = {
     "build_token_classifier": "kbert.model.builder",
     "classify": "kbert.tasks.classification.inference",
     "regress": "kbert.tasks.classification.inference",
+    "rank": "kbert.tasks.searching.inference",
+    "search": "kbert.tasks.searching.inference",
     "compare_heads": "kbert.show.one_projection",
     "compile_plan": "kbert.training.slices.compiler",
     "embed": "kbert.tasks.embedding.inference",

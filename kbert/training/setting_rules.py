@@ -12,6 +12,8 @@ SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 KEEPS = ("model", "all")
 CLASS_WEIGHTS = ("balanced",)
+LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
+VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,15 @@ def _lora_on(text) -> str:
     return ",".join(read_lora_on(text))  # in one order, however it is said
 
 
+def _different(values) -> tuple[int, ...]:
+    found = tuple(map(_whole, values))
+    if isinstance(values, (str, set, dict)) or len(set(found)) < len(found) or not found:
+        raise ValueError
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
 def _at_least(least: int) -> Rule:
     return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
 
@@ -117,6 +128,11 @@ RULES = {
     "warmup_share": _SHARE,
     "label_smoothing": _BELOW_ONE,
     "class_weights": _one_of(CLASS_WEIGHTS),
+    "loss": _one_of(LOSSES),
+    "pooling": _one_of(VECTOR_POOLINGS),
+    "scale": _POSITIVE,
+    "margin": _POSITIVE,
+    "dimensions": Rule("be different whole numbers of at least 1", _different),
     "short_share": _SHARE,
     "masked_share": _NOT_ZERO_SHARE,
     "optimizer": _one_of(OPTIMIZERS),

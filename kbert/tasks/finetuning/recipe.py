@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import logging
 import os
 from collections import Counter
@@ -21,7 +22,12 @@ from kbert.graph.trained_parts import TrainedParts
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
 from kbert.tasks.finetuning.best_weights import BestWeights
-from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels, records_of
+from kbert.tasks.finetuning.evaluate import (
+    Evaluation,
+    LabelledEvaluation,
+    known_labels,
+    records_of,
+)
 from kbert.tasks.finetuning.less_to_train import (
     amount_trained,
     parts_of,
@@ -78,6 +84,7 @@ class Finetuning(Recipe):
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
+        settings.check_for(task.name)
         if self.packing and task.head not in _PACKED_HEADS:
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
         if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
@@ -86,12 +93,19 @@ class Finetuning(Recipe):
             )
 
     @classmethod
+    def of_task(cls, task: Task, settings: FinetuningSettings, sources: dict) -> "Finetuning":
+        """Of the task's own class, where it has one."""
+        module = getattr(task, "recipe", None)
+        kind = importlib.import_module(module).RECIPE if module else cls
+        return kind(task, settings, sources)
+
+    @classmethod
     def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
         sources = {name: run.places.get(name) if it is None else it for name, it in moved.items()}
         for name in ("source", "train"):
             if sources[name] is None:
                 raise ValueError(f"{name} must be given to go on: the run began with no file of it")
-        return cls(task_of(run.settings["task"]), settings, sources)
+        return cls.of_task(task_of(run.settings["task"]), settings, sources)
 
     def read(self) -> None:
         train, dev = self._sources["train"], self._sources["dev"]
@@ -135,7 +149,7 @@ class Finetuning(Recipe):
         if shape_cost:
             lengths = self._worth_tracing(limit, shape_cost)
             self.batches = self.batches.with_lengths(lengths)
-        self.dev: LabelledEvaluation | None = None
+        self.dev: Evaluation | None = None
         if dev:
             self.dev = LabelledEvaluation(
                 self.task, self._dev, dev, self.labels, size, pad_id, lengths

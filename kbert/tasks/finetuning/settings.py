@@ -25,6 +25,15 @@ class FinetuningSettings(RunSettings):
         class_weights: "balanced" has a label of a class count for the number of labels over that of
             the classes and of its own (as scikit-learn's); None: each the same. For "classify" and
             "tag"; losses of evaluations have neither.
+        loss: of "embed": "infonce" (each text chooses its own partner among all of the batch's:
+            in-batch negatives), "triplet", "cosine" or "cosent"; None: infonce, for scored pairs
+            cosent. See `kbert.training.vector_loss`.
+        pooling: of "embed", how token vectors become one: "mean", "cls" or "max"; None: the
+            checkpoint's own, else mean.
+        scale: what cosines are multiplied with, of infonce and cosent: 1 / temperature.
+        margin: of triplet, in the vectors' own unit.
+        dimensions: of "embed", lengths that vectors are to be cut to (Matryoshka), each with the
+            loss of its own; None: whole vectors alone.
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_share: of the updates, over which the rate grows from 0.
         freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
@@ -53,13 +62,21 @@ class FinetuningSettings(RunSettings):
     first: ClassVar[tuple[str, ...]] = (
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
+        *("loss", "pooling", "scale", "margin", "dimensions"),
         *("learning_rate", "warmup_share", "optimizer"),
         *("freeze", "head_learning_rate", "layer_decay", "lora", "lora_on", "lora_alpha"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
-    later: ClassVar[dict] = {"packing": False, "label_smoothing": 0.0, "class_weights": None}
-    later |= {"freeze": None, "head_learning_rate": None, "layer_decay": None}
-    later |= {"lora": None, "lora_on": LORA_ON, "lora_alpha": None}
+    of_vectors: ClassVar[dict] = {
+        **{"loss": None, "pooling": None, "dimensions": None},
+        **{"scale": 20.0, "margin": 5.0},
+    }
+    later: ClassVar[dict] = {
+        **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
+        **{"freeze": None, "head_learning_rate": None, "layer_decay": None},
+        **{"lora": None, "lora_on": LORA_ON, "lora_alpha": None},
+        **of_vectors,
+    }
 
     epochs: int = 3
     max_length: int = 128
@@ -67,6 +84,11 @@ class FinetuningSettings(RunSettings):
     packing: bool = False
     label_smoothing: float = 0.0
     class_weights: str | None = None
+    loss: str | None = None
+    pooling: str | None = None
+    scale: float = 20.0
+    margin: float = 5.0
+    dimensions: tuple[int, ...] | None = None
     learning_rate: float = 5e-5
     warmup_share: float = 0.1
     keep_best: bool = True
@@ -85,3 +107,12 @@ class FinetuningSettings(RunSettings):
         if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
             name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
             raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
+
+    def check_for(self, task: str) -> None:
+        """A ValueError where a setting of sentence vectors is given to another task, or the reverse."""
+        for name in ("freeze", "head_learning_rate", "layer_decay", "lora"):
+            if task == "embed" and getattr(self, name) is not None:
+                raise ValueError(f"{name} must be for another task, got it for embed")
+        for name, default in self.of_vectors.items():
+            if task != "embed" and getattr(self, name) != default:
+                raise ValueError(f"{name} must be for the task embed, got {task}")

@@ -14,16 +14,18 @@ from kbert.model.parts.scopes import LOSS, scope
 from kbert.model.parts.stateless import stateless
 from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
+from kbert.training.engines.gradient_cache import GradientCache
 from kbert.training.engines.optimizer_step import OptimizerStep
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
 from kbert.training.trained_weights import TrainedWeights, all_of
+from kbert.training.vector_loss import VECTORS
 
 MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
-class Engine(OptimizerStep):
+class Engine(GradientCache, OptimizerStep):
     """One device; the engines of each backend derive from it.
 
     Attributes:
@@ -83,6 +85,7 @@ class Engine(OptimizerStep):
         checked(values, ("clip_norm", "jit", "steps_per_execution"))
         if packing:
             packed_rows.check(model, self.replicas)
+        self.check_devices()
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
@@ -245,8 +248,12 @@ class Engine(OptimizerStep):
     def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
         """The model's outputs by name, from weights and seeds that are given.
 
-        Frozen ones are given where they would be constants of a program otherwise.
+        Where vectors of texts are learned: these alone, as `VectorLoss.vectors` has them. Frozen
+        ones are given where they would be constants of a program otherwise.
         """
+        given = inputs
+        if self.vectors:
+            inputs = self.vectors.texts(given)
         values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
         values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
         if training and self.cut:
@@ -255,6 +262,8 @@ class Engine(OptimizerStep):
         else:
             ordered = [inputs[name] for name in self.model.input_names]
             outputs = stateless(self.model, values, ordered, training)
+        if self.vectors:
+            return {VECTORS: self.vectors.vectors(outputs[0], given)}
         return dict(zip(self.model.output_names, outputs, strict=True))
 
     def cut_model(self) -> CutModel | None:
@@ -274,7 +283,10 @@ class Engine(OptimizerStep):
         return fused_parts.FusedParts(kit)
 
     def _loss_sums(self, logits, labels, weights):
-        """`objectives.measured`."""
+        """`objectives.measured`, or the sums of the loss of vectors."""
+        if self.vectors:
+            with scope(LOSS):
+                return self.vectors.measured(logits, labels, weights)
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
         measured: Callable = functools.partial(objectives.measured, smoothing=self.label_smoothing)
         if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:

@@ -145,6 +145,9 @@ class JaxEngine(Engine):
 
     def _gradients(self, weights, batch, seeds, scale, frozen):
         """Sums over the micro-batches, one after the other: memory of one."""
+        if self._caches(batch[1]):
+            again = functools.partial(self._gradients, weights, seeds=seeds, scale=scale)
+            return self._cached_gradients(again, weights, batch, seeds)
 
         def of(part, seed):
             def loss_of(weights):
@@ -172,6 +175,16 @@ class JaxEngine(Engine):
         placed = self._placed(arrays, 1)
         found = self._summed_gradients(self._weights(), placed, seeds, scale, frozen)
         return [np.asarray(gradient) for gradient in found[0]]
+
+    def _for_each(self, function, inputs, seeds):
+        return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
+
+    def _slopes(self, function, x):
+        def first(x):
+            sums = function(x)
+            return sums[0], sums
+
+        return jax.grad(first, has_aux=True)(x)
 
     def _recomputed(self, function):
         return jax.checkpoint(function)

@@ -198,6 +198,10 @@ class TensorFlowEngine(Engine):
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""
+        if self._caches(batch[1]):
+            weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
+            again = functools.partial(self._gradients, seeds=seeds)
+            return self._cached_gradients(again, weights, batch, seeds)
         # One after the other, never two at a time: accumulation is there to need the activations'
         # memory of one micro-batch alone. It gives the update of the whole batch, since weights of
         # labels are divided by its totals and not by a micro-batch's.
@@ -224,6 +228,21 @@ class TensorFlowEngine(Engine):
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
         arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)  # for Keras 3.16
         return [gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]]
+
+    def _for_each(self, function, inputs, seeds):
+        return tf.map_fn(
+            lambda pair: function(*pair),
+            (inputs, seeds),
+            parallel_iterations=1,
+            fn_output_signature=tf.float32,
+        )
+
+    def _slopes(self, function, x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            sums = function(x)
+            loss = sums[0]
+        return tape.gradient(loss, x), sums
 
     def _recomputed(self, function):
         return tf.recompute_grad(function)

@@ -113,12 +113,13 @@ class TorchEngine(Engine):
         )
 
     def _gradients(self, weights, arrays, seeds):
+        if self._caches(arrays[1]):
+            again = functools.partial(self._gradients, weights, seeds=seeds)
+            return self._cached_gradients(again, weights, arrays, seeds)
         total, sums = None, None
         for micro in range(self.accumulation):
             part = tuple({k: v[micro] for k, v in group.items()} for group in arrays)
-            with torch.random.fork_rng(self._generators()):
-                # Keras's dropout draws from torch's own generator where its layer has no seed
-                torch.manual_seed(int(seeds[micro].sum(dtype="int64")))
+            with self._drawn_from(seeds[micro]):
                 forward = functools.partial(self._outputs, weights, seeds[micro], training=True)
                 scale = self.counts[1].value
                 loss, found = objectives.scaled_objective(forward, part, scale, self._loss_sums)
@@ -134,6 +135,26 @@ class TorchEngine(Engine):
     def _frozen_values(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
         return [variable.value.detach() for variable in self.trained.frozen]
+
+    def _for_each(self, function, inputs, seeds):
+        found = []
+        for micro, own in enumerate(seeds):
+            part = {name: array[micro] for name, array in inputs.items()}
+            with self._drawn_from(own), torch.no_grad():
+                found.append(function(part, own))
+        return torch.stack(found)
+
+    def _slopes(self, function, x):
+        x = x.detach().requires_grad_()
+        sums = function(x)
+        return torch.autograd.grad(sums[0], x)[0], sums.detach()
+
+    @contextlib.contextmanager
+    def _drawn_from(self, seeds):
+        """Keras's dropout draws from torch's own generator where its layer has no seed."""
+        with torch.random.fork_rng(self._generators()):
+            torch.manual_seed(int(seeds.sum(dtype="int64")))
+            yield
 
     def _generators(self) -> list | None:
         # else those of every GPU that there is, of other processes too
