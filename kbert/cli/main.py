@@ -17,6 +17,7 @@ MODULES = {
     "checkpoint_commands": ("inspect", "convert", "params"),
     "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
     "vector_commands": ("embed", "similarity", "attention"),
+    "attribution_command": ("attribute",),
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
@@ -29,7 +30,7 @@ SECTIONS = {
     ),
     "Checkpoints": ("inspect", "convert"),
     "Use a checkpoint": (
-        *("embed", "similarity", "attention", "fill-mask"),
+        *("embed", "similarity", "attention", "attribute", "fill-mask"),
         *("next-sentence", "classify", "regress", "tag", "answer"),
     ),
     "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate"),
