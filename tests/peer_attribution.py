@@ -17,7 +17,7 @@ TEXT, PAIR = "the red cat sat on the mat", "it sees dogs!"
 MASKED = "the [MASK] cat sees the [MASK]"
 OTHER = "a big moon"
 STEPS = 50
-CASES = ("label", "label-logit-mask", "token", "cosine")
+CASES = ("label", "label-logit-mask", "token-logit", "cosine")
 
 
 def main(sizes: dict, out: Path) -> None:
@@ -56,7 +56,7 @@ def attributions(models: dict, tokenizer) -> dict:
 
     def of_token(ids, segments):
         logits = masked(input_ids=ids, token_type_ids=segments).logits
-        return logits[:, place].softmax(-1)[:, cat]
+        return logits[:, place, cat]
 
     def of_label(ids, segments):
         return labels(input_ids=ids, token_type_ids=segments).logits
@@ -65,7 +65,7 @@ def attributions(models: dict, tokenizer) -> dict:
     cases = {
         "label": (lambda *a: of_label(*a).softmax(-1)[:, 1], labels.bert, text, "[PAD]", None),
         "label-logit-mask": (lambda *a: of_label(*a)[:, 2], labels.bert, text, "[MASK]", None),
-        "token": (of_token, masked.bert, with_masks, "[PAD]", place),
+        "token-logit": (of_token, masked.bert, with_masks, "[PAD]", place),
         "cosine": (
             cosine,
             encoder,

@@ -22,6 +22,7 @@ def after_embeddings(model: keras.Model, output) -> keras.Model:
         output: a KerasTensor that depends on no other input; or a list of them.
 
     Returns:
-        A model that shares the weights; call it with `mask=`, bool (B, S), True for real tokens.
+        A model that shares the weights; its `call` takes `mask=`, bool (B, S), True for real
+        tokens.
     """
     return keras.Model(model.get_layer(names.EMBEDDING_NORM).output, output)

@@ -44,9 +44,9 @@ def found_for(case: str, folders):
         return attribute(
             bert, TEXT, PAIR, target=2, value="logit", baseline="mask", steps=STEPS
         )
-    if case == "token":
+    if case == "token-logit":
         bert = kbert.load(folders / "BertForMaskedLM")
-        return attribute(bert, MASKED, target="cat", mask=2, steps=STEPS)
+        return attribute(bert, MASKED, target="cat", mask=2, value="logit", steps=STEPS)
     return attribute(kbert.load(folders / "BertModel"), TEXT, similar_to=OTHER, steps=STEPS)
 
 

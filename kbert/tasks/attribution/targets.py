@@ -44,7 +44,7 @@ def of_labels(model: keras.Model, scale: str) -> Outputs:
     rest = after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
 
     def answers(states, mask):
-        return _scaled(rest(states, mask=mask, training=False), scale)
+        return _scaled(_run(rest, states, mask), scale)
 
     def function(states, mask, label):
         return ops.take(answers(states, mask), label, axis=-1)
@@ -60,7 +60,7 @@ def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
     token_table = model.get_layer(names.TOKEN_EMBEDDING)
 
     def answers(states, mask, place):
-        x = ops.take(rest(states, mask=mask, training=False), place, axis=1)  # (K, H)
+        x = ops.take(_run(rest, states, mask), place, axis=1)  # (K, H)
         table = ops.convert_to_tensor(token_table.embeddings)
         logits = similarity([norm(dense(ops.expand_dims(x, 1))), table])
         return _scaled(logits[:, 0], scale)
@@ -78,13 +78,18 @@ def of_vectors(model: keras.Model, pooling: str) -> Outputs:
     rest = after_embeddings(model, build_vectors(model, pooling, 1).outputs[0])
 
     def answers(states, mask):
-        return rest(states, mask=mask, training=False)
+        return _run(rest, states, mask)
 
     def function(states, mask, vector):
         found = answers(states, mask)
         return ops.sum(found * vector, axis=-1) / (ops.norm(found, axis=-1) * ops.norm(vector))
 
     return Outputs(function, answers, rest.variables)
+
+
+def _run(rest: keras.Model, states, mask):
+    """By `call`: the model itself would warn that the mask ends with it, as it should."""
+    return rest.call(states, training=False, mask=mask)
 
 
 def _scaled(logits, scale: str):
