@@ -83,27 +83,32 @@ def _served(bert, architecture: str):
     """The model with transformers' inputs and outputs."""
     import keras
 
-    from kbert.model.from_embeddings import after_embeddings, embeddings_of
+    from kbert.model.from_embeddings import after_embeddings, embeddings_of, with_table
 
     model = serving.free_model(bert, max_predictions=None)
     last = names.encoder_output(bert.config.num_hidden_layers)
     wanted = _OUTPUTS.get(architecture, {"last_hidden_state": last})
     outputs = [model.get_layer(layer).output for layer in wanted.values()]
+    if names.MLM_SIMILARITY in wanted.values():
+        before, after = with_table(model)
+        rest = after(outputs)
+    else:
+        before, rest = embeddings_of(model), after_embeddings(model, outputs)
 
     class Served(keras.Model):
         """The embeddings, and what follows under the mask that is given."""
 
         def __init__(self):
             super().__init__()
-            self.embeddings = embeddings_of(model)
-            self.rest = after_embeddings(model, outputs)
+            self.before, self.rest = before, rest
             self.inputs = [keras.KerasTensor((None, None), "int64", name=name) for name in _INPUTS]
             self.output_names = list(wanted)
             self.built = True
 
         def call(self, inputs, training=None):
             ids, mask, segments = (keras.ops.cast(part, "int32") for part in inputs)
-            states = self.embeddings([ids, segments], training=False)
-            return self.rest.call(states, training=False, mask=keras.ops.not_equal(mask, 0))
+            states = self.before([ids, segments], training=False)
+            real = [keras.ops.not_equal(mask, 0)]  # of the states; the table has none
+            return self.rest.call(states, training=False, mask=real)
 
     return Served()

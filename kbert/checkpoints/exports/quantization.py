@@ -15,6 +15,7 @@ from kbert.checkpoints.exports import serving
 WAYS = ("int8", "int8_dynamic")
 _WHAT = "a quantized ONNX file"
 _PRODUCTS = ["MatMul"]
+_FUSIONS = ["MatMulAddFusion", "GemmSumFusion"]  # which put the bias into a product
 
 
 def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None:
@@ -59,7 +60,7 @@ def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, fee
         before.write_bytes(proto.SerializeToString())
         _fold(onnxruntime, before, folded)
         graph = onnx.load(folded)
-        _only_products(graph.graph.node)
+        _only_products(onnx, graph.graph)
         onnx.save(graph, folded)
         options: dict = {"op_types_to_quantize": _PRODUCTS, "per_channel": True}
         options |= {"weight_type": ort.QuantType.QInt8, "extra_options": {"MatMulConstBOnly": True}}
@@ -80,18 +81,34 @@ def _fold(onnxruntime, source: Path, target: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = os.fspath(target)
     options.log_severity_level = 3
-    onnxruntime.InferenceSession(os.fspath(source), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        os.fspath(source),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=_FUSIONS,
+    )
 
 
-def _only_products(nodes) -> None:
-    """Makes a Gemm that only multiplies a MatMul, which both ways quantize."""
-    for node in nodes:
-        values = {attribute.name: attribute for attribute in node.attribute}
-        turned = any(name in values and values[name].i for name in ("transA", "transB"))
-        scaled = "alpha" in values and values["alpha"].f != 1.0
-        if node.op_type == "Gemm" and len(node.input) == 2 and not turned and not scaled:
-            node.op_type = "MatMul"
-            del node.attribute[:]
+def _only_products(onnx, graph) -> None:
+    """Makes a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
+    weights = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        values = {one.name: one.f or one.i for one in node.attribute}
+        plain = not values.get("transA") and values.get("alpha", 1.0) == 1.0
+        if node.op_type != "Gemm" or len(node.input) > 2 or not plain:
+            continue
+        if values.get("transB"):
+            if node.input[1] not in weights:
+                continue
+            turned = onnx.numpy_helper.to_array(weights[node.input[1]]).T.copy()
+            name = f"{node.input[1]}/{node.name}/T"
+            graph.initializer.append(onnx.numpy_helper.from_array(turned, name))
+            node.input[1] = name
+        node.op_type = "MatMul"
+        del node.attribute[:]
+    used = {name for node in graph.node for name in node.input}
+    for one in [one for one in graph.initializer if one.name not in used]:
+        graph.initializer.remove(one)
 
 
 def _reader(ort, bert, texts: Sequence[str], feed: Callable):
