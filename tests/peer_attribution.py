@@ -46,7 +46,7 @@ def attributions(models: dict, tokenizer) -> dict:
     labels, masked, encoder = models.values()
     text = tokenizer(TEXT, PAIR, return_tensors="pt")
     with_masks = tokenizer(MASKED, return_tensors="pt")
-    (first, place) = (with_masks["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]
+    place = (with_masks["input_ids"][0] == tokenizer.mask_token_id).nonzero()[1, 0]  # the second
     cat = tokenizer.convert_tokens_to_ids("cat")
     other = vector(encoder, tokenizer(OTHER, return_tensors="pt"))
 

@@ -36,7 +36,7 @@ WRITERS = {
     "onnx": "kbert.checkpoints.exports.onnx",
     "litert": "kbert.checkpoints.exports.litert",
 }
-OPTIONS = { # of `save`, and the formats that have them
+OPTIONS = {  # of `save`, and the formats that have them
     "architecture": ("transformers", "transformers_onnx"),
     "quantize": ("onnx", "transformers_onnx"),
     "calibration": ("onnx", "transformers_onnx"),

@@ -1,4 +1,4 @@
-"""Integrated gradients: captum's numbers on transformers' models, and the sums that they must have."""
+"""Integrated gradients: captum's numbers on transformers' models, and what they must sum to."""
 
 import importlib.util
 import json
@@ -41,9 +41,7 @@ def found_for(case: str, folders):
         bert = kbert.load(folders / "BertForSequenceClassification")
         if case == "label":
             return attribute(bert, TEXT, PAIR, target="white", steps=STEPS)
-        return attribute(
-            bert, TEXT, PAIR, target=2, value="logit", baseline="mask", steps=STEPS
-        )
+        return attribute(bert, TEXT, PAIR, target=2, value="logit", baseline="mask", steps=STEPS)
     if case == "token-logit":
         bert = kbert.load(folders / "BertForMaskedLM")
         return attribute(bert, MASKED, target="cat", mask=2, value="logit", steps=STEPS)

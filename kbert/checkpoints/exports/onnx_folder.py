@@ -3,7 +3,8 @@
 sentence-transformers (backend="onnx") and optimum look for `onnx/model.onnx`, give int64 input_ids,
 attention_mask and token_type_ids and read last_hidden_state or logits. text-embeddings-inference's
 ONNX backend (huggingface/text-embeddings-inference, backends/ort/src/lib.rs) does too, pools by
-1_Pooling/config.json, whose four `pooling_mode_…` it wants, and reads config.json and tokenizer.json.
+1_Pooling/config.json, whose four `pooling_mode_…` it wants, and reads config.json and
+tokenizer.json.
 """
 
 from collections.abc import Sequence

@@ -56,7 +56,9 @@ def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, fee
         from onnxruntime import quantization as ort
 
     with tempfile.TemporaryDirectory(prefix="kbert-") as name:
-        before, folded, after = (Path(name) / f"{part}.onnx" for part in ("plain", "folded", "int8"))
+        before, folded, after = (
+            Path(name) / f"{part}.onnx" for part in ("plain", "folded", "int8")
+        )
         before.write_bytes(proto.SerializeToString())
         _fold(onnxruntime, before, folded)
         graph = onnx.load(folded)
