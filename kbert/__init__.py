@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.show.verification import verify as verify
     from kbert.tasks.answering.inference import answer as answer
     from kbert.tasks.attention.inference import attention as attention
+    from kbert.tasks.attribution.inference import attribute as attribute
     from kbert.tasks.classification.inference import classify as classify
     from kbert.tasks.classification.inference import next_sentence as next_sentence
     from kbert.tasks.classification.inference import regress as regress
@@ -72,6 +73,7 @@ _PUBLIC = {
     "account": "kbert.graph.accounting",
     "answer": "kbert.tasks.answering.inference",
     "attention": "kbert.tasks.attention.inference",
+    "attribute": "kbert.tasks.attribution.inference",
     "base": "kbert.graph.presets",
     "build_attention_maps": "kbert.model.probes",
     "build_bert": "kbert.model.builder",

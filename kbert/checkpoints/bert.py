@@ -149,19 +149,27 @@ def save(
     *,
     format: str | None = None,
     architecture: str | None = None,
+    quantize: str | None = None,
+    calibration: Sequence[str] | None = None,
 ) -> None:
     """Writes a model in one of the formats; all of it or nothing, and an old one survives.
 
     Args:
         bert: what `load` gave, or a `Bert` of one's own.
         path: the folder or file to write.
-        format: "transformers" (opens with AutoModel and its head's class), "google" (opens with
+        format: "transformers" (opens with AutoModel and its head's class), "transformers_onnx"
+            (the same with onnx/model.onnx, for sentence-transformers' backend "onnx", optimum and
+            text-embeddings-inference), "google" (opens with
             tf.train.load_checkpoint and keras_bert), "keras_hub" (a preset, for
             BertBackbone.from_preset), "keras" (one .keras file), "saved_model", "onnx", "litert",
             "peft" (its LoRA adapter alone, for PeftModel.from_pretrained and `load(adapter=…)`);
             None: by the path's ending .keras, .onnx, .tflite, else transformers.
         architecture: for transformers, the class to write; None: the one that was loaded, else
             the one that has the whole head.
+        quantize: for ONNX, "int8": weights and activations of the matrix products, by ranges that
+            the `calibration` texts have (ONNX Runtime's static quantization); "int8_dynamic": by
+            the ranges of each call. None: float32.
+        calibration: some hundred texts like those that will come.
 
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
@@ -174,11 +182,11 @@ def save(
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    if architecture is not None and form != "transformers":
-        raise ValueError(f"architecture goes with format='transformers', got {form!r}")
+    given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    options = {name: value for name, value in given.items() if value is not None}
+    formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)
-    options = {} if architecture is None else {"architecture": architecture}
     write(bert, path, **options)
 
 

@@ -18,6 +18,7 @@ MODULES = {
     "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
     "vector_commands": ("embed", "similarity", "attention"),
     "search_commands": ("search", "rank"),
+    "attribution_command": ("attribute",),
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
@@ -30,7 +31,7 @@ SECTIONS = {
     ),
     "Checkpoints": ("inspect", "convert"),
     "Use a checkpoint": (
-        *("embed", "similarity", "search", "rank", "attention", "fill-mask"),
+        *("embed", "similarity", "search", "rank", "attention", "attribute", "fill-mask"),
         *("next-sentence", "classify", "regress", "tag", "answer"),
     ),
     "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate"),

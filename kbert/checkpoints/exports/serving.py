@@ -40,8 +40,14 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
             f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
             f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
         )
-    ready = bert.spec.seq_len is None and _computes_in_float32(bert.model)
-    return _with_sentence_vector(bert, bert.model if ready else _copy(bert))
+    return _with_sentence_vector(bert, free_model(bert))
+
+
+def free_model(bert, **changes):
+    """The model of any length in float32, itself or a copy; `changes` are those of its spec."""
+    changes = {"seq_len": None} | changes
+    same = all(getattr(bert.spec, name) == value for name, value in changes.items())
+    return bert.model if same and _computes_in_float32(bert.model) else _copy(bert, changes)
 
 
 def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str:
@@ -150,12 +156,12 @@ def _computes_in_float32(model) -> bool:
     )
 
 
-def _copy(bert):
+def _copy(bert, changes: dict):
     import keras
 
     from kbert.model import builder
 
-    model = builder.build(dataclasses.replace(bert.spec, seq_len=None, dtype="float32"))
+    model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
     expected = [tuple(weight.shape) for weight in model.weights]
     found = [tuple(weight.shape) for weight in bert.model.weights]
     if expected != found:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ CLASSES = {
 }
 _CONFIG = js.fields(optional={"architectures": js.or_null(js.list_of(js.TEXT, "class names"))})
 _LABELS = js.mapping_of(js.TEXT)
+ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 _TIED = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
@@ -97,7 +98,12 @@ def head_said(path: Path) -> str | None:
     return CLASSES[architecture][0] if architecture else None
 
 
-def write(bert, path: Path, architecture: str | None = None) -> None:
+def write(
+    bert,
+    path: Path,
+    architecture: str | None = None,
+    also: Callable[[Path], None] | None = None,
+) -> None:
     """Writes config.json, model.safetensors and the tokenizer's files: all of them, or none.
 
     Args:
@@ -105,14 +111,15 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
         path: the folder.
         architecture: the class of transformers to write; None: the one that it was read from,
             else the one that has the whole head.
+        also: writes further files of this model into a folder, `onnx/model.onnx` among them.
 
     Raises:
-        ValueError: a class that is unknown or has another head; a folder with other weights, or
-            with a vocabulary or modules.json where this model has none.
+        ValueError: a class that is unknown or has another head; a folder with other weights, an
+            ONNX file that would stay, a vocabulary or modules.json where this model has none.
         OSError: it cannot be written.
     """
-    name = _class_to_write(bert, architecture)
-    _refuse_leftovers(bert, path)
+    name = class_to_write(bert, architecture)
+    _refuse_leftovers(bert, path, [] if also else [ONNX])
     labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
     parts = CLASSES[name][1]
     left_out = [part for part in weight_names.PARTS_OF_HEAD[bert.head] if part not in parts]
@@ -138,9 +145,12 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
             bert.tokenizer.save(folder, max_length=bert.config.max_position_embeddings)
         if bert.sentence is not None:
             write_sentence_settings(bert.sentence, bert.config, folder)
+        if also is not None:
+            also(folder)
 
 
-def _class_to_write(bert, architecture: str | None) -> str:
+def class_to_write(bert, architecture: str | None) -> str:
+    """transformers' class for a model: the one asked for, its own, or that of its whole head."""
     fitting = [name for name, (head, _) in CLASSES.items() if head == bert.head]
     if architecture is None:
         return bert.architecture if bert.architecture in fitting else fitting[0]
@@ -152,9 +162,9 @@ def _class_to_write(bert, architecture: str | None) -> str:
     return architecture
 
 
-def _refuse_leftovers(bert, path: Path) -> None:
+def _refuse_leftovers(bert, path: Path, stale: list[str]) -> None:
     """Raises where the folder holds what would be read with, or before, what is written."""
-    names = [*INDEXES, "pytorch_model.bin"]
+    names = [*INDEXES, "pytorch_model.bin", "model.onnx", *stale]
     if bert.tokenizer is None:
         names += ["tokenizer.json", "vocab.txt"]
     if bert.sentence is None:

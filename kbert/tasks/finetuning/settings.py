@@ -109,7 +109,7 @@ class FinetuningSettings(RunSettings):
             raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
 
     def check_for(self, task: str) -> None:
-        """A ValueError where a setting of sentence vectors is given to another task, or the reverse."""
+        """A ValueError where a setting is not for this task: that of vectors, or for other tasks."""
         for name in ("freeze", "head_learning_rate", "layer_decay", "lora"):
             if task == "embed" and getattr(self, name) is not None:
                 raise ValueError(f"{name} must be for another task, got it for embed")
