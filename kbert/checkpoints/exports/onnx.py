@@ -46,7 +46,7 @@ def write(bert, path: str | os.PathLike) -> None:
             if keras.backend.backend() == "tensorflow":
                 proto = _from_tensorflow(model)
             else:
-                proto = _from_torch(model, bert.config.max_position_embeddings)
+                proto = _from_torch(model, bert.config.positions)
         _name_axes(proto)
         onnx.checker.check_model(proto)
         part.write_bytes(proto.SerializeToString())
