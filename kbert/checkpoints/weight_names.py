@@ -203,7 +203,9 @@ def _is_kernel(row: Template) -> bool:
 
 
 def _outputs_first(column: str, name: str) -> bool:
-    return column in ("transformers", *OF_FAMILY) or (column == "google" and name.endswith("output_weights"))
+    return column in ("transformers", *OF_FAMILY) or (
+        column == "google" and name.endswith("output_weights")
+    )
 
 
 def _shape(row: Template, column: str, config: BertConfig, num_labels: int) -> tuple[int, ...]:

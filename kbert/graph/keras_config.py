@@ -246,7 +246,10 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
         "MultiHeadAttention": attention,
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
         "LayerNormalization": norm | {"rms_scaling": False},
-        "Dense": {"activation": _activation(name, config, found.head == "classifier"), "use_bias": True},
+        "Dense": {
+            "activation": _activation(name, config, found.head == "classifier"),
+            "use_bias": True,
+        },
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }
     return settings.get(kind, {})

@@ -60,7 +60,11 @@ def _top(spec: GraphSpec) -> str:
         return "mlm"
     if spec.head == "encoder" and not family.pooler:
         return "bare"
-    return "dropped-classifier" if spec.head == "classifier" and family.drops_first_token else spec.head
+    return (
+        "dropped-classifier"
+        if spec.head == "classifier" and family.drops_first_token
+        else spec.head
+    )
 
 
 def before_encoder(segments: int | str | None) -> list[Layer]:

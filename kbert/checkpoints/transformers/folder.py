@@ -62,7 +62,9 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
     num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
-    has_tokens = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    has_tokens = any(
+        (path / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")
+    )
     yield Checkpoint(
         str(path),
         "transformers",

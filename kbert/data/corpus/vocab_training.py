@@ -125,7 +125,9 @@ def _untrained(tokenizer: Tokenizer):
 
     from kbert.data.tokenization.wordpiece import WordPiece
 
-    whole = tokenizers.Tokenizer.from_str(WordPiece(require_wordpiece(tokenizer, "vocab")).to_json())
+    whole = tokenizers.Tokenizer.from_str(
+        WordPiece(require_wordpiece(tokenizer, "vocab")).to_json()
+    )
     rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
     rust.normalizer, rust.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
     return rust

@@ -105,7 +105,9 @@ class Subwords:
         by_id = sorted(self.rust.get_vocab().items(), key=lambda item: item[1])
         for expected, (token, place) in enumerate(by_id):
             if place != expected:
-                raise ValueError(f"{self.source}: ids must be 0, 1, 2, …, got {place} for {token!r}")
+                raise ValueError(
+                    f"{self.source}: ids must be 0, 1, 2, …, got {place} for {token!r}"
+                )
         return tuple(token for token, _ in by_id)
 
     def engine(self) -> RustTokenizer:

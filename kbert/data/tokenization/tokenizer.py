@@ -133,9 +133,7 @@ class Tokenizer:
         if pair is not None:
             check_text(pair, "pair")
         texts, pairs = [text], None if pair is None else [pair]
-        encodings = self._pieces.encode(
-            texts, pairs, add_special_tokens, max_length, truncation
-        )
+        encodings = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
         return Encoding(encodings[0])
 
     def encode_batch(
@@ -287,4 +285,6 @@ def require_wordpiece(tokenizer: Tokenizer, what: str) -> Vocabulary:
     """The vocabulary of a WordPiece tokenizer; a ValueError for another."""
     if isinstance(tokenizer.vocabulary, Vocabulary):
         return tokenizer.vocabulary
-    raise ValueError(f"{what} must have a WordPiece tokenizer, got one of {tokenizer.vocabulary.kind}")
+    raise ValueError(
+        f"{what} must have a WordPiece tokenizer, got one of {tokenizer.vocabulary.kind}"
+    )
