@@ -91,7 +91,7 @@ def unigram(texts: list[str], out: Path):
     made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
     made.decoder = tokenizers.decoders.Metaspace()
     trainer = tokenizers.trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=SPECIAL, unk_token="<unk>"
+        vocab_size=1500, special_tokens=SPECIAL, unk_token="<unk>"
     )
     made.train_from_iterator(texts, trainer)
     ends = [(token, made.token_to_id(token)) for token in ("<s>", "</s>")]
@@ -110,7 +110,7 @@ def unigram(texts: list[str], out: Path):
 
 
 def encoded(peer, texts: list[str]) -> dict:
-    pairs = [*texts[1:], texts[0]]
+    pairs = [*texts[1:], texts[3]]  # transformers takes "" for no second text
     options = {"truncation": True, "max_length": 19}
     return {
         "single": [peer(text)["input_ids"] for text in texts],

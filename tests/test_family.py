@@ -84,13 +84,13 @@ def test_kberts_own_file_keeps_them(folders, tmp_path):
             assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", ["bpe", "bpe_files", "unigram"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_hard_texts_have_transformers_ids(folders, kind, tmp_path):
-    wanted = json.loads((folders / "tokens.json").read_text())[kind.removesuffix("_files")]
+    wanted = json.loads((folders / "tokens.json").read_text())[kind]
     tokenizer = kbert.Tokenizer.load(folders / kind)
     tokenizer.save(tmp_path)
     for one in (tokenizer, kbert.Tokenizer.load(tmp_path)):
-        pairs = [*TEXTS[1:], TEXTS[0]]
+        pairs = [*TEXTS[1:], TEXTS[3]]
         cut = one.encode_batch(TEXTS, pairs, max_length=19)
         assert [e.ids for e in one.encode_batch(TEXTS)] == wanted["single"]
         assert [e.ids for e in one.encode_batch(TEXTS, pairs)] == wanted["pair"]
@@ -98,6 +98,15 @@ def test_hard_texts_have_transformers_ids(folders, kind, tmp_path):
         assert not any(any(e.segment_ids) for e in cut)
         decoded = [one.decode(ids, skip_special_tokens=False) for ids in wanted["single"]]
         assert decoded == wanted["decoded"]
+
+
+def test_vocab_and_merges_are_the_same_tokenizer(folders):
+    whole, files = (kbert.Tokenizer.load(folders / kind) for kind in ("bpe", "bpe_files"))
+    assert files.tokens == whole.tokens
+    for text in UNICODE:
+        assert files.encode(text).ids == whole.encode(text).ids
+    # As RoBERTa's own, and transformers to 4, which trained so; 5 leaves the blank before a mask.
+    assert files.encode("a <mask>").ids == files.encode("a<mask>").ids
 
 
 def test_a_long_text_is_cut_where_it_would_be_whole(folders):
@@ -135,7 +144,7 @@ def test_a_few_updates_learn(folders, name, tmp_path, uncased):
         bert = dataclasses.replace(kbert.load(folders / name), tokenizer=tokenizer)
     rows = [("dog bark", "good"), ("the dogs", "bad")] * 8
     found = kbert.finetune(
-        bert, "classify", train=rows, epochs=6, batch_size=4, learning_rate=3e-3, max_length=9
+        bert, "classify", train=rows, epochs=20, batch_size=8, learning_rate=3e-3, max_length=9
     )
     assert kbert.evaluate(found.bert, "classify", data=rows)["accuracy"] == 1
     kbert.save(found.bert, tmp_path)
