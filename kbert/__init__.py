@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.resizing import resize_positions as resize_positions
     from kbert.checkpoints.resizing import resize_vocab as resize_vocab
     from kbert.checkpoints.sentence_settings import SentenceSettings as SentenceSettings
+    from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.weight_names import named_parameters as named_parameters
     from kbert.data.corpus.preparing import prepare as prepare
     from kbert.data.corpus.shards import open_shards as open_shards
@@ -94,6 +95,7 @@ _PUBLIC = {
     "load": "kbert.checkpoints.bert",
     "model_rows": "kbert.model.summary",
     "named_parameters": "kbert.checkpoints.weight_names",
+    "to_keras_nlp": "kbert.checkpoints.keras_hub.live",
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
     "plan": "kbert.graph.plan",
