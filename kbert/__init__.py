@@ -13,11 +13,11 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import load as load
     from kbert.checkpoints.bert import save as save
     from kbert.checkpoints.inspection import inspect as inspect
+    from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
     from kbert.checkpoints.resizing import resize_positions as resize_positions
     from kbert.checkpoints.resizing import resize_vocab as resize_vocab
     from kbert.checkpoints.sentence_settings import SentenceSettings as SentenceSettings
-    from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.weight_names import named_parameters as named_parameters
     from kbert.data.corpus.preparing import prepare as prepare
     from kbert.data.corpus.shards import open_shards as open_shards

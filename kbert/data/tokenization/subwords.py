@@ -105,7 +105,9 @@ class Subwords:
         ids = self.rust.get_vocab().values()
         tokens = [self.rust.id_to_token(place) for place in range(max(ids, default=-1) + 1)]
         if None in tokens:
-            raise ValueError(f"{self.source}: ids must be 0, 1, 2, …, got none {tokens.index(None)}")
+            raise ValueError(
+                f"{self.source}: ids must be 0, 1, 2, …, got none {tokens.index(None)}"
+            )
         return tuple(tokens)
 
     def engine(self) -> RustTokenizer:
