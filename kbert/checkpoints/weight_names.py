@@ -144,7 +144,7 @@ def templates_of(part: str) -> tuple[Template, ...]:
 
 
 def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> list[Entry]:
-    """The parameters of one of `PARTS` as one of the columns has them; none where it has no such."""
+    """The parameters of one of `PARTS` as a column has them; none where it has no such."""
     return [
         Entry(
             name,

@@ -41,8 +41,8 @@ def is_one(path: Path) -> bool:
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """The folder's checkpoint.
 
-    The prefix `bert.` (or its family's), the old names gamma and beta, TensorFlow's names, position_ids buffers and
-    the decoder's copies of tied weights are dealt with here.
+    The prefix `bert.` (or its family's), the old names gamma and beta, TensorFlow's names,
+    position_ids buffers and the decoder's copies of tied weights are dealt with here.
 
     Args:
         path: the folder.

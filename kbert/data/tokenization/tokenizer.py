@@ -102,7 +102,8 @@ class Tokenizer:
         Raises:
             FileNotFoundError: neither file is there.
             ValueError: the casing is not said; a `tokenizer.json` that is not BERT's WordPiece,
-                byte-level BPE or Unigram; a file that is not UTF-8, not JSON or empty; what `from_vocab` refuses.
+                byte-level BPE or Unigram; a file that is not UTF-8, not JSON or empty; what
+                `from_vocab` refuses.
         """
         return cls(read_vocabulary(path, lowercase=lowercase, **rules))
 
