@@ -132,7 +132,8 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
     names = {(row.layer, row.variable): getattr(row, column) for row in rows}
     found = {}
     for key, (layer, variable, dimension) in _SIZES.items():
-        shape = tensors[name].shape if (name := names.get((layer, variable))) in tensors else ()
+        name = names.get((layer, variable)) or ""
+        shape = tensors[name].shape if name in tensors else ()
         if len(shape) > dimension:
             found[key] = shape[dimension]
     if blocks := _count_blocks(config, column, tensors):

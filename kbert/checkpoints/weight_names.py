@@ -93,8 +93,12 @@ def _read_table() -> dict[str, tuple[Template, ...]]:
     table: dict[str, list[Template]] = {}
     for line in text.splitlines()[1:]:
         part, *others, shape, layer, variable = line.split("\t")
-        by_format = (None if name == "-" else name for name in others)
-        row = Template(*by_format, tuple(shape.split()), layer, variable)
+        first, roberta, distilbert, google, keras_hub, keras_bert = (
+            None if name == "-" else name for name in others
+        )
+        of_transformers = (first, roberta, distilbert)
+        of_others = (google, keras_hub, keras_bert)
+        row = Template(*of_transformers, *of_others, tuple(shape.split()), layer, variable)
         table.setdefault(part, []).append(row)
     return {part: tuple(rows) for part, rows in table.items()}
 

@@ -103,11 +103,10 @@ class Subwords:
     def all_tokens(self) -> tuple[str, ...]:
         """The tokens by id; one that was added again, as `<mask>` may be, stands at both."""
         ids = self.rust.get_vocab().values()
-        tokens = [self.rust.id_to_token(place) for place in range(max(ids, default=-1) + 1)]
-        if None in tokens:
-            raise ValueError(
-                f"{self.source}: ids must be 0, 1, 2, …, got none {tokens.index(None)}"
-            )
+        found = [self.rust.id_to_token(place) for place in range(max(ids, default=-1) + 1)]
+        tokens = [token for token in found if token is not None]
+        if len(tokens) < len(found):
+            raise ValueError(f"{self.source}: ids must be 0, 1, 2, …, got none {found.index(None)}")
         return tuple(tokens)
 
     def engine(self) -> RustTokenizer:
