@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import load as load
     from kbert.checkpoints.bert import save as save
     from kbert.checkpoints.inspection import inspect as inspect
+    from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
     from kbert.checkpoints.resizing import resize_positions as resize_positions
     from kbert.checkpoints.resizing import resize_vocab as resize_vocab
@@ -100,6 +101,7 @@ _PUBLIC = {
     "load": "kbert.checkpoints.bert",
     "model_rows": "kbert.model.summary",
     "named_parameters": "kbert.checkpoints.weight_names",
+    "to_keras_nlp": "kbert.checkpoints.keras_hub.live",
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
     "plan": "kbert.graph.plan",

@@ -248,7 +248,7 @@ def account(
         ValueError: an argument out of range; the message says which and what was expected.
     """
     config = get_config(config)
-    seq_len = config.max_position_embeddings if seq_len is None else seq_len
+    seq_len = config.positions if seq_len is None else seq_len
     spec = GraphSpec(
         config,
         head,

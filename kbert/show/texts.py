@@ -72,10 +72,11 @@ def _steps(full: Account) -> str:
     ]
     lines = [f"{'THE 14 STEPS OF DOCUMENT 004':<52}{'parameters':>28}"]
     for number, name in enumerate(layers, start=1):
-        row = rows[name]
+        if (row := rows.get(name)) is None:  # of the family, what has no such layer
+            continue
         label, times = name, ""
         if number == 1:
-            label = "the three inputs"
+            label = "the three inputs" if full.config.family.segments else "the two inputs"
         elif 6 <= number <= 9:
             label, times = name.replace("-1-", "-n-"), f"{blocks} × "
         lines.append(f"{number:>2}  {label:<48}{times + format(row.params, ','):>28}")

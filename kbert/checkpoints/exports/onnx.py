@@ -46,7 +46,7 @@ def write(
     if quantize is not None and len(model.inputs) > 2:
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
     with atomic_file(path) as part:
-        proto = converted(model, bert.config.max_position_embeddings)
+        proto = converted(model, bert.config.positions)
         if quantize is not None:
             names_of_inputs = [tensor.name for tensor in model.inputs]
 

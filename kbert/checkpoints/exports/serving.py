@@ -35,10 +35,11 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
     """
     check_backend(form, backends)
     inputs = [tensor.name for tensor in bert.model.inputs]
-    if inputs[:2] != [names.TOKEN_IDS, names.SEGMENT_IDS]:
+    expected = [names.TOKEN_IDS, names.SEGMENT_IDS][: 2 if bert.config.family.segments else 1]
+    if inputs[: len(expected)] != expected:
         raise ValueError(
-            f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
-            f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
+            f"{form} needs a model that kbert built, with inputs {' and '.join(expected)}, got "
+            f"{', '.join(inputs)}"
         )
     return _with_sentence_vector(bert, free_model(bert))
 
@@ -81,6 +82,8 @@ def parameter(name: str) -> str:
 def output_names(model) -> list[str]:
     """What the outputs are called: the encoder's two as the field has it, heads as their layers."""
     found = list(model.output_names)
+    if len(found) == 1 and found[0].startswith("Encoder-"):
+        found = ["sequence_output"]
     if found[1:2] == [names.POOLER]:  # keras_bert's name, NSP-Dense, says little
         found[:2] = ["sequence_output", "pooled_output"]
     return found

@@ -172,7 +172,7 @@ class Finetuning(Recipe):
         return PackedBatches(
             train,
             row_length=settings.lengths[0] if settings.lengths else None,
-            longest_row=self.bert.config.max_position_embeddings,
+            longest_row=self.bert.config.positions,
             micro_batches=settings.accumulation,
             **options,
         )

@@ -109,7 +109,7 @@ class FinetuningSettings(RunSettings):
             raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
 
     def check_for(self, task: str) -> None:
-        """A ValueError where a setting is not for this task: that of vectors, or for other tasks."""
+        """A ValueError where a setting of vectors is for another task, or they lack one."""
         for name in ("freeze", "head_learning_rate", "layer_decay", "lora"):
             if task == "embed" and getattr(self, name) is not None:
                 raise ValueError(f"{name} must be for another task, got it for embed")

@@ -106,8 +106,13 @@ def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) ->
             f"{whose} must have a vocab_size of at least the shards' {vocab_size:,} tokens, got "
             f"{config.vocab_size:,}: prepare with this model's vocabulary, or change the size"
         )
-    if config.max_position_embeddings < seq_len:
+    if not config.family.next_sentence:
         raise ValueError(
-            f"seq_len must be at most the model's {config.max_position_embeddings} positions, got "
+            f"{whose} must be of BERT, which pretraining is for, got {config.family.title}, which "
+            "is trained without next sentences: fine-tune it"
+        )
+    if config.positions < seq_len:
+        raise ValueError(
+            f"seq_len must be at most the model's {config.positions} positions, got "
             f"{seq_len}: take shorter examples, or a model with more positions"
         )
