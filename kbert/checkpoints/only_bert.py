@@ -3,6 +3,12 @@
 from kbert.data.tokenization.vocabulary import Vocabulary
 
 
+def check_model(bert, what: str) -> None:
+    """A ValueError for another of the family: `what` begins the sentence."""
+    if bert.config.model_type != "bert":
+        raise ValueError(f"{what} must be of a BERT, got {bert.config.family.title}")
+
+
 def check(bert, form: str) -> None:
     """A ValueError for another of the family, or another tokenizer."""
     title = bert.config.family.title

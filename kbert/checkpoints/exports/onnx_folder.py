@@ -10,6 +10,7 @@ tokenizer.json.
 from collections.abc import Sequence
 from pathlib import Path
 
+from kbert.checkpoints import only_bert
 from kbert.checkpoints.exports import onnx, quantization, serving
 from kbert.checkpoints.transformers import folder
 from kbert.graph import names
@@ -57,9 +58,10 @@ def write(
         OSError: it cannot be written; an old one stays.
     """
     serving.check_backend(_WHAT, _BACKENDS)
+    only_bert.check_model(bert, "format transformers_onnx")
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
-    proto = onnx.converted(_served(bert, name), bert.config.max_position_embeddings)
+    proto = onnx.converted(_served(bert, name), bert.config.positions)
     if quantize is not None:
         proto = quantization.quantized(proto, bert, quantize, calibration, _feed)
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.checkpoints import transfer
+from kbert.checkpoints import only_bert, transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS
 from kbert.data.tokenization.tokenizer import check_text
@@ -78,6 +78,7 @@ def attribute(
             does not have; a text without [MASK] where one is needed; what no text is.
     """
     tokenizer = require_tokenizer(bert, "attribute")
+    only_bert.check_model(bert, "attribute")
     _check(bert, text, pair, similar_to, target, value, baseline, steps)
     limit = longest(bert)
     encoding = tokenizer.encode(text, pair, max_length=limit)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints import only_bert, transfer, weight_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
 from kbert.checkpoints.bert import Bert, adapted
 from kbert.graph.layer_table import layers as graph_layers
@@ -18,6 +18,8 @@ def parts_of(settings: FinetuningSettings, spec: GraphSpec, source: Bert) -> Tra
     Raises:
         ValueError: see `kbert.graph.trained_parts.trained_parts`.
     """
+    if settings.lora is not None:
+        only_bert.check_model(source, "lora")
     there = {layer.name for layer in source.model.layers}
     new = {layer.name for layer in graph_layers(spec)} - there
     lora = (settings.lora, settings.lora_on, settings.lora_alpha)
