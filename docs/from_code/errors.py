@@ -1,0 +1,97 @@
+"""Every message that kbert raises, with its cause and the way out that it tells."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from from_code.commands import plain
+from from_code.table import table
+
+import kbert
+
+PACKAGE = Path(kbert.__file__).parent
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message: "cause: way out", or "what must be what, got what".
+
+    Attributes:
+        kind: the exception's class.
+        text: with … for what is put in.
+        module: where it is raised.
+    """
+
+    kind: str
+    text: str
+    module: str
+
+    @property
+    def cause(self) -> str:
+        return self.text.removesuffix(self._told).rstrip(":; ")
+
+    @property
+    def way_out(self) -> str:
+        """What the message says to do; where it only says what must be: to give that."""
+        if self._told:
+            return self._told
+        must = re.search(r"^(.*?) must (?:be|have|give|end in|name) (.*?)(?:, got\b.*)?$", self.cause)
+        return f"give {must[1]} as {must[2]}" if must else "as the message says"
+
+    @property
+    def _told(self) -> str:
+        """The clause behind the last colon or semicolon, where it is one for people."""
+        found = re.search(r"(?<=[:;] )[a-z][^:;]*[a-z]{3}[^:;]*$", self.text)
+        return found[0] if found and found.start() > 12 else ""
+
+
+def page() -> str:
+    """A table for each folder of kbert."""
+    by_folder: dict[str, list[Message]] = {}
+    for message in messages():
+        by_folder.setdefault(message.module.split(".")[1], []).append(message)
+    parts = []
+    for folder, found in sorted(by_folder.items()):
+        lines = [
+            (f"**{plain(one.cause)}**", plain(one.way_out), f"{one.kind}, `{one.module}`")
+            for one in sorted(found, key=lambda one: one.text.lower())
+        ]
+        parts.append(f"## kbert.{folder}\n\n{table(('message', 'way out', 'where'), lines)}")
+    return "\n".join(parts)
+
+
+def messages() -> list[Message]:
+    """Every `raise Name("text")` of the package, each text of a module once."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                kind = ast.unparse(node.exc.func).rpartition(".")[2]
+                if text := _longest(node.exc.args):
+                    found[module, text] = Message(kind, text, module)
+    return list(found.values())
+
+
+def _longest(arguments: list[ast.expr]) -> str:
+    """The message among the arguments: of several texts, or of an errno and a text, the longest."""
+    texts = ["".join(_pieces(argument)) for argument in arguments]
+    text = max(texts, key=len, default="")
+    return re.sub(r"…(?:[ ,]*…)+", "…", text) if re.search("[a-z]{3}", text) else ""
+
+
+def _pieces(node: ast.expr) -> Iterator[str]:
+    """The text of an expression: what is known only when it runs is an ellipsis."""
+    if isinstance(node, ast.Constant):
+        yield str(node.value) if isinstance(node.value, str) else "…"
+    elif isinstance(node, ast.JoinedStr):
+        for value in node.values:
+            yield from _pieces(value)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield from _pieces(node.left)
+        yield from _pieces(node.right)
+    else:
+        yield "…"
