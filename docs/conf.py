@@ -1,5 +1,6 @@
 """The site's settings: `python -m sphinx -W docs build/site` builds it, with no network."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -47,6 +48,11 @@ def _link(app, name: str, source: list[str]) -> None:
     source[0] = from_code.with_links_of_the_site(source[0])
 
 
+def _escape(app, what, name, obj, options, lines: list[str]) -> None:
+    """`Label`s and "val_": reStructuredText would take the one for a role, the other for a link."""
+    lines[:] = [re.sub(r"(`\w+`)s\b", r"\1\\ s", line).replace('_"', '\\_"') for line in lines]
+
+
 def _copy_explorer(app, error) -> None:
     if error is None:
         shutil.copy2(DOCS / "_generated" / "explorer.html", app.outdir)
@@ -56,4 +62,5 @@ def setup(app) -> None:
     app.add_lexer("mermaid", MermaidLexer)
     app.connect("builder-inited", lambda app: from_code.write(DOCS))
     app.connect("source-read", _link)
+    app.connect("autodoc-process-docstring", _escape)
     app.connect("build-finished", _copy_explorer)

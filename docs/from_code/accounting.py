@@ -2,7 +2,6 @@
 
 from from_code.steps import STEPS
 from from_code.table import cell, table
-
 from kbert.graph.accounting import LayerAccount, account
 from kbert.graph.reference.errata import errata as known_errata
 from kbert.show.explorer.notes import notes_data
@@ -56,9 +55,7 @@ def memory() -> str:
     parts = []
     for name in _MODELS:
         header = ("length", "batch", "fixed", "float32", "mixed_bfloat16")
-        lines = [
-            _memory_line(name, length, batch) for length in _LENGTHS for batch in _BATCHES
-        ]
+        lines = [_memory_line(name, length, batch) for length in _LENGTHS for batch in _BATCHES]
         parts.append(f"### {name}\n\n{table(header, lines, right=5)}")
     return "\n".join(parts)
 

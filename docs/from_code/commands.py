@@ -1,8 +1,8 @@
 """Every command with its arguments, options and examples, as click has them."""
 
 import click
-from from_code.table import table
 
+from from_code.table import table
 from kbert.cli.main import SECTIONS, cli
 
 

@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from from_code.table import table
-
 import kbert
+from from_code.table import table
 
 PACKAGE = Path(kbert.__file__).parent
 _ASKING = ("os.environ.get", "os.environ.setdefault", "os.getenv", "number_in")
@@ -18,7 +17,7 @@ MEANINGS = {
     "KBERT_TRACEBACK": "set: a mistake on the command line shows Python's traceback, not one line",
     "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it, so that a run is the same twice",
     "KERAS_BACKEND": "tensorflow, jax or torch; Keras's own, read before Keras is imported",
-    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "JAX on several hosts: the first one's host:port, or all of them",
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "JAX on several hosts: host:port of the first, or of all",
     "KERAS_DISTRIBUTION_NUM_PROCESSES": "JAX on several hosts: how many",
     "KERAS_DISTRIBUTION_PROCESS_ID": "JAX on several hosts: this one's number, from 0",
     "KERAS_TORCH_DEVICE": "torch: cpu keeps training off the GPUs; Keras's own",
@@ -40,7 +39,11 @@ MEANINGS = {
 def page() -> str:
     """A table of the variables, what they are for, and where they are read."""
     lines = [
-        (f"`{name}`", MEANINGS.get(name, ""), ", ".join(f"`{module}`" for module in sorted(modules)))
+        (
+            f"`{name}`",
+            MEANINGS.get(name, ""),
+            ", ".join(f"`{module}`" for module in sorted(modules)),
+        )
         for name, modules in sorted(variables().items())
     ]
     return table(("variable", "what it is for", "read in"), lines)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import kbert
 from from_code.commands import plain
 from from_code.table import table
-
-import kbert
 
 PACKAGE = Path(kbert.__file__).parent
 
@@ -37,7 +36,9 @@ class Message:
         """What the message says to do; where it only says what must be: to give that."""
         if self._told:
             return self._told
-        must = re.search(r"^(.*?) must (?:be|have|give|end in|name) (.*?)(?:, got\b.*)?$", self.cause)
+        must = re.search(
+            r"^(.*?) must (?:be|have|give|end in|name) (.*?)(?:, got\b.*)?$", self.cause
+        )
         return f"give {must[1]} as {must[2]}" if must else "as the message says"
 
     @property
@@ -51,14 +52,14 @@ def page() -> str:
     """A table for each folder of kbert."""
     by_folder: dict[str, list[Message]] = {}
     for message in messages():
-        by_folder.setdefault(message.module.split(".")[1], []).append(message)
+        by_folder.setdefault(".".join(message.module.split(".")[:2]), []).append(message)
     parts = []
     for folder, found in sorted(by_folder.items()):
         lines = [
             (f"**{plain(one.cause)}**", plain(one.way_out), f"{one.kind}, `{one.module}`")
             for one in sorted(found, key=lambda one: one.text.lower())
         ]
-        parts.append(f"## kbert.{folder}\n\n{table(('message', 'way out', 'where'), lines)}")
+        parts.append(f"## {folder}\n\n{table(('message', 'way out', 'where'), lines)}")
     return "\n".join(parts)
 
 

@@ -1,5 +1,6 @@
 """Mermaid's blocks, which GitHub draws: on the site a picture by Graphviz, with no script."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -28,14 +29,15 @@ def drawn(page: Path) -> str:
 
 
 def to_dot(flowchart: str) -> str:
-    """A flowchart of boxes, `a["text"]`, and arrows, `a --> b & c --> d`, in Graphviz's language."""
+    """A flowchart of boxes, `a["text"]`, and arrows, `a --> b & c`, in Graphviz's language."""
     lines = []
     for line in flowchart.splitlines()[1:]:
         box = re.fullmatch(r'\s*(\w+)\["(.*)"\]', line)
         if box:
-            lines.append(f"{box[1]} [label=<{box[2]}>]")
+            lines.append(f'"{box[1]}" [label=<{box[2]}>]')
             continue
-        ends = [end.strip().replace(" & ", " ") for end in line.split("-->")]
-        for source, target in zip(ends, ends[1:], strict=False):
-            lines.append(f"{{{source}}} -> {{{target}}}")
+        ends = [
+            " ".join(f'"{name.strip()}"' for name in end.split("&")) for end in line.split("-->")
+        ]
+        lines += [f"{{{source}}} -> {{{target}}}" for source, target in itertools.pairwise(ends)]
     return "\n".join([_LOOKS, *lines, "}"])

@@ -1,12 +1,11 @@
 """Every parameter's name in each format, side by side."""
 
 from from_code.table import table
-
 from kbert.checkpoints.weight_names import COLUMNS, PARTS, templates_of
 
 
 def page() -> str:
-    """A table for each part of the graph; i counts a checkpoint's layers from 0, n blocks from 1."""
+    """A table for each part of the graph; i counts layers from 0, n blocks from 1."""
     return "\n".join(f"## {part}\n\n{_table(part)}" for part in PARTS)
 
 

@@ -3,9 +3,8 @@
 import html
 import re
 
-from from_code.steps import STEPS
-
 import kbert
+from from_code.steps import STEPS
 from kbert.graph.closed_form import rows
 from kbert.graph.spec import GraphSpec
 from kbert.show import graphviz
@@ -35,9 +34,13 @@ def _cut(figure: str, layer: str) -> str:
     x, y = (sum(ends) / 2 for ends in zip(*_corners(node[0]), strict=True))
     right, down = map(float, re.search(r"translate\(([\d.]+) ([\d.]+)\)", figure).groups())
     left, top = x + right - _WIDTH / 2, y + down - _HEIGHT / 2
-    head = f'width="{_WIDTH}pt" height="{_HEIGHT}pt" viewBox="{left:.1f} {top:.1f} {_WIDTH} {_HEIGHT}"'
+    head = (
+        f'width="{_WIDTH}pt" height="{_HEIGHT}pt" viewBox="{left:.1f} {top:.1f} {_WIDTH} {_HEIGHT}"'
+    )
     figure = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"\s+viewBox="[^"]+"', head, figure, count=1)
-    return figure.replace('<g id="graph0"', f"<style>{_FADED.format(node=layer)}</style>\n<g id=\"graph0\"", 1)
+    return figure.replace(
+        '<g id="graph0"', f'<style>{_FADED.format(node=layer)}</style>\n<g id="graph0"', 1
+    )
 
 
 def _corners(node: str) -> tuple[tuple[float, float], tuple[float, float]]:

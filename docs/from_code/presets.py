@@ -1,7 +1,6 @@
 """Every preset with its totals, and every total that others publish beside kbert's."""
 
 from from_code.table import table
-
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import PRESETS
@@ -18,7 +17,7 @@ def page() -> str:
 
 
 def published() -> str:
-    """Published totals of encoder and pooler beside the closed form's, and how they hang together."""
+    """Published totals beside the closed form's, and how they hang together."""
     lines = [_published(total) for total in published_totals()]
     printed = sum(row.params for row in document_004())
     lines.insert(0, ("base, both heads", "document 004", printed, account("base").params))

@@ -21,9 +21,9 @@ STEPS = (
     Step(
         "Inputs",
         names.TOKEN_IDS,
-        "Three of them, though the document says two: the ids of the tokens, the number of the text "
-        "that each is of, and which tokens are to be predicted (Input-Masked). An input is told, "
-        "not learned.",
+        "Three of them, though the document says two: the ids of the tokens, the number of the "
+        "text that each is of, and which tokens are to be predicted (Input-Masked). An input is "
+        "told, not learned.",
     ),
     Step(
         "Token embeddings",
@@ -90,9 +90,9 @@ STEPS = (
     Step(
         "MLM: which token is it?",
         names.MLM_SIMILARITY,
-        "Each vector is multiplied with all 30,000 rows of the table of step 2: the more alike, the "
-        "likelier that token. The table is shared, so what is new is one bias a token: how frequent "
-        "it is, whatever stands beside it.",
+        "Each vector is multiplied with all 30,000 rows of the table of step 2: the more alike, "
+        "the likelier that token. The table is shared, so what is new is one bias a token: how "
+        "frequent it is, whatever stands beside it.",
     ),
     Step(
         "NSP: the pooler",

@@ -22,7 +22,8 @@ def page() -> str:
 
 
 def _named(requirement: str) -> str:
-    return f"`{re.match(r'[A-Za-z0-9_.-]+(?:\[[^]]+\])?', requirement)[0]}`"
+    name = re.match(r"[A-Za-z0-9_.-]+(?:\[[^]]+\])?", requirement)[0]
+    return f"`{name}`"
 
 
 def _bounds(requirement: str) -> tuple[str, str]:
