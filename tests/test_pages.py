@@ -1,8 +1,10 @@
 """The blocks of code of README and site: what runs here runs, and prints what is shown."""
 
 import re
+import shlex
 from collections import Counter
 
+import click
 import pytest
 from page_blocks import PAGES, blocks, run, runs, same
 from sizes import ROOT
@@ -16,10 +18,16 @@ def name_of(page) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+def tested_apart(page) -> bool:
+    """Whether a test of the page's own names it; then that runs what of it can be run."""
+    name = re.escape(page.name)
+    tests = (ROOT / "tests").rglob("test_*.py")
+    return any(re.search(rf'["/]{name}"', test.read_text(encoding="utf-8")) for test in tests)
+
+
 OURS = [page for page in PAGES if not name_of(page).startswith(GENERATED)]
-WITH_CODE = [
-    page for page in OURS if name_of(page) not in ELSEWHERE and any(map(runs, blocks(page)))
-]
+HERE = [page for page in OURS if name_of(page) not in ELSEWHERE and not tested_apart(page)]
+WITH_CODE = [page for page in HERE if any(map(runs, blocks(page)))]
 
 
 @pytest.mark.slow
@@ -34,29 +42,43 @@ def test_a_page_prints_what_it_shows(page, tmp_path, caplog):
 def test_every_block_runs_or_says_why_not():
     """In the source, before the block: <!-- not run: a TPU -->."""
     unsaid = []
-    for page in OURS:
-        if name_of(page) in ELSEWHERE or tested_apart(page):
-            continue
+    for page in HERE:
         for block in blocks(page):
             if not runs(block) and block.kind != "mermaid" and "not run" not in block.marks:
                 unsaid.append(f"{name_of(page)}: {block.text[:60]!r}")
     assert unsaid == []
 
 
-def tested_apart(page) -> bool:
-    """Whether a test of the page's own names it."""
-    name = re.escape(page.name)
-    tests = (ROOT / "tests").rglob("test_*.py")
-    return any(re.search(rf'["/]{name}"', test.read_text(encoding="utf-8")) for test in tests)
-
-
-def test_how_many_blocks_there_are_and_run():
-    """What the page on tests says of them."""
-    counts = Counter()
+def commands_that_do_not_run():
     for page in OURS:
         for block in blocks(page):
-            counts["run" if runs(block) or name_of(page) in ELSEWHERE else "not"] += 1
-    assert counts["run"] > 50
+            lines = block.text.replace("\\\n", " ").splitlines()
+            if not runs(block) and block.kind in ("", "bash"):
+                yield from (line for line in lines if re.search(r"\bkbert [a-z-]+ ", line))
+
+
+@pytest.mark.parametrize("line", list(commands_that_do_not_run()))
+def test_a_command_that_does_not_run_parses(line):
+    from kbert.cli.main import cli
+
+    _, name, *words = shlex.split(re.search(r"\bkbert [^#&|>;]*", line)[0])
+    if name not in cli.commands:
+        pytest.skip(f"{name} is no command: {line}")
+    with click.Context(cli, **cli.context_settings) as context:
+        cli.commands[name].make_context(name, words, parent=context)
+
+
+def test_what_is_never_tried_counts_the_blocks_that_are_not_run():
+    counts = Counter()
+    for page in HERE:
+        for block in blocks(page):
+            if block.kind != "mermaid":
+                counts["run" if runs(block) else "not run"] += 1
+    text = (ROOT / "docs" / "trust" / "never_tried.md").read_text(encoding="utf-8")
+    least, most = map(
+        int, re.search(r"At least (\d+) .*? at most (\d+)", " ".join(text.split())).groups()
+    )
+    assert counts["run"] >= least and counts["not run"] <= most, counts
 
 
 @pytest.mark.parametrize(
