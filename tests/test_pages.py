@@ -18,7 +18,7 @@ def name_of(page) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def tested_apart(page) -> bool:
+def has_its_own_test(page) -> bool:
     """Whether a test of the page's own names it; then that runs what of it can be run."""
     name = re.escape(page.name)
     tests = (ROOT / "tests").rglob("test_*.py")
@@ -26,7 +26,7 @@ def tested_apart(page) -> bool:
 
 
 OURS = [page for page in PAGES if not name_of(page).startswith(GENERATED)]
-HERE = [page for page in OURS if name_of(page) not in ELSEWHERE and not tested_apart(page)]
+HERE = [page for page in OURS if name_of(page) not in ELSEWHERE and not has_its_own_test(page)]
 WITH_CODE = [page for page in HERE if any(map(runs, blocks(page)))]
 
 

@@ -27,6 +27,7 @@ MEANINGS = {
     "NO_COLOR": "set: no colours on the terminal (no-color.org)",
     "RANK": "torch on several devices: this process's number; torchrun sets it",
     "TF_CONFIG": "TensorFlow on several hosts: JSON with the workers and this one's number",
+    "TF_CPP_MIN_LOG_LEVEL": "how little TensorFlow logs; 3 on the command line, if it is not set",
     "TORCHELASTIC_RESTART_COUNT": "how often torchrun started anew; it sets it",
     "TORCHELASTIC_USE_AGENT_STORE": "whether torchrun has the store; it sets it",
     "TPU_NAME": "TensorFlow on TPU: local, or the TPU's name or grpc:// address",

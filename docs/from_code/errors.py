@@ -11,6 +11,22 @@ from from_code.commands import plain
 from from_code.table import table
 
 PACKAGE = Path(kbert.__file__).parent
+_NEEDED = (
+    r"\b(?:must (?:be|have|hold|say|name|equal|end (?:in|with))|goes with|needs) (.*?)(?:, got\b|$)"
+)
+_EXPECTED = r"^(?:….*?: )?(\w.*?) expected\b"
+_DAMAGED = "the file is damaged, or is not what it is called: get it again"
+_BY_KIND = {  # where a message says what is there, and no more
+    "FileExistsError": "choose a folder that is new or empty",
+    "FileNotFoundError": "give the path of one that is there",
+    "IsADirectoryError": "give a file",
+    "NotADirectoryError": "give a folder",
+    "OSError": "see what the system says behind it: often rights, or a full disk",
+    "PermissionError": "choose a place where you may write",
+    "TimeoutError": "start those that are named, and all of them again",
+    "_Said": _DAMAGED,
+    "_damaged": _DAMAGED,
+}
 
 
 @dataclass(frozen=True)
@@ -36,16 +52,15 @@ class Message:
         """What the message says to do; where it only says what must be: to give that."""
         if self._told:
             return self._told
-        must = re.search(
-            r"^(.*?) must (?:be|have|give|end in|name) (.*?)(?:, got\b.*)?$", self.cause
-        )
-        return f"give {must[1]} as {must[2]}" if must else "as the message says"
+        must = re.search(_NEEDED, self.text) or re.search(_EXPECTED, self.text)
+        return f"give {must[1]}" if must else _BY_KIND.get(self.kind, "as the message says")
 
     @property
     def _told(self) -> str:
         """The clause behind the last colon or semicolon, where it is one for people."""
-        found = re.search(r"(?<=[:;] )[a-z][^:;]*[a-z]{3}[^:;]*$", self.text)
-        return found[0] if found and found.start() > 12 else ""
+        found = re.search(r"(?<=[:;] )[a-z][^:;]{4,}$", self.text)
+        told = found is not None and found.start() > 12 and not found[0].startswith("got ")
+        return found[0] if told else ""
 
 
 def page() -> str:
