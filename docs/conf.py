@@ -29,6 +29,7 @@ nb_merge_streams = True
 myst_enable_extensions = ["attrs_block", "colon_fence"]
 myst_heading_anchors = 4
 
+default_role = "code"  # docstrings have names between single signs
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
@@ -42,10 +43,14 @@ html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # would fetch pages, which file:// does not let it
 
 
 def _link(app, name: str, source: list[str]) -> None:
     source[0] = from_code.with_links_of_the_site(source[0])
+    if name == "architecture":
+        drawn = "![The folders, and who imports whom](/_generated/architecture.svg)\n"
+        source[0] = re.sub(r"```mermaid\n.*?```\n", drawn, source[0], flags=re.DOTALL)
 
 
 def _escape(app, what, name, obj, options, lines: list[str]) -> None:

@@ -56,6 +56,11 @@ class Message:
         return f"give {must[1]}" if must else _BY_KIND.get(self.kind, "as the message says")
 
     @property
+    def where(self) -> str:
+        """The exception, if its name is for others, and the module."""
+        return f"`{self.module}`" if self.kind[0] == "_" else f"{self.kind}, `{self.module}`"
+
+    @property
     def _told(self) -> str:
         """The clause behind the last colon or semicolon, where it is one for people."""
         found = re.search(r"(?<=[:;] )[a-z][^:;]{4,}$", self.text)
@@ -71,7 +76,7 @@ def page() -> str:
     parts = []
     for folder, found in sorted(by_folder.items()):
         lines = [
-            (f"**{plain(one.cause)}**", plain(one.way_out), f"{one.kind}, `{one.module}`")
+            (f"**{plain(one.cause)}**", plain(one.way_out), one.where)
             for one in sorted(found, key=lambda one: one.text.lower())
         ]
         parts.append(f"## {folder}\n\n{table(('message', 'way out', 'where'), lines)}")

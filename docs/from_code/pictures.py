@@ -33,7 +33,7 @@ def _cut(figure: str, layer: str) -> str:
     node = re.search(rf'<g id="{re.escape(name)}" class="node.*?</g>', figure, re.DOTALL)
     x, y = (sum(ends) / 2 for ends in zip(*_corners(node[0]), strict=True))
     right, down = map(float, re.search(r"translate\(([\d.]+) ([\d.]+)\)", figure).groups())
-    left, top = x + right - _WIDTH / 2, y + down - _HEIGHT / 2
+    left, top = x + right - _WIDTH / 2, max(0, y + down - _HEIGHT / 2)
     head = (
         f'width="{_WIDTH}pt" height="{_HEIGHT}pt" viewBox="{left:.1f} {top:.1f} {_WIDTH} {_HEIGHT}"'
     )
