@@ -53,7 +53,8 @@ def commands_that_do_not_run():
         for block in blocks(page):
             lines = block.text.replace("\\\n", " ").splitlines()
             if not runs(block) and block.kind in ("", "bash"):
-                yield from (line for line in lines if re.search(r"\bkbert [a-z-]+ ", line))
+                found = [line for line in lines if re.search(r"\bkbert [a-z-]+ ", line)]
+                yield from (line for line in found if not line.startswith("python benchmarks/"))
 
 
 @pytest.mark.parametrize("line", list(commands_that_do_not_run()))
@@ -61,8 +62,6 @@ def test_a_command_that_does_not_run_parses(line):
     from kbert.cli.main import cli
 
     _, name, *words = shlex.split(re.search(r"\bkbert [^#&|>;]*", line)[0])
-    if name not in cli.commands:
-        pytest.skip(f"{name} is no command: {line}")
     with click.Context(cli, **cli.context_settings) as context:
         cli.commands[name].make_context(name, words, parent=context)
 
