@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.tagging.inference import tag as tag
     from kbert.training.slices.compiler import compile_plan as compile_plan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "Bert": "kbert.checkpoints.bert",
