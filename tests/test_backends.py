@@ -46,18 +46,24 @@ def backend(request):
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    """The tests on JAX and on torch, side by side: a process and its output each."""
+    """The tests on JAX and on torch, side by side: a process and its output each.
+
+    JAX's take longest: two processes share them.
+    """
     folder = tmp_path_factory.mktemp("backends")
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
+    options = ["-q", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, str(FOLDER)]
     processes = {}
-    for name in ("jax", "torch"):
+    for name, workers in (("jax", "2"), ("torch", "0")):
         if importlib.util.find_spec(name):
             output = folder / f"{name}.txt"
             with output.open("w") as file:
                 environment = os.environ | {"KERAS_BACKEND": name}
                 process = subprocess.Popen(
-                    command, env=environment, stdout=file, stderr=subprocess.STDOUT
+                    [*command, "-n", workers],
+                    env=environment,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
                 )
             processes[name] = process, output
     yield processes
