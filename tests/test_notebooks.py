@@ -97,6 +97,7 @@ def test_without_data_a_notebook_makes_some_up(path, monkeypatch, tmp_path, caps
             break
         exec(cell.source, names)
         read += printed(cell).count("\n")
+    names["place"].cleanup()  # what a kernel's end does
     told = capsys.readouterr()
     assert "made up" in told.err and read > 2
     assert told.out.count("\n") == read
