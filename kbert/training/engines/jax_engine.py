@@ -146,7 +146,9 @@ class JaxEngine(Engine):
     def _gradients(self, weights, batch, seeds, scale, frozen):
         """Sums over the micro-batches, one after the other: memory of one."""
         if self._caches(batch[1]):
-            again = functools.partial(self._gradients, weights, seeds=seeds, scale=scale)
+            again = functools.partial(
+                self._gradients, weights, seeds=seeds, scale=scale, frozen=frozen
+            )
             return self._cached_gradients(again, weights, batch, seeds)
 
         def of(part, seed):
