@@ -115,6 +115,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     with drawn_from(settings.seed):
         with engine.scope():
             model = build(dataclasses.replace(recipe.spec, dtype=settings.precision))
+            model = recipe.trained_part(model)
+            trained = recipe.trained_weights(model)
         if begin:
             recipe.begin(model)
     optimizer = Optimizer(
@@ -129,7 +131,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     options = {name: getattr(settings, name) for name in names}
     options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
     options["steps_per_execution"] = surroundings.steps_per_execution
-    engine.prepare(model, optimizer, **options)
+    engine.vectors = recipe.vectors
+    engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
 
 
