@@ -178,7 +178,7 @@ def _endings() -> dict[str, str]:
     found = {}
     for name, matrix in MATRICES.items():
         row = rows[names.encoder("{n}", matrix.part), matrix.variable]
-        found[row.removeprefix(_LAYER.format("{i}")).removesuffix(".weight")] = name
+        found[str(row).removeprefix(_LAYER.format("{i}")).removesuffix(".weight")] = name
     return found
 
 

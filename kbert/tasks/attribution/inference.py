@@ -197,8 +197,9 @@ def _functions(bert: Bert, likeness: bool, value: str) -> tuple[Callable, target
 
 def _target(bert: Bert, outputs: targets.Outputs, states, real, target, similar_to, place) -> tuple:
     """What it is called, and the function's further arguments, NumPy arrays."""
+    tokenizer = require_tokenizer(bert, "attribute")
     if similar_to is not None:
-        encoding = bert.tokenizer.encode(similar_to, max_length=longest(bert))
+        encoding = tokenizer.encode(similar_to, max_length=longest(bert))
         states, real = _states(bert, [encoding.ids], encoding.segment_ids)
         (vector,) = _answers(outputs, states, real)
         return targets.COSINE, [vector]
@@ -208,8 +209,8 @@ def _target(bert: Bert, outputs: targets.Outputs, states, real, target, similar_
         number = targets.label_number(bert, target, answers)
         name = label_names(bert, len(answers))[number]
     else:
-        number = targets.token_number(bert.tokenizer, target, answers)
-        name = bert.tokenizer.token_of(number)
+        number = targets.token_number(tokenizer, target, answers)
+        name = tokenizer.token_of(number)
     return name, [*at, np.array(number, "int32")]
 
 
