@@ -3,6 +3,7 @@
 import functools
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores:
 
 TESTS = Path(__file__).parent
 PEERS = ("transformers", "torch", "keras_hub", "sentence_transformers")
+# Files that take minutes: pytest-xdist gives out files in this order, and one that comes last would
+# keep one core busy alone.
+LONGEST = (
+    "test_backends.py",
+    "test_run_workers.py",
+    "test_run_kills.py",
+    "test_notebooks.py",
+    "test_training_processes.py",
+    "test_exports.py",
+    "on_each_backend/test_fit_in_parts.py",
+    "on_each_backend/test_training_step.py",
+    "bad_checkpoints/test_mutated_json.py",
+    "test_fuzzed_files.py",
+)
 
 
 def pytest_configure(config):
-    """What JAX compiled in one process, the others take from a folder, gone at the end."""
+    """Ctrl-C as it is; what JAX compiled in one process, the others take from a folder.
+
+    A shell has a job in the background ignore Ctrl-C, and with it all that the job starts: tests
+    that press it would wait for nothing. The folder is gone at the end.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="kbert-jax-")
         config.add_cleanup(folder.cleanup)
@@ -31,7 +52,8 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """A test carries the marker of each peer that its module asks for: -m "not transformers".
 
-    And `slow` where slow_tests.txt lists it: list_slow.py writes that from a run's durations.
+    And `slow` where slow_tests.txt lists it: list_slow.py writes that from a run's durations. What
+    takes longest comes first.
     """
     slow = set(source(Path(__file__).with_name("slow_tests.txt")).split())
     for item in items:
@@ -41,6 +63,8 @@ def pytest_collection_modifyitems(items):
         for peer in PEERS:
             if f'"{peer}"' in text or (peer == "transformers" and "peer" in item.fixturenames):
                 item.add_marker(peer)
+    places = {str(TESTS / file): place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
 
 @pytest.hookimpl(tryfirst=True)

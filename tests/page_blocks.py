@@ -197,37 +197,7 @@ def _corpus(folder: Path) -> None:
     (folder / "corpus" / "some.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def _vectors(folder: Path) -> None:
-    """Pairs of texts, and pairs with a score, to train sentence vectors with."""
-    words = zip(_WORDS, _WORDS[1:] + _WORDS[:1], strict=True)
-    pairs = "".join(f"the {one} sat\ta {other} ran\n" for one, other in words)
-    scored = "a cat sat\tthe dog ran\t0.5\na fine film\ta good film\t0.9\ndull\tgood\t0.1\n"
-    (folder / "pairs.tsv").write_text(pairs, encoding="utf-8")
-    (folder / "sts.tsv").write_text(scored, encoding="utf-8")
-
-
-def _tuned(folder: Path) -> None:
-    import kbert
-
-    bert = kbert.load(folder / "folder", head="classifier", labels=["negative", "positive"])
-    (folder / "tuned").mkdir()
-    kbert.save(bert, folder / "tuned" / "model")
-
-
-def _lines(folder: Path) -> None:
-    text = "A cat sat on the mat.\nThe film was dull.\nIt rained all day.\n" * 13
-    (folder / "some_texts.txt").write_text(text, encoding="utf-8")
-
-
-GIVEN = {
-    "corpus": _corpus,
-    "folder": _real,
-    "lines": _lines,
-    "small": _small,
-    "sst2": _sst2,
-    "tuned": _tuned,
-    "vectors": _vectors,
-}
+GIVEN = {"folder": _real, "small": _small, "sst2": _sst2, "corpus": _corpus}
 
 
 def write(page: Path) -> None:

@@ -153,7 +153,7 @@ def command():
             signal.raise_signal(signal.SIGINT)
     gc.callbacks.append(callback)
     gc.collect()
-    time.sleep(60)
+    time.sleep(9)
     print("it went on")
 
 run(command, [])

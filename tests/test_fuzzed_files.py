@@ -1,4 +1,6 @@
-"""2,160 mutations of every binary format: each opens, or is refused in one line, soon and small.
+"""Mutations of every binary format: each opens, or is refused in one line, soon and small.
+
+720 in the gate, the first ones of 2,160 with `pytest -m long`.
 
 Values of JSON files are mutated in tests/bad_checkpoints/test_mutated_json.py.
 """
@@ -19,7 +21,7 @@ import kbert
 from kbert.checkpoints import transfer, weight_names
 
 ARCHIVE = Path(__file__).parent / "data" / "tf_bert.zip"
-EACH = 240  # mutations of a format
+EACH, MORE = 80, 240  # mutations of a format
 # Formats whose files hold check sums of all that is read from them.
 SUMMED = ("bin", "google", "bert.keras", "bert.zip")
 BAD = ("other", "unclear", "over time", "over 2 GB", "died", "accepted against its check sum")
@@ -136,14 +138,15 @@ NAMES = ("safetensors", "bin", "tensorflow", "google", "preset", "bert.h5", "ber
 NAMES += ("bert.zip", "vocab.txt")
 
 
+@pytest.mark.parametrize("count", [EACH, pytest.param(MORE, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", NAMES)
-def test_mutated_files(checkpoints, worker, name, capsys):
+def test_mutated_files(checkpoints, worker, name, count, capsys):
     path, files = checkpoints[name]
     whole = worker.ask(path)
     assert whole["kind"] == "opened", whole
     draws = random.Random(f"kbert {name}")
     counts, bad, slowest = collections.Counter(), [], 0.0
-    for number in range(int(os.environ.get("KBERT_FUZZ", EACH))):
+    for number in range(int(os.environ.get("KBERT_FUZZ", count))):
         file = draws.choice(files)
         content = file.read_bytes()
         file.write_bytes(mutated(content, draws))

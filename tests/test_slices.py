@@ -76,11 +76,19 @@ OPTIONS = {
     "evaluation": {"what": "evaluation"},
     "LAMB": {"optimizer": "lamb"},
 }
+# Each takes the compiler half a minute: the rest are options of these, with `pytest -m long`.
+IN_THE_GATE = "v5e:4x4", "v4:2x2x1", "both, float32", "tagger", "evaluation", "LAMB"
 SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or none
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.long)
+        for name in OPTIONS
+    ],
+)
 def test_it_compiles_with_each_option(name):
     """No host is asked while it runs, nothing has a size that is not known."""
     slice_name = name if ":" in name else "v5e:2x2"

@@ -102,9 +102,7 @@ def side_by_side(folder, tmp_path_factory):
     """The ways of one process each, which mostly keep one core busy."""
     kinds = ["default", "mirrored"]
     if importlib.util.find_spec("jax"):
-        kinds += ["jax", "jax_devices"]
-    if importlib.util.find_spec("torch"):
-        kinds += ["torch"]
+        kinds += ["jax_devices"]
     place = tmp_path_factory.mktemp("trained")
     running = {kind: started(kind, folder, place) for kind in kinds}
     yield running
@@ -123,13 +121,15 @@ def one_device(side_by_side):
     "kind",
     [
         "mirrored",
-        "jax",
         "jax_devices",
-        "torch",
         "workers",
         "jax_hosts",
-        "torch_processes",
         "torch_accumulated",
+        # one device beside transformers: on_each_backend/test_training_parity.py
+        pytest.param("jax", marks=pytest.mark.long),
+        pytest.param("torch", marks=pytest.mark.long),
+        # as above, without micro-batches
+        pytest.param("torch_processes", marks=pytest.mark.long),
     ],
 )
 def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_side, tmp_path):

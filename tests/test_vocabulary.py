@@ -115,8 +115,7 @@ def test_a_bad_vocab_txt_is_one_line_that_names_it(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": {"type": "BPE", "vocab": {}, "merges": []}}, "must be WordPiece.*got BPE"),
-        ({"model": {"type": "Unigram", "vocab": []}}, "must be WordPiece.*got Unigram"),
+        ({"model": {"type": "WordLevel", "vocab": {}}}, "must be WordPiece.*got WordLevel"),
         ({"model__continuing_subword_prefix": "@"}, "prefix '##', got WordPiece, prefix '@'"),
         ({"model": None}, "must be a file of the Rust tokenizers"),
         ({"model__vocab": ["a", "b"]}, "vocab must be ids by token"),

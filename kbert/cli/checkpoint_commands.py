@@ -73,7 +73,8 @@ def inspect(source, config, form, every_tensor, output):
 @click.option(
     "--to",
     type=click.Choice(list(WRITERS)),
-    help="The format; default: by DST's ending, else transformers.",
+    metavar="FORMAT",
+    help=f"{', '.join(WRITERS)}; default: by DST's ending, else transformers.",
 )
 @click.option("--head", type=HEAD_NAMES, help="Another head than the checkpoint's own.")
 @click.option("--architecture", metavar="CLASS", help="transformers' class to write.")

@@ -176,12 +176,15 @@ def test_a_mutated_value_is_refused_in_a_line_or_read_as_what_it_is(berts, tmp_p
     assert counts["read"] and counts["refused"]
 
 
+MANY = pytest.param(120, marks=pytest.mark.long)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [30, MANY])  # of each document
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_mutated_value(berts, tmp_path, kind):
+def test_mutated_values_of_every_kind(berts, tmp_path, kind, count):
     path, documents = write(kind, berts, tmp_path)
-    most, count = (6, 120) if kind == "keras" else (25, 120)
-    chosen = mutations(documents, seed=17, count=count, most=most)
+    chosen = mutations(documents, seed=17, count=count, most=6 if kind == "keras" else 25)
     counts = bombarded(path, documents, chosen, check_types)
     assert counts["read"] and counts["refused"]
 
@@ -197,7 +200,8 @@ print(keras_bert.get_model(99, pos_num=17, embed_dim=24, transformer_num=1, head
 
 @pytest.mark.slow
 @pytest.mark.keras_bert
-def test_every_mutated_value_in_what_keras_bert_says_of_its_model(tmp_path):
+@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.long)])
+def test_mutated_values_in_what_keras_bert_says_of_its_model(tmp_path, count):
     pytest.importorskip("keras_bert")
     environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
     command = [sys.executable, "-c", MODEL]
@@ -214,6 +218,6 @@ def test_every_mutated_value_in_what_keras_bert_says_of_its_model(tmp_path):
     document = Document("model.h5", done.stdout.splitlines()[-1], write)
     write(document.text)
     check_types(path)
-    chosen = mutations([document], seed=17, count=400, most=8)
+    chosen = mutations([document], seed=17, count=count, most=8)
     counts = bombarded(path, [document], chosen, check_types)
     assert counts["read"] and counts["refused"]

@@ -4,12 +4,15 @@ import importlib.util
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.checkpoints.keras_hub import writer
 from kbert.checkpoints.keras_hub.weights import TASK_PARTS, TASK_WEIGHTS, name_within
+
+if TYPE_CHECKING:
+    import keras
 
 _CLASSES = {
     "encoder": "BertBackbone",
@@ -18,7 +21,7 @@ _CLASSES = {
 }
 
 
-def to_keras_nlp(bert: Bert) -> Any:
+def to_keras_nlp(bert: Bert) -> "keras.Model":
     """The same model as keras_nlp has it, with its preprocessor; `kbert.load` takes it back.
 
     Args:
