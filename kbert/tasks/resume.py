@@ -22,8 +22,8 @@ def resume(
     Args:
         folder: the run's.
         options: those of `Surroundings`: `devices`, `callbacks` and so on; where the data lie now,
-            if they have moved: `shards` and `dev` of `pretrain`, `source`, `train` and `dev` of
-            `finetune`; settings that must be the run's own, said again.
+            if they have moved: `shards`, `dev` and `teacher` of `pretrain`, `source`, `train`,
+            `dev` and `teacher` of `finetune`; settings that must be the run's own, said again.
 
     Returns:
         What `pretrain` or `finetune` gives; a finished run is opened, and the log says that it is

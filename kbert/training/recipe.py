@@ -1,13 +1,15 @@
 """What a run is, of whatever task: the one protocol, which `kbert.training.runner` carries out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.training_batch import Batches
 from kbert.graph.spec import GraphSpec
 from kbert.training.loop.history import History
+from kbert.training.loss import Lesson
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
 
@@ -33,6 +35,7 @@ class Recipe(Protocol):
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
+        lessons: of the batches' labels that are no output's own, by their name.
     """
 
     command: ClassVar[str]
@@ -50,6 +53,7 @@ class Recipe(Protocol):
     flops: float
     packing: bool = False
     label_smoothing: float = 0.0
+    lessons: Mapping[str, Lesson] = MappingProxyType({})
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
@@ -71,6 +75,10 @@ class Recipe(Protocol):
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""
+
+    def taught(self, model):
+        """The model with the outputs that lessons are of, beside its own; the model itself."""
+        return model
 
     def content(self) -> dict:
         """The settings as settings.json has them, with what else the result depends on."""

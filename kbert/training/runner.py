@@ -117,6 +117,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
             model = build(dataclasses.replace(recipe.spec, dtype=settings.precision))
         if begin:
             recipe.begin(model)
+        with engine.scope():
+            model = recipe.taught(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -128,6 +130,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
     options = {name: getattr(settings, name) for name in names}
     options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
+    options["lessons"] = recipe.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution
     engine.prepare(model, optimizer, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide

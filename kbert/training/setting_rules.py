@@ -10,6 +10,7 @@ SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 KEEPS = ("model", "all")
 CLASS_WEIGHTS = ("balanced",)
+HIDDEN_STATES = ("mse", "cosine")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,10 @@ RULES = {
     "warmup_share": _SHARE,
     "label_smoothing": _BELOW_ONE,
     "class_weights": _one_of(CLASS_WEIGHTS),
+    "temperature": _POSITIVE,
+    "alpha": _SHARE,
+    "hidden_states": _one_of(HIDDEN_STATES),
+    "hidden_weight": _POSITIVE,
     "short_share": _SHARE,
     "masked_share": Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1),
     "optimizer": _one_of(OPTIMIZERS),

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kbert.io import json_schema as js
+from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
 from kbert.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings(RunSettings):
-    """Settings of `finetune`, beside those of every run (`RunSettings`).
+class FinetuningSettings(DistillationSettings, RunSettings):
+    """Settings of `finetune`, beside those of every run (`RunSettings`) and of a teacher.
 
     Args:
         epochs: passes over the training data.
@@ -43,7 +44,7 @@ class FinetuningSettings(RunSettings):
         *("learning_rate", "warmup_share", "optimizer"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
-    later: ClassVar[dict] = {"packing": False, "label_smoothing": 0.0, "class_weights": None}
+    later: ClassVar[dict] = {"packing": False, "label_smoothing": 0.0, "class_weights": None} | DEFAULTS
 
     epochs: int = 3
     max_length: int = 128

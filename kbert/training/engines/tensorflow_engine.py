@@ -232,7 +232,9 @@ class TensorFlowEngine(Engine):
         with tf.GradientTape() as tape:
             tape.watch(weights)
             forward = functools.partial(self._outputs, weights, seeds, training=True)
-            loss, sums = objectives.scaled_objective(forward, part, scale, self._loss_sums)
+            loss, sums = objectives.scaled_objective(
+                forward, part, scale, self._loss_sums, self.lessons
+            )
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
         for gradient, weight in zip(gradients, weights, strict=True):
