@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.weights_digest import weights_digest
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
 from kbert.model.student import layer_map, with_states
 from kbert.tasks.distillation.settings import DistillationSettings
-from kbert.tasks.distillation.teacher import Teacher, digest
+from kbert.tasks.distillation.teacher import Teacher
 from kbert.training import distillation
 from kbert.training.loss import Lesson
 
@@ -50,7 +51,7 @@ class Distillation:
         for block in self._states:
             name = names.taught_state(block)
             self.lessons[name] = Lesson(name, distillation.of_states(str(settings.hidden_states)))
-        self.digest = digest(bert)
+        self.digest = weights_digest(bert)
         asked = sorted(set(self._states.values()))
         options = {"max_predictions": max_predictions, "precision": precision}
         self._teacher = Teacher(bert, self._outputs, asked, **options)

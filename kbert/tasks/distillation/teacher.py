@@ -1,7 +1,6 @@
 """A teacher: who can be one, and what it says of a batch."""
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Sequence
 
@@ -53,17 +52,6 @@ def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
         )
 
 
-def digest(bert: Bert) -> str:
-    """A hash of all weights and labels, 16 hexadecimal digits: the same teacher gives the same."""
-    found = hashlib.blake2b(digest_size=8)
-    found.update("\n".join(bert.labels or ()).encode())
-    for layer in bert.model.layers:
-        for array in layer.get_weights():
-            found.update(layer.name.encode() + str(array.shape).encode())
-            found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
-
-
 class Teacher:
     """What a teacher says of a batch: without dropout, and without gradients.
 
@@ -106,5 +94,5 @@ class Teacher:
             inputs: a batch's.
         """
         said = self._function(*(inputs[name] for name in self._inputs))
-        arrays = (np.asarray(keras.ops.convert_to_numpy(array), np.float32) for array in said)
+        arrays = (np.asarray(array, np.float32) for array in said)
         return dict(zip(self._names, arrays, strict=True))

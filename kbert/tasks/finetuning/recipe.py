@@ -73,9 +73,9 @@ class Finetuning(Recipe):
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
-        distillation_settings.check(settings, sources["teacher"])
+        distillation_settings.check(settings, sources.get("teacher"))
         self._distillation: Distillation | None = None
-        if self.packing and sources["teacher"] is not None:
+        if self.packing and sources.get("teacher") is not None:
             raise ValueError("packing does not go with a teacher: leave one of them out")
         if self.packing and task.head not in _PACKED_HEADS:
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
@@ -118,8 +118,8 @@ class Finetuning(Recipe):
         self.evaluate_every = self.settings.evaluate_every or epoch
         self.flops = mean_flops(self.spec, self.batches)
         self._data = self.batches
-        if self._sources["teacher"] is not None:
-            self._learn_of(self._sources["teacher"], lengths[-1])
+        if (teacher := self._sources.get("teacher")) is not None:
+            self._learn_of(teacher, lengths[-1])
 
     def _learn_of(self, source, tokens: int) -> None:
         """Opens the teacher, of whom the batches then have its word."""
