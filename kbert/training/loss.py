@@ -122,7 +122,9 @@ def objective(
     `lessons` are those of the labels that are no output's own, by their name.
     """
     each = [(name, *lessons.get(name, Lesson(name, measure))) for name in labels]
-    sums = ops.stack([of(outputs[output], labels[name], weights[name]) for name, output, of in each])
+    sums = ops.stack(
+        [of(outputs[output], labels[name], weights[name]) for name, output, of in each]
+    )
     return ops.sum(sums[:, 0]), sums
 
 

@@ -44,7 +44,11 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         *("learning_rate", "warmup_share", "optimizer"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
-    later: ClassVar[dict] = {"packing": False, "label_smoothing": 0.0, "class_weights": None} | DEFAULTS
+    later: ClassVar[dict] = {
+        "packing": False,
+        "label_smoothing": 0.0,
+        "class_weights": None,
+    } | DEFAULTS
 
     epochs: int = 3
     max_length: int = 128

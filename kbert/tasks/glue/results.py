@@ -77,7 +77,9 @@ class TaskResult:
         task = TASKS[self.task]
         chosen = sorted((run for run in self.runs if run.setting == self.best), key=_seed)
         return [
-            Figure(task.name + suffix, metric, tuple(run.figures[metric + suffix] for run in chosen))
+            Figure(
+                task.name + suffix, metric, tuple(run.figures[metric + suffix] for run in chosen)
+            )
             for suffix in task.dev
             for metric in task.metrics
         ]

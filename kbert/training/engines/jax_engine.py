@@ -148,9 +148,7 @@ class JaxEngine(Engine):
         def of(part, seed):
             def loss_of(weights):
                 forward = functools.partial(self._outputs, weights, seed, training=True)
-                return loss.scaled_objective(
-                    forward, part, scale, self._loss_sums, self.lessons
-                )
+                return loss.scaled_objective(forward, part, scale, self._loss_sums, self.lessons)
 
             (_, sums), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
             return gradients, sums
