@@ -60,7 +60,7 @@ def of_teacher(output: str) -> str:
 
 
 def taught_state(block: int) -> str:
-    """What a student is taught of hidden state `block` of its own; it counts as `encoder_output`'s."""
+    """What a student is taught of its hidden state `block`, which counts as `encoder_output`'s."""
     return of_teacher(f"Hidden-{block}")
 
 

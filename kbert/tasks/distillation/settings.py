@@ -32,7 +32,7 @@ DEFAULTS = {field.name: field.default for field in dataclasses.fields(Distillati
 
 
 def check(settings: DistillationSettings, teacher) -> None:
-    """Raises a ValueError for settings without a teacher, and a teacher of whom nothing is learned."""
+    """A ValueError for settings without a teacher, and a teacher of whom nothing is learned."""
     if teacher is None:
         for name, default in DEFAULTS.items():
             if (value := getattr(settings, name)) != default:
