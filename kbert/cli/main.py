@@ -20,6 +20,7 @@ MODULES = {
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
+    "glue_command": ("glue",),
     "completion_commands": ("completion",),
 }
 SECTIONS = {
@@ -32,7 +33,7 @@ SECTIONS = {
         *("embed", "similarity", "attention", "fill-mask"),
         *("next-sentence", "classify", "regress", "tag", "answer"),
     ),
-    "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate"),
+    "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate", "glue"),
     "The shell": ("completion",),
 }
 

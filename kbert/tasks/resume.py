@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbert.checkpoints.bert import Bert
     from kbert.data.labelled.in_memory import Rows
     from kbert.tasks.finetuning.recipe import Finetuned
     from kbert.tasks.pretraining.recipe import Trained
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def resume(
-    folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows"
+    folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows | Bert"
 ) -> "Trained | Finetuned":
     """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
 from kbert.checkpoints.bert import Bert
@@ -12,6 +11,24 @@ from kbert.training.loop.history import History
 from kbert.training.loss import Lesson
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
+
+
+class Teaching(Protocol):
+    """What a model learns beside its labels, of a teacher.
+
+    Attributes:
+        lessons: of the batches' labels that are no output's own, by their name.
+        digest: of the teacher.
+    """
+
+    lessons: Mapping[str, Lesson]
+    digest: str
+
+    def taught(self, model):
+        """The model with the outputs that lessons are of, beside its own; or the model itself."""
+
+    def batches(self, batches: Batches) -> Batches:
+        """The recipe's batches with the lessons' labels."""
 
 
 class Recipe(Protocol):
@@ -35,7 +52,7 @@ class Recipe(Protocol):
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
-        lessons: of the batches' labels that are no output's own, by their name.
+        teaching: what else is learned, of a teacher; None: nothing.
     """
 
     command: ClassVar[str]
@@ -53,7 +70,7 @@ class Recipe(Protocol):
     flops: float
     packing: bool = False
     label_smoothing: float = 0.0
-    lessons: Mapping[str, Lesson] = MappingProxyType({})
+    teaching: Teaching | None = None
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
@@ -75,10 +92,6 @@ class Recipe(Protocol):
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""
-
-    def taught(self, model):
-        """The model with the outputs that lessons are of, beside its own; the model itself."""
-        return model
 
     def content(self) -> dict:
         """The settings as settings.json has them, with what else the result depends on."""

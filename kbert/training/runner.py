@@ -117,8 +117,9 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
             model = build(dataclasses.replace(recipe.spec, dtype=settings.precision))
         if begin:
             recipe.begin(model)
-        with engine.scope():
-            model = recipe.taught(model)
+        if recipe.teaching:
+            with engine.scope():
+                model = recipe.teaching.taught(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -130,7 +131,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
     options = {name: getattr(settings, name) for name in names}
     options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
-    options["lessons"] = recipe.lessons
+    if recipe.teaching:
+        options["lessons"] = recipe.teaching.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution
     engine.prepare(model, optimizer, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
@@ -159,9 +161,10 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
     if run is not None:
         run.warn_of_another_environment(engine)
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
+    batches = recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches
     history = train(
         engine,
-        recipe.batches,
+        batches,
         recipe.steps,
         run=run,
         start=done,

@@ -1,6 +1,6 @@
 """A student's lessons: what of its teacher it learns, in every batch, and how far it is from it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,9 +25,10 @@ class Distillation:
         blocks: of the student.
         problem_type: as transformers' config.json has it, of outputs that are classes' or numbers.
         max_predictions, precision: see `Teacher`.
+        pad_id: the padding token.
 
     Attributes:
-        lessons: see `kbert.training.recipe.Recipe`.
+        lessons: see `kbert.training.recipe.Teaching`.
         digest: of the teacher.
     """
 
@@ -41,35 +42,40 @@ class Distillation:
         problem_type: str | None = None,
         max_predictions: int | None = None,
         precision: str = "float32",
+        pad_id: int = 0,
     ):
+        self._pad_id = pad_id
         self._settings, self._outputs = settings, list(outputs) if settings.alpha else []
         pairs = layer_map(blocks, bert.config.num_hidden_layers)
         some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_states]
         self._states, self._width = dict(some), bert.config.hidden_size
         of_logits = distillation.of_logits(problem_type, settings.temperature)
-        self.lessons = {names.of_teacher(name): Lesson(name, of_logits) for name in self._outputs}
+        self.lessons: Mapping[str, Lesson] = {
+            names.of_teacher(name): Lesson(name, of_logits) for name in self._outputs
+        }
         for block in self._states:
             name = names.taught_state(block)
             self.lessons[name] = Lesson(name, distillation.of_states(str(settings.hidden_states)))
         self.digest = weights_digest(bert)
         asked = sorted(set(self._states.values()))
-        options = {"max_predictions": max_predictions, "precision": precision}
-        self._teacher = Teacher(bert, self._outputs, asked, **options)
+        self._teacher = Teacher(
+            bert, self._outputs, asked, max_predictions=max_predictions, precision=precision
+        )
 
     def taught(self, model):
-        """See `kbert.training.recipe.Recipe`."""
+        """See `kbert.training.recipe.Teaching`."""
         return with_states(model, list(self._states), self._width) if self._states else model
 
-    def batches(self, batches: Batches, pad_id: int) -> "DistilledBatches":
-        """The batches with what the teacher says of each; `pad_id` is the padding token."""
-        return DistilledBatches(self, batches, pad_id)
+    def batches(self, batches: Batches) -> "DistilledBatches":
+        """The batches with what the teacher says of each."""
+        return DistilledBatches(self, batches, self._pad_id)
 
     def added_to(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
         """A batch with what the teacher says of it among its labels.
 
         Args:
             batch: the student's.
-            tokens: float32 (B, S), what each one's hidden states count for; None: there are none.
+            tokens: float32 (B, S), what each one's hidden states count for; None: nothing.
         """
         alpha, said = self._settings.alpha, self._teacher(batch.inputs)
         labels = dict(batch.labels) if alpha < 1 else {}
@@ -80,6 +86,7 @@ class Distillation:
             labels[taught] = said[name][:, 0] if of_numbers else said[name]
             weights[taught] = alpha * batch.weights[name]
         for block, its in self._states.items():
+            assert tokens is not None
             labels[names.taught_state(block)] = said[names.encoder_output(its)]
             weights[names.taught_state(block)] = self._settings.hidden_weight * tokens
         weights = {name: array.astype(np.float32) for name, array in weights.items()}

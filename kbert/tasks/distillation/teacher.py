@@ -78,8 +78,10 @@ class Teacher:
         from kbert.model.builder import build
 
         predictions = max_predictions if bert.head == "pretraining" else None
-        sizes = {"seq_len": None, "max_predictions": predictions, "dtype": precision}
-        model = build(dataclasses.replace(bert.spec, **sizes))
+        spec = dataclasses.replace(
+            bert.spec, seq_len=None, max_predictions=predictions, dtype=precision
+        )
+        model = build(spec)
         copy_weights(bert.model, model)
         self._names = [*outputs, *map(names.encoder_output, states)]
         said = [model.get_layer(name).output for name in self._names]

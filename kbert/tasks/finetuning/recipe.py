@@ -74,7 +74,6 @@ class Finetuning(Recipe):
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
         distillation_settings.check(settings, sources.get("teacher"))
-        self._distillation: Distillation | None = None
         if self.packing and sources.get("teacher") is not None:
             raise ValueError("packing does not go with a teacher: leave one of them out")
         if self.packing and task.head not in _PACKED_HEADS:
@@ -117,7 +116,6 @@ class Finetuning(Recipe):
         self.warmup_steps = round(self.settings.warmup_share * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
         self.flops = mean_flops(self.spec, self.batches)
-        self._data = self.batches
         if (teacher := self._sources.get("teacher")) is not None:
             self._learn_of(teacher, lengths[-1])
 
@@ -130,17 +128,16 @@ class Finetuning(Recipe):
         check_reads(teacher, tokens, pairs)
         if settings.alpha:
             _require_same_labels(teacher, task, self.labels)
-        self._distillation = Distillation(
+        teaching = self.teaching = Distillation(
             teacher,
             settings,
             self.spec.outputs,
             self.bert.config.num_hidden_layers,
             problem_type=task.problem_type,
             precision=settings.precision,
+            pad_id=tokenizer.pad_id,
         )
-        self.lessons = self._distillation.lessons
-        self.fingerprint["teacher"] = self._distillation.digest
-        self.batches = self._distillation.batches(self._data, tokenizer.pad_id)
+        self.fingerprint["teacher"] = teaching.digest
 
     def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
         """The records as the model reads them; returns which of the lengths they have."""
@@ -215,9 +212,6 @@ class Finetuning(Recipe):
         if lost := [name for name in new if name not in outputs and name != "Span"]:
             _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
 
-    def taught(self, model):
-        return self._distillation.taught(model) if self._distillation else model
-
     def evaluation(self, engine, run):
         keep_best = self.settings.keep_best
         self._best = BestWeights(engine, self.dev, self.score, keep_best, run)
@@ -244,8 +238,8 @@ class Finetuning(Recipe):
         return {"loss": last["loss"]} | kept
 
     def described(self, done: int) -> dict[str, str]:
-        labels, epoch = self.labels or (), self._data.steps_per_epoch
-        found = {"Data": f"{len(self._data.examples):,} examples"}
+        labels, epoch = self.labels or (), self.batches.steps_per_epoch
+        found = {"Data": f"{len(self.batches.examples):,} examples"}
         if labels:
             names = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
             found["Data"] += f", {len(labels)} labels: {names}"

@@ -4,6 +4,7 @@ Wang et al. 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for Natura
 Understanding" (arXiv 1804.07461), table 1; the files are those of its download, gluebenchmark.com.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ class Columns(NamedTuple):
 class Unnamed(NamedTuple):
     """A file without a header: how many columns it has, and where text and label are, from 0."""
 
-    count: int
+    columns: int
     text: int
     label: int
 
@@ -93,7 +94,7 @@ TASKS = {
 }
 
 
-def tasks_named(names: str | list[str] | tuple[str, ...]) -> list[GlueTask]:
+def tasks_named(names: str | Sequence[str]) -> list[GlueTask]:
     """The tasks of some names, in GLUE's order.
 
     Args:

@@ -1,9 +1,9 @@
 """GLUE's files as they are downloaded: columns between tabs, no quotes, most with a header."""
 
+import hashlib
 import logging
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,7 +105,7 @@ def _checked(path: Path, records: list[Labelled], broken: list[str]) -> list[Lab
 
 
 class _Layout(NamedTuple):
-    count: int
+    columns: int
     text: int
     pair: int | None
     label: int
@@ -124,15 +124,15 @@ def _layout(task: GlueTask, cells: list[str], place: str) -> tuple[_Layout, bool
             f"{place}: a header with {', '.join(wanted)} between tabs expected for {task.name}, "
             f"got {', '.join(names)[:80]!r}"
         )
-    return _Layout(task.unnamed.count, task.unnamed.text, None, task.unnamed.label), False
+    return _Layout(task.unnamed.columns, task.unnamed.text, None, task.unnamed.label), False
 
 
 def _record(
     task: GlueTask, layout: _Layout, cells: list[str], place: str
 ) -> tuple[Labelled | None, str]:
     """A line's record, or None and what is wrong with it."""
-    if len(cells) != layout.count:
-        return None, f"{place}: {layout.count} columns expected for {task.name}, got {len(cells)}"
+    if len(cells) != layout.columns:
+        return None, f"{place}: {layout.columns} columns expected for {task.name}, got {len(cells)}"
     cells = [cell.strip() for cell in cells]
     pair = None if layout.pair is None else cells[layout.pair]
     if not cells[layout.text] or pair == "":
@@ -154,7 +154,11 @@ def _label(task: GlueTask, cell: str) -> str | float | None:
     return number if math.isfinite(number) else None
 
 
-def lines_of(records: list[Labelled]) -> Iterator[str]:
-    """The records as lines, for a hash of them."""
-    for record in records:
-        yield f"{record.text}\t{record.pair}\t{record.label}\n"
+def digest_of(data: TaskData) -> str:
+    """A hash of all records, 16 hexadecimal digits."""
+    found = hashlib.blake2b(digest_size=8)
+    for records in (data.train, *data.dev.values()):
+        for record in records:
+            found.update(f"{record.text}\t{record.pair}\t{record.label}\n".encode())
+        found.update(b"\n")
+    return found.hexdigest()

@@ -65,7 +65,6 @@ class Pretraining(Recipe):
     ):
         distillation_settings.check(settings, teacher)
         self._teacher = teacher
-        self._distillation: Distillation | None = None
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
         self._own_config = own_config
@@ -109,13 +108,12 @@ class Pretraining(Recipe):
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
         counted = account(self.config, seq_len, max_predictions=predictions)
         self.flops = counted.training_flops_per_sequence * self.batches.batch_size
-        self._data = self.batches
         if self._teacher is not None:
             self._learn_of(self._teacher)
 
     def _learn_of(self, source: Source) -> None:
         """Opens the teacher, of whom the batches then have its word."""
-        settings, batches = self.settings, self._data
+        settings, batches = self.settings, self.batches
         head = "pretraining" if settings.alpha else None
         teacher = open_teacher(source, batches.shards.tokenizer, head)
         check_reads(teacher, batches.seq_len, pairs=not settings.mlm_only)
@@ -123,20 +121,16 @@ class Pretraining(Recipe):
         if settings.alpha:
             heads = MLM_LAYERS if settings.mlm_only else (*MLM_LAYERS, names.POOLER, names.NSP)
             require_head(teacher, "a teacher (but with alpha 0)", "pretraining", heads)
-        self._distillation = Distillation(
+        teaching = self.teaching = Distillation(
             teacher,
             settings,
             outputs,
             self.config.num_hidden_layers,
             max_predictions=batches.max_predictions,
             precision=settings.precision,
+            pad_id=self.config.pad_token_id,
         )
-        self.lessons = self._distillation.lessons
-        self.fingerprint["teacher"] = self._distillation.digest
-        self.batches = self._distillation.batches(batches, self.config.pad_token_id)
-
-    def taught(self, model):
-        return self._distillation.taught(model) if self._distillation else model
+        self.fingerprint["teacher"] = teaching.digest
 
     def content(self) -> dict:
         return self.settings.as_dict() | {"config": self.config.to_dict()}
@@ -149,7 +143,7 @@ class Pretraining(Recipe):
         if not (init := self._places.get("init")):
             return
         bert = load(init, head="pretraining")
-        tokens = self._data.shards.tokenizer.tokens
+        tokens = self.batches.shards.tokenizer.tokens
         if bert.tokenizer is not None and bert.tokenizer.tokens != tokens:
             raise ValueError(
                 f"{init} must have the vocabulary of the shards, got another: prepare with this one"
@@ -166,13 +160,13 @@ class Pretraining(Recipe):
 
         model = build(dataclasses.replace(self.spec, seq_len=None, max_predictions=None))
         copy_weights(engine.model, model)
-        return Bert(self.config, "pretraining", model, self._data.shards.tokenizer)
+        return Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
 
     def result(self, last: dict) -> dict:
         return {name: value for name, value in last.items() if name not in ("step", "skipped")}
 
     def described(self, done: int) -> dict[str, str]:
-        batches, epoch = self._data, self._data.examples_per_epoch(0)
+        batches, epoch = self.batches, self.batches.examples_per_epoch(0)
         vocabulary = f"; a vocabulary of {batches.shards.vocab_size:,}"
         found = {"Data": _amount(batches.shards) + vocabulary}
         if self.held_out is not None:
