@@ -31,6 +31,7 @@ from kbert.training.run_settings import Setting as Value
 
 _logger = logging.getLogger("kbert")
 FIGURES = "figures.json"  # of a run that is done, in its folder
+SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
 _CONTENT = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "made_of": js.OBJECT})
 _OF_THE_GRID = {
     "batch_size": "batch_sizes",
@@ -38,7 +39,7 @@ _OF_THE_GRID = {
     "epochs": "epochs",
     "seed": "seeds",
 }
-_OWN = ("keep_best", "evaluate_every", "save_every")  # which the protocol decides on
+_OWN = ("keep_best", "evaluate_every")  # which the protocol decides on
 
 
 def glue(
@@ -169,7 +170,8 @@ class _Runs:
             tuned = resume(folder, source=self.bert, **files, **self.around)
             assert isinstance(tuned, Finetuned)
         else:
-            options = self.options | {"output": folder, "seed": seed, **setting._asdict()}
+            options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
+            options |= {"output": folder, "seed": seed}
             # the last weights, as the paper's: the number of epochs is a point of the grid
             options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
             tuned = finetune(self.bert, task.kind, **files, **options, **self.around)
