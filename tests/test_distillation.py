@@ -13,8 +13,12 @@ from small_berts import small_berts
 
 import kbert
 from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.resume import resume
+from kbert.training.loss import objective
 
 QUIET = {"show": False, "peak_flops": 1e9}
 LESSONS = {"temperature": 1.5, "alpha": 0.6, "hidden_states": "mse", "hidden_weight": 0.5}
@@ -35,12 +39,18 @@ class Crash(keras.callbacks.Callback):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, small):
+def heads(small):
+    """A small model of each head."""
+    return small_berts(dataclasses.replace(small, num_hidden_layers=1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small, heads):
     """train.tsv, and checkpoints: a student, its wider and deeper teacher, others."""
     folder = tmp_path_factory.mktemp("distillation")
     write_texts(folder / "train.tsv", 32, 1)
     write_texts(folder / "dev.tsv", 11, 2)
-    student = small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+    student = heads["encoder"]
     wide = dataclasses.replace(small, num_hidden_layers=2, hidden_size=28)
     found = small_berts(wide)["classifier"]
     model = kbert.build_classifier(wide, seq_len=None, num_labels=2)
@@ -139,6 +149,50 @@ def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
     assert line["loss"] == pytest.approx(
         line["Classifier_loss"] + 0.5 * line["Teacher-Hidden-1_loss"]
     )
+
+
+ROWS = {
+    "regress": [("cat dog", 1.5), ("sun", 0.25), ("red tree moon", 4.0)],
+    "multilabel": [("cat dog", ["a", "b"]), ("sun", ["c"]), ("red tree moon", [])],
+    "tag": [(["cat", "sat"], ["O", "B-x"]), (["sun"], ["O"]), (["red", "moon", "mat"], ["O"] * 3)],
+    "qa": [
+        {
+            "id": str(place),
+            "question": "who",
+            "context": f"the {word} sat",
+            "answers": {"text": [word], "answer_start": [4]},
+        }
+        for place, word in enumerate(("cat", "dog", "sun"))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_task_has_its_lesson(heads, name):
+    """What says the teacher's words has nothing to learn; else what the formula says."""
+    labels = {"regress": 1, "multilabel": 3, "tag": 2}.get(name)
+    teacher = heads[{"tag": "tokens", "qa": "qa"}.get(name, "classifier")]
+    if labels:
+        build = kbert.build_token_classifier if name == "tag" else kbert.build_classifier
+        names = {"multilabel": ("a", "b", "c"), "tag": ("B-x", "O")}.get(name)
+        model = build(teacher.config, seq_len=None, num_labels=labels)
+        teacher = dataclasses.replace(teacher, model=model, labels=names)
+    settings = FinetuningSettings(alpha=1.0, batch_size=3, temperature=1.5)
+    sources = {"source": heads["encoder"], "train": ROWS[name], "dev": None}
+    recipe = Finetuning(task_of(name), settings, sources | {"teacher": teacher})
+    recipe.read()
+    recipe.open(compiled=False)
+    batch = recipe.teaching.batches(recipe.batches).batch(0)
+    assert set(batch.labels) == {f"Teacher-{output}" for output in recipe.spec.outputs}
+    said = {key.removeprefix("Teacher-"): value for key, value in batch.labels.items()}
+    if name == "regress":
+        said = {key: value[:, None] for key, value in said.items()}
+    for shift, much in ((0.0, False), (1.0, True)):
+        outputs = {
+            key: value + shift * np.arange(value.shape[-1]) + shift for key, value in said.items()
+        }
+        loss, _ = objective(outputs, batch.labels, batch.weights, lessons=recipe.teaching.lessons)
+        assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
 
 
 def test_a_teacher_pretrains_itself_without_loss(tmp_path):
