@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import load as load
     from kbert.checkpoints.bert import save as save
     from kbert.checkpoints.inspection import inspect as inspect
+    from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
     from kbert.checkpoints.resizing import resize_positions as resize_positions
     from kbert.checkpoints.resizing import resize_vocab as resize_vocab
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.show.verification import verify as verify
     from kbert.tasks.answering.inference import answer as answer
     from kbert.tasks.attention.inference import attention as attention
+    from kbert.tasks.attribution.inference import attribute as attribute
     from kbert.tasks.classification.inference import classify as classify
     from kbert.tasks.classification.inference import next_sentence as next_sentence
     from kbert.tasks.classification.inference import regress as regress
@@ -56,10 +58,12 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.glue.glue import glue as glue
     from kbert.tasks.pretraining.pretrain import pretrain as pretrain
     from kbert.tasks.resume import resume as resume
+    from kbert.tasks.searching.inference import rank as rank
+    from kbert.tasks.searching.inference import search as search
     from kbert.tasks.tagging.inference import tag as tag
     from kbert.training.slices.compiler import compile_plan as compile_plan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "Bert": "kbert.checkpoints.bert",
@@ -71,6 +75,7 @@ _PUBLIC = {
     "account": "kbert.graph.accounting",
     "answer": "kbert.tasks.answering.inference",
     "attention": "kbert.tasks.attention.inference",
+    "attribute": "kbert.tasks.attribution.inference",
     "base": "kbert.graph.presets",
     "build_attention_maps": "kbert.model.probes",
     "build_bert": "kbert.model.builder",
@@ -81,6 +86,8 @@ _PUBLIC = {
     "build_token_classifier": "kbert.model.builder",
     "classify": "kbert.tasks.classification.inference",
     "regress": "kbert.tasks.classification.inference",
+    "rank": "kbert.tasks.searching.inference",
+    "search": "kbert.tasks.searching.inference",
     "compare_heads": "kbert.show.one_projection",
     "compile_plan": "kbert.training.slices.compiler",
     "embed": "kbert.tasks.embedding.inference",
@@ -96,6 +103,7 @@ _PUBLIC = {
     "load": "kbert.checkpoints.bert",
     "model_rows": "kbert.model.summary",
     "named_parameters": "kbert.checkpoints.weight_names",
+    "to_keras_nlp": "kbert.checkpoints.keras_hub.live",
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
     "plan": "kbert.graph.plan",

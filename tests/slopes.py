@@ -10,7 +10,7 @@ def slopes_of(function, array):
     if keras.backend.backend() == "jax":
         import jax
 
-        return np.asarray(jax.grad(function)(array))
+        return np.asarray(jax.jit(jax.grad(function))(array))  # else compiled bit by bit
     if keras.backend.backend() == "torch":
         import torch
 

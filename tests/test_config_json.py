@@ -176,12 +176,10 @@ def test_an_unknown_key_is_refused_by_name(key, hint):
         assert hint in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["Roberta", "DistilBert", "Albert", "Electra", "BertGeneration", "XLMRoberta", "MPNet"]
-)
+@pytest.mark.parametrize("name", ["Albert", "Electra", "BertGeneration", "ModernBert", "MPNet"])
 def test_another_architecture_is_refused(transformers, name):
     theirs = getattr(transformers, f"{name}Config")()
-    with pytest.raises(ValueError, match=f"model_type must be 'bert', got '{theirs.model_type}'"):
+    with pytest.raises(ValueError, match=f"model_type must be .* got '{theirs.model_type}'"):
         BertConfig.from_dict(json.loads(theirs.to_json_string(use_diff=False)), source="theirs")
 
 

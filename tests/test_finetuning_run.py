@@ -267,7 +267,7 @@ def test_without_dev_data_and_folder(berts, sources):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"task": "sort"}, "task must be one of classify, regress, multilabel, tag, qa, got"),
+        ({"task": "sort"}, "task must be one of classify, regress, multilabel, tag, qa, embed"),
         ({"epoch": 3}, "finetune has no option 'epoch': did you mean epochs?"),
         ({"epochs": 0}, "epochs must be"),
         ({"warmup_share": 2}, "warmup_share must be a share, 0 … 1, got 2"),

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.checkpoints import first_values, fitting, formats, transfer
+from kbert.checkpoints import first_values, fitting, formats, only_bert, transfer
+from kbert.checkpoints.adapters import peft_folder
+from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig, require_positive
@@ -39,6 +41,8 @@ class Bert:
         sentence: how a sentence vector is made, where the checkpoint says.
         problem_type: what a classifier is of, in transformers' words, where the checkpoint says:
             "single_label_classification", "multi_label_classification" or "regression".
+        adapter: the LoRA adapter that its weights have in them, of `finetune(lora=…)` or
+            `load(adapter=…)`; None: none is known.
     """
 
     config: BertConfig
@@ -50,6 +54,7 @@ class Bert:
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
     problem_type: str | None = None
+    adapter: LoraAdapter | None = None
 
     @property
     def spec(self) -> GraphSpec:
@@ -82,6 +87,7 @@ def load(
     ignore: Collection[str] = (),
     tokenizer: bool = True,
     lowercase: bool | None = None,
+    adapter: str | os.PathLike | None = None,
 ) -> Bert:
     """Opens the checkpoint at a path, whichever of the formats it is of.
 
@@ -104,6 +110,9 @@ def load(
         ignore: tensors that the model need not have a place for.
         tokenizer: False leaves the vocabulary unread.
         lowercase: whether the vocabulary is uncased; None: as the checkpoint says.
+        adapter: the folder of a LoRA adapter of this checkpoint, as PEFT or `save(format="peft")`
+            writes it. It is added to the weights, and the head that was trained with it put in;
+            `head` and `labels` are the adapter's, where it says.
 
     Returns:
         A `Bert`.
@@ -113,17 +122,26 @@ def load(
         ValueError: weights that do not fit the configuration: one error lists every missing,
             unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
             tokens than the embedding has rows. A format that is not read. Labels that contradict
-            their number or the checkpoint's order, or go with a head that has none.
+            their number or the checkpoint's order, or go with a head that has none. An adapter
+            of another checkpoint.
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
+    added = None if adapter is None else peft_folder.read(Path(adapter))
+    if added is not None:
+        head = head or added.head
+        labels = added.labels if labels is None and num_labels is None else labels
+        num_labels = added.num_labels if num_labels is None and labels is None else num_labels
     labels = _checked_labels(labels, num_labels)
     num_labels = len(labels) if labels else num_labels
     with formats.opened(path, config, format) as checkpoint:
         head = head or checkpoint.spec.head
         _check_labels_fit(checkpoint, head, num_labels, labels)
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
-        return _built(checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels)
+        checkpoint = _padded_as(checkpoint, words)
+        asked = seq_len, allow_missing, ignore, words, num_labels, labels
+        bert = _built(checkpoint, head, *asked, given=added.layers if added else ())
+    return bert if added is None else adapted(bert, added, str(adapter), str(path))
 
 
 def save(
@@ -132,18 +150,27 @@ def save(
     *,
     format: str | None = None,
     architecture: str | None = None,
+    quantize: str | None = None,
+    calibration: Sequence[str] | None = None,
 ) -> None:
     """Writes a model in one of the formats; all of it or nothing, and an old one survives.
 
     Args:
         bert: what `load` gave, or a `Bert` of one's own.
         path: the folder or file to write.
-        format: "transformers" (opens with AutoModel and its head's class), "google" (opens with
+        format: "transformers" (opens with AutoModel and its head's class), "transformers_onnx"
+            (the same with onnx/model.onnx, for sentence-transformers' backend "onnx", optimum and
+            text-embeddings-inference), "google" (opens with
             tf.train.load_checkpoint and keras_bert), "keras_hub" (a preset, for
-            BertBackbone.from_preset), "keras" (one .keras file), "saved_model", "onnx", "litert";
+            BertBackbone.from_preset), "keras" (one .keras file), "saved_model", "onnx", "litert",
+            "peft" (its LoRA adapter alone, for PeftModel.from_pretrained and `load(adapter=…)`);
             None: by the path's ending .keras, .onnx, .tflite, else transformers.
         architecture: for transformers, the class to write; None: the one that was loaded, else
             the one that has the whole head.
+        quantize: for ONNX, "int8": weights and activations of the matrix products, by ranges that
+            the `calibration` texts have (ONNX Runtime's static quantization); "int8_dynamic": by
+            the ranges of each call. None: float32.
+        calibration: some hundred texts like those that will come.
 
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
@@ -156,17 +183,18 @@ def save(
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    if architecture is not None and form != "transformers":
-        raise ValueError(f"architecture goes with format='transformers', got {form!r}")
+    given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    options = {name: value for name, value in given.items() if value is not None}
+    formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)
-    options = {} if architecture is None else {"architecture": architecture}
     write(bert, path, **options)
 
 
 def _built(
-    checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels
+    checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels, given
 ) -> Bert:
+    """The checkpoint as it is asked for; `given` names layers whose weights come from elsewhere."""
     from kbert.model import builder
 
     found = checkpoint.spec
@@ -186,7 +214,7 @@ def _built(
         model = builder.build(spec)
     with transfer.Reading(fit.entries, fit.tensors) as reading:
         report = _whole(transfer.fill(model, reading), fit, model)
-    if own and num_labels != found.num_labels:
+    if own and num_labels != found.num_labels and not given:
         _logger.warning(
             "%s has a classifier of %d labels, %d are asked for: a new one begins",
             checkpoint.source,
@@ -195,7 +223,8 @@ def _built(
         )
     elif own:
         labels = labels or checkpoint.labels
-    _warn(checkpoint, report, words)
+    elsewhere = {entry.name for entry in fit.entries if entry.layer in given}
+    _warn(checkpoint, report, words, [n for n in report.initialized if n not in elsewhere])
     return Bert(
         spec.config,
         head,
@@ -207,6 +236,14 @@ def _built(
         sentence=checkpoint.sentence,
         problem_type=checkpoint.problem_type if own else None,
     )
+
+
+def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
+    """A model with an adapter added to its weights, which change; see `add_to`."""
+    only_bert.check_model(bert, "adapter")
+    added = add_to(bert.model, bert.spec, adapter, source, base)
+    kind = adapter.problem_type or bert.problem_type
+    return dataclasses.replace(bert, adapter=added, problem_type=kind)
 
 
 def require_bert(bert, function: str) -> None:
@@ -265,9 +302,9 @@ def _whole(report: transfer.TransferReport, fit: fitting.Fit, model) -> transfer
     )
 
 
-def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words) -> None:
-    if report.initialized:
-        names = ", ".join(report.initialized)
+def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: list[str]) -> None:
+    if new:
+        names = ", ".join(new)
         _logger.warning("%s lacks, and first weights stay in: %s", checkpoint.source, names)
     if report.not_finite:
         names = ", ".join(report.not_finite)
@@ -280,6 +317,28 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words) -> Non
             words.vocab_size,
             rows,
         )
+
+
+def _padded_as(checkpoint: Checkpoint, words: "Tokenizer | None") -> Checkpoint:
+    """The checkpoint with the padding token of a tokenizer that is not BERT's own.
+
+    A BERT of XLM-R's vocabulary, as multilingual MiniLM and E5, has 0 in its config.json, which is
+    <s> there: attention would leave it out.
+    """
+    from kbert.data.tokenization.vocabulary import Vocabulary
+
+    config = checkpoint.spec.config
+    if words is None or isinstance(words.vocabulary, Vocabulary):
+        return checkpoint
+    if words.pad_id == config.pad_token_id:
+        return checkpoint
+    if config.family.first_position is not None:  # positions go by it too
+        raise ValueError(
+            f"{checkpoint.source}: pad_token_id must be the tokenizer's, {words.pad_id}, got "
+            f"{config.pad_token_id}"
+        )
+    config = config.replace(pad_token_id=words.pad_id)
+    return dataclasses.replace(checkpoint, spec=dataclasses.replace(checkpoint.spec, config=config))
 
 
 def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | None":

@@ -76,7 +76,7 @@ def fit(
     absent = [group for group in names.values() if not group & set(tensors)]
     rows = [
         row
-        for part in weight_names.PARTS_OF_HEAD[spec.head]
+        for part in weight_names.parts_of(spec.head, config)
         for row in weight_names.rows_of(part, config)
     ]
     entries = weight_names.entries_of(spec, column)
@@ -132,7 +132,8 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
     names = {(row.layer, row.variable): getattr(row, column) for row in rows}
     found = {}
     for key, (layer, variable, dimension) in _SIZES.items():
-        shape = tensors[name].shape if (name := names[layer, variable]) in tensors else ()
+        name = names.get((layer, variable)) or ""
+        shape = tensors[name].shape if name in tensors else ()
         if len(shape) > dimension:
             found[key] = shape[dimension]
     if blocks := _count_blocks(config, column, tensors):

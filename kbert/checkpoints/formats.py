@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,21 +25,30 @@ READERS = {
     "keras": "kbert.checkpoints.keras.file",
     "keras_hub": "kbert.checkpoints.keras_hub.preset",
 }
-# Each writer is a function of (bert, path).
+# Each writer is a function of (bert, path) and its own of `OPTIONS`.
 WRITERS = {
     "transformers": "kbert.checkpoints.transformers.folder",
+    "transformers_onnx": "kbert.checkpoints.exports.onnx_folder",
     "google": "kbert.checkpoints.google_folder",
     "keras_hub": "kbert.checkpoints.keras_hub.writer",
     "keras": "kbert.checkpoints.keras.file",
     "saved_model": "kbert.checkpoints.exports.saved_model",
     "onnx": "kbert.checkpoints.exports.onnx",
     "litert": "kbert.checkpoints.exports.litert",
+    "peft": "kbert.checkpoints.adapters.peft_folder",
 }
+OPTIONS = {  # of `save`, and the formats that have them
+    "architecture": ("transformers", "transformers_onnx"),
+    "quantize": ("onnx", "transformers_onnx"),
+    "calibration": ("onnx", "transformers_onnx"),
+}
+_READ_AS = {"transformers_onnx": "transformers"}  # what reads a format that is called otherwise
 _ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}
 # What lies in a folder, or ends a file's name, that kbert knows and does not read.
 _OTHERS = {
     "flax_model.msgpack": "weights of transformers' Flax classes",
     "saved_model.pb": "a SavedModel, which is for serving",
+    "adapter_config.json": "an adapter of PEFT, which kbert.load(BASE, adapter=…) opens",
 }
 _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
 
@@ -159,6 +168,14 @@ def writer(form: str):
     return importlib.import_module(WRITERS[form]).write
 
 
+def check_options(form: str, given: Collection[str]) -> None:
+    """A ValueError for an option that a format does not have."""
+    for name in given:
+        if form not in OPTIONS[name]:
+            forms = " or ".join(map(repr, OPTIONS[name]))
+            raise ValueError(f"{name} goes with format={forms}, got {form!r}")
+
+
 def check_destination(path: Path, form: str) -> None:
     """Raises where a format cannot be written to a path, before anything is computed.
 
@@ -185,7 +202,8 @@ def _refuse_other_formats(path: Path, form: str) -> None:
     folders.finish(path)
     if run_models.is_one(path):
         raise ValueError(f"{path} must not hold a run, got one: choose another place")
-    others = [name for name in READERS if name != form and _reader(name).is_one(path)]
+    own = _READ_AS.get(form, form)
+    others = [name for name in READERS if name != own and _reader(name).is_one(path)]
     if others:
         raise ValueError(
             f"{path} must not hold another checkpoint, got one of {', '.join(others)}: choose "

@@ -94,7 +94,8 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     require_bert(bert, "resize_positions")
     positions = require_positive("positions", positions)
     _check_filling(new_rows, FILLINGS)
-    config = bert.config.replace(max_position_embeddings=positions)
+    rows = positions + bert.config.first_position
+    config = bert.config.replace(max_position_embeddings=rows)
     sentence = bert.sentence
     if sentence is not None and (sentence.max_length or 0) > positions:
         sentence = dataclasses.replace(sentence, max_length=positions)
@@ -102,7 +103,7 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
         bert,
         config,
         bert.tokenizer,
-        lambda array: _resized(array, positions, new_rows, config),
+        lambda array: _resized(array, rows, new_rows, config),
         tables=(names.POSITION_EMBEDDING,),
     )
     return dataclasses.replace(resized, sentence=sentence)
@@ -122,7 +123,7 @@ def _rebuilt(
 
     length = bert.spec.seq_len
     if length is not None:
-        length = min(length, config.max_position_embeddings)
+        length = min(length, config.positions)
     with deferred.without_values():
         model = builder.build(
             dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
@@ -191,9 +192,11 @@ def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
 def _with_tokens(bert: Bert, tokens: tuple[str, ...]):
     if not tokens:
         return bert.tokenizer
+    from kbert.data.tokenization.tokenizer import require_wordpiece
+
     if bert.tokenizer is None:
         raise ValueError("tokens cannot be added: the model has no tokenizer: give size alone")
-    vocabulary = bert.tokenizer.vocabulary
+    vocabulary = require_wordpiece(bert.tokenizer, "resize_vocab with tokens")
     for token in tokens:
         if token in bert.tokenizer.tokens:
             raise ValueError(f"tokens must be new ones, got {token!r}, which is there")
@@ -203,12 +206,15 @@ def _with_tokens(bert: Bert, tokens: tuple[str, ...]):
 def _of_tokens(bert: Bert, ids: list[int]):
     if bert.tokenizer is None:
         return None
+    from kbert.data.tokenization.tokenizer import require_wordpiece
+
     known = bert.tokenizer.vocab_size
     if beyond := [number for number in ids if number >= known]:
         raise ValueError(
             f"tokens must have a name in the tokenizer, got {beyond[0]}, which has none"
         )
-    return _tokenizer(bert.tokenizer.vocabulary, [bert.tokenizer.tokens[i] for i in ids])
+    vocabulary = require_wordpiece(bert.tokenizer, "keep_tokens")
+    return _tokenizer(vocabulary, [bert.tokenizer.tokens[i] for i in ids])
 
 
 def _tokenizer(vocabulary, tokens: list[str]):

@@ -155,7 +155,8 @@ def write_sentence_settings(settings: SentenceSettings, config: BertConfig, fold
     ]
     pooling = {"word_embedding_dimension": config.hidden_size}
     pooling |= {key: key == names[settings.pooling] for key in _MODES}
-    length = settings.max_length or config.max_position_embeddings
+    pooling["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference wants all four
+    length = settings.max_length or config.positions
     files = {
         "modules.json": listed,
         "1_Pooling/config.json": pooling,

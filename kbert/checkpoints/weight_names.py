@@ -4,10 +4,12 @@ Names and order are those of transformers' `BertModel.named_parameters()`; {i} i
 layer, from 0, and {n} the graph's encoder block, from 1. Every format is read and written by its
 column here. Formats differ in their kernels' shapes too:
 
-    transformers      (outputs, inputs)
+    transformers, roberta, distilbert  (outputs, inputs)
     google            (inputs, outputs); its heads' output_weights are (outputs, inputs)
     keras_bert        (inputs, outputs)
     keras_hub, kbert  (inputs, outputs), the heads of attention kept apart: (H, A, H/A), (A, H/A, H)
+
+The columns roberta (XLM-R's too) and distilbert are transformers' names of those families.
 """
 
 import dataclasses
@@ -24,6 +26,7 @@ from kbert.graph.reference import NamedParameter
 from kbert.graph.spec import GraphSpec
 
 COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
+OF_FAMILY = ("roberta", "distilbert")  # columns too
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,10 @@ class Template:
     """One parameter, or one for each encoder block.
 
     Attributes:
-        transformers: its name in transformers' BertModel or in a class with heads.
+        transformers: its name in transformers' BertModel or in a class with heads; here and below
+            None where there is no such parameter.
+        roberta: its name in RobertaModel or in a class with heads.
+        distilbert: its name in DistilBertModel or in a class with heads.
         google: its name in google-research/bert's checkpoints; None where they have none.
         keras_hub: the path of its variable in KerasHub's BertBackbone or a task.
         keras_bert: its name in keras_bert, whose layers have kbert's names.
@@ -41,7 +47,9 @@ class Template:
         variable: its path within that layer.
     """
 
-    transformers: str
+    transformers: str | None
+    roberta: str | None
+    distilbert: str | None
     google: str | None
     keras_hub: str | None
     keras_bert: str | None
@@ -56,7 +64,7 @@ class Template:
     def of_block(self, index: int) -> "Template":
         """The row with the numbers of one encoder block put in."""
         numbers = {"i": index, "n": names.from_checkpoint_index(index)}
-        named = (*COLUMNS[:-1], "layer")
+        named = (*COLUMNS[:-1], *OF_FAMILY, "layer")
         texts = {name: text.format(**numbers) for name in named if (text := getattr(self, name))}
         return dataclasses.replace(self, **texts)
 
@@ -84,9 +92,13 @@ def _read_table() -> dict[str, tuple[Template, ...]]:
     text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
     table: dict[str, list[Template]] = {}
     for line in text.splitlines()[1:]:
-        part, first, *others, shape, layer, variable = line.split("\t")
-        google, keras_hub, keras_bert = (None if name == "-" else name for name in others)
-        row = Template(first, google, keras_hub, keras_bert, tuple(shape.split()), layer, variable)
+        part, *others, shape, layer, variable = line.split("\t")
+        first, roberta, distilbert, google, keras_hub, keras_bert = (
+            None if name == "-" else name for name in others
+        )
+        of_transformers = (first, roberta, distilbert)
+        of_others = (google, keras_hub, keras_bert)
+        row = Template(*of_transformers, *of_others, tuple(shape.split()), layer, variable)
         table.setdefault(part, []).append(row)
     return {part: tuple(rows) for part, rows in table.items()}
 
@@ -104,11 +116,29 @@ PARTS_OF_HEAD = {
 }
 
 
+def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
+    """Which of `PARTS` the graph of a head has."""
+    family, parts = config.family, PARTS_OF_HEAD[head]
+    if not family.next_sentence and head == "pretraining":
+        return tuple(part for part in parts if part not in ("pooler", "nsp"))
+    if not family.next_sentence and head == "classifier":
+        return tuple("first_token" if part == "pooler" else part for part in parts)
+    return parts if family.pooler else tuple(part for part in parts if part != "pooler")
+
+
+def column_of(config: BertConfig) -> str:
+    """The column with transformers' names of a configuration's family."""
+    return {"bert": "transformers", "xlm-roberta": "roberta"}.get(
+        config.model_type, config.model_type
+    )
+
+
 def rows_of(part: str, config: BertConfig) -> list[Template]:
-    """The table's rows of one of `PARTS`, every encoder block on its own."""
+    """The table's rows of one of `PARTS` that the graph has, every encoder block on its own."""
     rows = _TABLE[part]
     if part != "encoder":
-        return list(rows)
+        segments = config.family.segments
+        return [row for row in rows if segments or row.layer != names.SEGMENT_EMBEDDING]
     return [row.of_block(index) for index in range(config.num_hidden_layers) for row in rows]
 
 
@@ -118,7 +148,7 @@ def templates_of(part: str) -> tuple[Template, ...]:
 
 
 def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> list[Entry]:
-    """The parameters of one of `PARTS` as one of `COLUMNS` has them; none where it has no such."""
+    """The parameters of one of `PARTS` as a column has them; none where it has no such."""
     return [
         Entry(
             name,
@@ -133,10 +163,10 @@ def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> 
 
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
-    """The parameters of a graph as one of `COLUMNS` has them."""
+    """The parameters of a graph as one of the columns has them."""
     return [
         entry
-        for part in PARTS_OF_HEAD[spec.head]
+        for part in parts_of(spec.head, spec.config)
         for entry in entries(part, spec.config, column, spec.num_labels)
     ]
 
@@ -148,12 +178,12 @@ def shape_of(row: Template, config: BertConfig, num_labels: int = 2) -> tuple[in
 
 
 def templates(config: BertConfig) -> list[Template]:
-    """The rows of transformers' BertModel, in its order."""
-    return [row for part in PARTS_OF_HEAD["encoder"] for row in rows_of(part, config)]
+    """The rows of transformers' BertModel, or of its family's, in its order."""
+    return [row for part in parts_of("encoder", config) for row in rows_of(part, config)]
 
 
 def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParameter, ...]:
-    """transformers' `BertModel.named_parameters()`, in closed form.
+    """transformers' `BertModel.named_parameters()`, or its family's, in closed form.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
@@ -162,7 +192,8 @@ def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParam
     parameters = []
     for row in templates(config):
         shape = shape_of(row, config)
-        parameters.append(NamedParameter(row.transformers, shape, math.prod(shape)))
+        name = getattr(row, column_of(config))
+        parameters.append(NamedParameter(name, shape, math.prod(shape)))
     return tuple(parameters)
 
 
@@ -176,7 +207,9 @@ def _is_kernel(row: Template) -> bool:
 
 
 def _outputs_first(column: str, name: str) -> bool:
-    return column == "transformers" or (column == "google" and name.endswith("output_weights"))
+    return column in ("transformers", *OF_FAMILY) or (
+        column == "google" and name.endswith("output_weights")
+    )
 
 
 def _shape(row: Template, column: str, config: BertConfig, num_labels: int) -> tuple[int, ...]:

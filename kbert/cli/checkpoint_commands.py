@@ -1,12 +1,14 @@
 """The commands that look into a checkpoint and write it in another format."""
 
+from pathlib import Path
+
 import click
 
 from kbert.checkpoints.formats import WRITERS
 from kbert.cli.command import command
 from kbert.cli.console import progress, say, starting_keras
-from kbert.cli.early_checks import Output, check_source, check_writable
-from kbert.cli.inputs import start_quietly
+from kbert.cli.early_checks import Output, check_file, check_source, check_writable
+from kbert.cli.inputs import read_lines, start_quietly
 from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, output_format
 
 
@@ -62,6 +64,8 @@ def inspect(source, config, form, every_tensor, output):
     examples=(
         "kbert convert uncased_L-2_H-128_A-2.zip tiny --to transformers",
         "kbert convert folder bert.onnx",
+        "kbert convert folder merged --adapter run/adapter",
+        "kbert convert folder out --to transformers_onnx --quantize int8_dynamic",
     ),
 )
 @SOURCE
@@ -73,9 +77,20 @@ def inspect(source, config, form, every_tensor, output):
 )
 @click.option("--head", type=HEAD_NAMES, help="Another head than the checkpoint's own.")
 @click.option("--architecture", metavar="CLASS", help="transformers' class to write.")
+@click.option(
+    "--adapter", metavar="FOLDER", help="A LoRA adapter of SRC, which is added to its weights."
+)
+@click.option(
+    "--quantize",
+    type=click.Choice(["int8", "int8_dynamic"]),
+    help="For onnx and transformers_onnx: the products in int8.",
+)
+@click.option("--calibration", metavar="FILE", help="For --quantize int8: a text a line.")
 @CONFIG_OPTION
 @READ_AS
-def convert(source, destination, to, head, architecture, config, form):
+def convert(
+    source, destination, to, head, architecture, adapter, quantize, calibration, config, form
+):
     """Read a checkpoint of any format and write it in another.
 
     DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite).
@@ -83,17 +98,23 @@ def convert(source, destination, to, head, architecture, config, form):
     from kbert.checkpoints import formats
 
     to = to or formats.format_for(destination)
-    if architecture is not None and to != "transformers":
-        raise click.UsageError(f"--architecture goes with --to transformers, got {to}")
+    if (calibration is not None) != (quantize == "int8"):
+        raise click.UsageError("--quantize int8 and --calibration FILE go together, got one alone")
+    given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    options = {name: value for name, value in given.items() if value is not None}
+    formats.check_options(to, options)
+    if calibration is not None:
+        options["calibration"] = read_lines(calibration)
     formats.check_destination(destination, to)
     check_writable(destination)
     check_source(source, form=form)
+    check_file(adapter and Path(adapter) / "adapter_config.json")
     with starting_keras():
         from kbert.checkpoints.bert import load, save
     with progress(f"reading {source}"):
-        bert = load(source, head=head, config=config, format=form)
+        bert = load(source, head=head, config=config, format=form, adapter=adapter)
     with progress(f"writing {destination}"):
-        save(bert, destination, format=to, architecture=architecture)
+        save(bert, destination, format=to, **options)
     say(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
 
 

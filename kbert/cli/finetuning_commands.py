@@ -26,10 +26,21 @@ _PATH = click.Path(path_type=Path)
 _HELP = {
     "epochs": "Passes over the data.",
     "max_length": "Tokens of an example.",
-    "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa.",
+    "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa, embed.",
     "label_smoothing": "Share of a label that goes to all labels alike.",
     "class_weights": "Rare labels count for more.",
+    "loss": "Of embed; default: infonce, of scored pairs cosent.",
+    "pooling": "Of embed; default: the checkpoint's own, else mean.",
+    "scale": "Of cosines, in infonce and cosent.",
+    "margin": "Of triplet.",
+    "dimensions": "Of embed: lengths that vectors may be cut to (Matryoshka).",
     "warmup_share": "Of the updates.",
+    "freeze": "Parts that are not trained: embeddings,1-8.",
+    "head_learning_rate": "The highest of the head; default: as the others.",
+    "layer_decay": "Of the rate, from layer to layer below the head, such as 0.95.",
+    "lora": "Rank of adapters, trained in the place of the weights.",
+    "lora_on": "Their matrices, between commas.",
+    "lora_alpha": "They count alpha / rank times; default: once.",
     "seed": "Of the head, the order and dropout.",
     "keep_best": "The weights that did best on dev, or the last. Default: best.",
     "evaluate_every": "Updates; default: an epoch.",
@@ -64,6 +75,8 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     multilabel: the same with labels between commas, or none
     tag:        a word and its label a line, sentences between blank lines
     qa:         SQuAD's JSON, 1.1 or 2.0
+    embed:      two texts (a pair), three or more (the others are negatives), two
+                and a score, or one and a label, between tabs; or .csv, .jsonl
 
     Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
     """
@@ -130,7 +143,8 @@ def _say(tuned) -> None:
 @output_format("json")
 def evaluate(source, task, data, max_length, batch_size, precision, form):
     """Print the figures of the model SRC on labelled data."""
-    check_source(source, f"--task {task}", task_of(task).head)
+    head = task_of(task).head
+    check_source(source, f"--task {task}", None if head == "encoder" else head)
     check_file(data)
     with starting_keras():
         import kbert.tasks.running  # noqa: F401

@@ -17,6 +17,7 @@ from kbert.cli.options import (
     labels_of,
     output_format,
     spec_of,
+    trained_in_part,
 )
 
 
@@ -26,6 +27,7 @@ from kbert.cli.options import (
         "kbert summary",
         "kbert summary large --layers 1-2",
         "kbert summary tiny --head classifier --num-labels 3 --format json",
+        "kbert summary base --head classifier --lora 8",
     ),
 )
 @CONFIG
@@ -36,26 +38,31 @@ from kbert.cli.options import (
 @click.option("--layers", metavar="I-J", help="Only the encoder blocks I to J.")
 @click.option("--built", is_flag=True, help="Rows of the graph that Keras builds.")
 @click.option("--rich", is_flag=True, help="Keras's own table, where the terminal has the room.")
+@trained_in_part
 @output_format("tsv", "json", "markdown")
-def summary(config, head, num_labels, max_predictions, seq_len, layers, built, rich, form):
+def summary(config, head, num_labels, max_predictions, seq_len, layers, built, rich, form, trained):
     """Print the graph, row by row, as keras_bert printed it.
 
     The rows are those of the closed forms, which need no Keras and which `kbert verify` compares
     with the graph that is built; with --built or --rich they are that graph's own.
     """
     _refuse_together(rich=rich, layers=layers)
+    if trained and (rich or form != "text"):
+        raise click.UsageError("--freeze and --lora go with --format text and no --rich")
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
     layer_range = _layer_range(layers, config)
     spec = spec_of(config, head, num_labels, max_predictions, **_length_option(seq_len))
     from kbert.graph.closed_form import rows as closed_rows
     from kbert.graph.summary_rows import to_tsv
-    from kbert.graph.summary_table import select, summary_text, width_shown
+    from kbert.graph.summary_table import select, summary_text, trained_columns, width_shown
+    from kbert.graph.trained_parts import trained_parts
     from kbert.io import row_formats
 
     if rich:
         _rich(_build(config, spec))
         return
+    parts = trained_parts(spec, **trained) if trained else None
     rows = _built_rows(config, spec) if built else closed_rows(spec)
     shown = select(rows, layer_range)
     if form == "tsv":
@@ -66,7 +73,8 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
     elif form == "markdown":
         click.echo(row_formats.to_markdown(shown), nl=False)
     else:
-        click.echo(summary_text(rows, layer_range, width=width_shown()), nl=False)
+        shown_so = trained_columns(rows, parts) if parts else {}
+        click.echo(summary_text(rows, layer_range, width=width_shown(), **shown_so), nl=False)
 
 
 @command(
@@ -81,10 +89,12 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
 @click.option("--batch-size", type=int, default=1, metavar="B", help="Sequences a batch.")
 @click.option("--dtype", default="float32", help="float32, mixed_bfloat16, bfloat16, …")
 @click.option("--rows", "every_row", is_flag=True, help="Every layer's row, as text too.")
+@trained_in_part
 @output_format("json", "csv", "markdown")
-def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtype, every_row, form):
+def account(
+    config, head, num_labels, max_predictions, seq_len, batch_size, dtype, every_row, form, trained
+):
     """Count parameters, FLOPs and bytes in closed form; no Keras is imported."""
-    from kbert.graph.accounting import CONVENTIONS
     from kbert.graph.accounting import account as count
 
     result = count(
@@ -95,6 +105,7 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
         max_predictions=max_predictions,
         num_labels=labels_of(head, num_labels),
         dtype=dtype,
+        **trained,
     )
     if form == "text":
         from kbert.show.texts import account_text
@@ -118,12 +129,13 @@ def account(config, head, num_labels, max_predictions, seq_len, batch_size, dtyp
             "dtype": result.dtype,
             "params": result.params,
             "forward_flops": result.flops,
+            "trainable_params": result.trainable_params,
             "training_flops_per_sequence": result.training_flops_per_sequence,
             "activation_bytes": result.activation_bytes,
             "training_memory_bytes": result.memory,
             "groups": result.groups,
             "rows": result.rows,
-            "conventions": CONVENTIONS,
+            "conventions": result.conventions,
         }
         click.echo(row_formats.to_json(record), nl=False)
 
@@ -155,8 +167,8 @@ def heads(config, built):
 def verify(config):
     """Compare the built graph, the closed forms and published tables.
 
-    The tables are those of five texts on BERT, documents 000 to 004: the README says what they are.
-    Exit status 0 if all agree, 1 if not.
+    The tables are those of five texts on BERT, documents 000 to 004: what they are is said in
+    docs/understand/documents.md. Exit status 0 if all agree, 1 if not.
     """
     if not _verify(config).ok:
         sys.exit(1)

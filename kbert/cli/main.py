@@ -17,6 +17,8 @@ MODULES = {
     "checkpoint_commands": ("inspect", "convert", "params"),
     "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
     "vector_commands": ("embed", "similarity", "attention"),
+    "search_commands": ("search", "rank"),
+    "attribution_command": ("attribute",),
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
@@ -30,7 +32,7 @@ SECTIONS = {
     ),
     "Checkpoints": ("inspect", "convert"),
     "Use a checkpoint": (
-        *("embed", "similarity", "attention", "fill-mask"),
+        *("embed", "similarity", "search", "rank", "attention", "attribute", "fill-mask"),
         *("next-sentence", "classify", "regress", "tag", "answer"),
     ),
     "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate", "glue"),

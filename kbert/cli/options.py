@@ -1,9 +1,12 @@
 """Options and arguments that several commands have; their choices are those of the tables below."""
 
+import functools
+
 import click
 
 from kbert.cli.command import files, presets_or_files
 from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
+from kbert.graph.trained_parts import LORA_ON
 from kbert.tasks.precisions import PRECISIONS
 
 CONFIG = click.argument(
@@ -26,10 +29,32 @@ PREDICTIONS = click.option(
     help="The MLM head sees only M positions to predict.",
 )
 
+_TRAINED = (
+    click.option("--freeze", metavar="PARTS", help="Not trained, such as embeddings,1-8."),
+    click.option("--lora", type=POSITIVE, metavar="RANK", help="Trained with adapters."),
+    click.option("--lora-on", metavar="NAMES", help=f"Their matrices. Default: {LORA_ON}."),
+)
+
 
 def output_format(*forms: str):
     """`--format`, how a command prints, as `form`; text, unless it is said."""
     return click.option("--format", "form", type=click.Choice(["text", *forms]), default="text")
+
+
+def trained_in_part(command):
+    """A decorator: options of what is trained, which the command gets by name as `trained`."""
+
+    @functools.wraps(command)
+    def called(freeze, lora, lora_on, **others):
+        if lora_on is not None and lora is None:
+            raise click.UsageError(f"--lora-on goes with --lora, got {lora_on} alone")
+        given = {"freeze": freeze, "lora": lora, "lora_on": lora_on}
+        trained = {name: value for name, value in given.items() if value is not None}
+        return command(trained=trained, **others)
+
+    for option in reversed(_TRAINED):
+        called = option(called)
+    return called
 
 
 def spec_of(config, head: str, num_labels: int | None, max_predictions: int | None, **options):

@@ -25,6 +25,7 @@ _HELP = {
     "evaluate_every": "Updates; default: a tenth of them.",
     "evaluation_batches": "Of an evaluation, at most.",
     "save_every": "Updates; default: a tenth of them, 1,000 at most.",
+    "freeze": "Parts of --init that are not trained: embeddings,1-8.",
 }
 
 

@@ -11,9 +11,11 @@ from kbert.training.setting_rules import (
     CLASS_WEIGHTS,
     HIDDEN_STATES,
     KEEPS,
+    LOSSES,
     OPTIMIZERS,
     PRECISIONS,
     SCHEDULES,
+    VECTOR_POOLINGS,
     checked,
 )
 
@@ -23,6 +25,8 @@ _CHOICES = {
     "precision": list(PRECISIONS),
     "class_weights": list(CLASS_WEIGHTS),
     "hidden_states": list(HIDDEN_STATES),
+    "loss": list(LOSSES),
+    "pooling": list(VECTOR_POOLINGS),
 }
 
 _SURROUNDINGS = (
@@ -114,7 +118,24 @@ def _option(field: dataclasses.Field, text: str):
         text = f"{text} Default: {field.default}.".strip()
     if "bool" in kind:
         return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
-    types = click.Choice(_CHOICES[field.name]) if field.name in _CHOICES else None
-    return click.option(
-        f"--{name}", field.name, type=types or (float if "float" in kind else int), help=text
-    )
+    if field.name in _CHOICES:
+        types: click.ParamType | type = click.Choice(_CHOICES[field.name])
+    elif "tuple" in kind:
+        types = _Numbers()
+    else:
+        types = str if "str" in kind else float if "float" in kind else int
+    return click.option(f"--{name}", field.name, type=types, help=text)
+
+
+class _Numbers(click.ParamType):
+    """Whole numbers between commas."""
+
+    name = "N,N,…"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(map(int, value.split(",")))
+        except ValueError:
+            self.fail(f"whole numbers between commas expected, got {value!r}", param, ctx)

@@ -10,6 +10,8 @@ from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import LORA_ON, TrainedParts, trained_parts
+from kbert.graph.training_cost import training_cost
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
 # policies variables, gradients and moments stay float32 (keras.io/api/mixed_precision).
@@ -33,6 +35,12 @@ CONVENTIONS = (
     "equation 1: S·B·H·(34 + 5·A·S/H) bytes a block in 16 bits with FFD = 4·H).",
     "Left out of the memory: temporary buffers, the framework, a 16-bit copy of the weights, "
     "fragmentation, the data.",
+)
+
+TRAINED_IN_PART = (
+    "Frozen parts and LoRA: a frozen weight has no gradient, what lies below the lowest trained "
+    "layer keeps no activations; an adapter adds rank · (inputs + outputs) parameters and, to the "
+    "cost of its matrix, its product B·A, once forward and twice backward an update.",
 )
 
 
@@ -100,7 +108,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Account:
-    """The account of one graph; see `account`."""
+    """The account of one graph; see `account`. `trained` says what is; None: all of it."""
 
     config: BertConfig
     head: str
@@ -109,10 +117,12 @@ class Account:
     max_predictions: int | None
     dtype: str
     rows: tuple[LayerAccount, ...]
+    trained: TrainedParts | None = None
 
     def __repr__(self) -> str:
+        trained = "" if self.trained is None else f"{self.trainable_params:,} trained, "
         return (
-            f"Account({self.head}, {self.params:,} parameters, S={self.seq_len}, "
+            f"Account({self.head}, {self.params:,} parameters, {trained}S={self.seq_len}, "
             f"B={self.batch_size}, {self.dtype}: {self.flops:,} FLOPs forward, "
             f"{self.memory.total:,} bytes to train)"
         )
@@ -148,15 +158,43 @@ class Account:
         return {group: self._totals(group) for group in closed_form.GROUPS if group in present}
 
     @property
+    def trainable_params(self) -> int:
+        """Parameters with a gradient: all, or those that are not frozen and the adapters'."""
+        if self.trained is None:
+            return self.params
+        frozen = sum(row.params for row in self.rows if row.layer in self.trained.frozen)
+        return self.params - frozen + self.trained.adapter_params
+
+    @property
+    def training_flops(self) -> int:
+        """FLOPs of one training step over the batch: 3 × forward; less where parts are frozen."""
+        return self._training_cost[0]
+
+    @property
     def training_flops_per_sequence(self) -> int:
-        """FLOPs of one training step, a sequence: 3 × forward."""
-        return 3 * self.flops // self.batch_size
+        """FLOPs of one training step, a sequence."""
+        return self.training_flops // self.batch_size
 
     @property
     def memory(self) -> Memory:
         """Bytes of a training step with Adam, in the account's dtype."""
-        weights, gradients, adam = (self.params * size for size in DTYPES[self.dtype][:3])
-        return Memory(weights, gradients, adam, self.activation_bytes)
+        weight, gradient, adam = DTYPES[self.dtype][:3]
+        held = self.params + (self.trained.adapter_params if self.trained else 0)
+        trained = self.trainable_params
+        kept = self._training_cost[1]
+        return Memory(held * weight, trained * gradient, trained * adam, kept)
+
+    @property
+    def conventions(self) -> tuple[str, ...]:
+        """What is counted, and from which sources."""
+        return CONVENTIONS + (TRAINED_IN_PART if self.trained else ())
+
+    @property
+    def _training_cost(self) -> tuple[int, int]:
+        """FLOPs of an update, bytes of activations."""
+        if self.trained is None:
+            return 3 * self.flops, self.activation_bytes
+        return training_cost(self.rows, self.trained, self.batch_size * self.seq_len)
 
     def _totals(self, group: str) -> Totals:
         rows = [row for row in self.rows if row.group == group]
@@ -182,6 +220,9 @@ def account(
     max_predictions: int | None = None,
     num_labels: int = 2,
     dtype: str = "float32",
+    freeze: str | None = None,
+    lora: int | None = None,
+    lora_on: str = LORA_ON,
 ) -> Account:
     """Counts parameters, FLOPs and bytes of a BERT from its configuration alone.
 
@@ -195,16 +236,19 @@ def account(
             None: the head sees every position, as in document 004.
         num_labels: labels of the classifiers.
         dtype: one of `DTYPES`; sets the width of kept activations (w) and of `memory`.
+        freeze, lora, lora_on: what is trained, as `kbert.finetune` has it (see
+            `kbert.graph.trained_parts.trained_parts`): of effect on `trainable_params`,
+            `training_flops` and `memory`.
 
     Returns:
         An `Account`: a row a layer, groups, totals; every number an int or an exact fraction.
-        `CONVENTIONS` says what is counted and from which sources.
+        Its `conventions` say what is counted and from which sources.
 
     Raises:
         ValueError: an argument out of range; the message says which and what was expected.
     """
     config = get_config(config)
-    seq_len = config.max_position_embeddings if seq_len is None else seq_len
+    seq_len = config.positions if seq_len is None else seq_len
     spec = GraphSpec(
         config,
         head,
@@ -240,7 +284,10 @@ def account(
         )
         for layer, row in zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     )
-    return Account(config, head, seq_len, batch_size, max_predictions, dtype, rows)
+    trained = None
+    if freeze is not None or lora is not None:
+        trained = trained_parts(spec, freeze, lora, lora_on)
+    return Account(config, head, seq_len, batch_size, max_predictions, dtype, rows, trained)
 
 
 def default_predictions(seq_len: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 
+from kbert.graph.families import FAMILIES, Family, check_model_type
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.wording import hint
@@ -48,13 +49,13 @@ IGNORED_KEYS = frozenset((
 
 # Keys that name another graph unless they hold one of these values.
 ONLY_VALUES = {
-    "model_type": ("bert",),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),
     "pruned_heads": ({}, None),
     "tie_word_embeddings": (True,),
+    "sinusoidal_pos_embds": (False,),
 }
 
 _SIZES = (
@@ -91,6 +92,8 @@ class BertConfig:
         classifier_dropout: rate of the dropout before a classifier of sequences or tokens, in
             [0, 1); None: `hidden_dropout_prob`.
         pad_token_id: the token that attention leaves out.
+        model_type: which of the family it is, one of `kbert.graph.families.FAMILIES`; they are one
+            graph but for what is said there.
 
     Raises:
         ValueError: a size that is not a positive whole number, a rate outside [0, 1), a hidden
@@ -111,8 +114,10 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     classifier_dropout: float | None = None
     pad_token_id: int = 0
+    model_type: str = "bert"
 
     def __post_init__(self):
+        check_model_type(self.model_type, "model_type")
         for key in _SIZES:  # NumPy's integers become Python's, which JSON can hold
             object.__setattr__(self, key, require_positive(key, getattr(self, key)))
         for key in _RATES:
@@ -141,6 +146,32 @@ class BertConfig:
                 f"pad_token_id must be a token of the vocabulary, 0 … {self.vocab_size - 1}, "
                 f"got {js.shown(pad)}"
             )
+        if self.positions < 1:
+            raise ValueError(
+                f"max_position_embeddings must be above {self.first_position}, the rows that "
+                f"{self.family.title} leaves unused, got {self.max_position_embeddings}"
+            )
+        if not self.family.segments and self.type_vocab_size > 1:
+            raise ValueError(
+                f"type_vocab_size must be 1 of {self.family.title}, which has no segments, got "
+                f"{self.type_vocab_size}"
+            )
+
+    @property
+    def family(self) -> Family:
+        """What the graph has of BERT's."""
+        return FAMILIES[self.model_type]
+
+    @property
+    def first_position(self) -> int:
+        """The row of the position table that a sequence's first token gets."""
+        above = self.family.first_position
+        return 0 if above is None else self.pad_token_id + above
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence, in tokens: the position table's rows from the first that is used."""
+        return self.max_position_embeddings - self.first_position
 
     @property
     def head_size(self) -> int:
@@ -153,8 +184,11 @@ class BertConfig:
         return BertConfig(**self.to_dict() | changes)
 
     def to_dict(self) -> dict:
-        """The values by key, in the order of the class."""
-        return dataclasses.asdict(self)
+        """The values by key, in the order of the class; a BERT's without its model_type."""
+        values = dataclasses.asdict(self)
+        if self.model_type == "bert":
+            del values["model_type"]
+        return values
 
     def to_google_dict(self) -> dict:
         """The values by key, as a `bert_config.json` has them.
@@ -167,6 +201,17 @@ class BertConfig:
                 del values[key]
         return values
 
+    def to_transformers_dict(self) -> dict:
+        """The values by key, as a `config.json` of transformers has them."""
+        if self.model_type == "bert":
+            return self.to_dict() | {"model_type": "bert", "architectures": ["BertModel"]}
+        theirs = {ours: key for key, ours in self.family.renamed}
+        unsaid = dict(self.family.fixed)
+        values = {theirs.get(k, k): v for k, v in self.to_dict().items() if k not in unsaid}
+        if "seq_classif_dropout" in values and values["seq_classif_dropout"] is None:
+            values["seq_classif_dropout"] = self.hidden_dropout_prob
+        return values
+
     @classmethod
     def from_dict(cls, values: dict, *, source: str = "the configuration") -> "BertConfig":
         """Reads the keys of `bert_config.json` or `config.json`.
@@ -177,16 +222,18 @@ class BertConfig:
         """
         if not isinstance(values, dict):
             raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
+        family = FAMILIES[check_model_type(values.get("model_type", "bert"), source)]
         for key, allowed in ONLY_VALUES.items():
             if key in values and not _is_one_of(values[key], allowed):
                 raise ValueError(
                     f"{source}: {key} must be {allowed[0]!r}, got {js.shown(values[key])}"
                     ": not a BERT encoder that kbert builds"
                 )
+        names, ignored = dict(family.renamed), IGNORED_KEYS | set(family.ignored)
         known = {
-            key: value
+            names.get(key, key): value
             for key, value in values.items()
-            if key not in IGNORED_KEYS and key not in ONLY_VALUES
+            if key not in ignored and key not in ONLY_VALUES
         }
         _refuse_unknown(known, source)
         if "vocab_size" not in known:
@@ -194,8 +241,9 @@ class BertConfig:
             raise ValueError(f"{source} must say vocab_size, got {keys}")
         if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
             del known["pad_token_id"]
+        defaults = {"pad_token_id": family.pad_token_id} | dict(family.fixed)
         try:
-            return cls(**known)
+            return cls(**defaults | known)
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from None
 
@@ -219,7 +267,7 @@ class BertConfig:
         if path is not None and Path(path).name == "bert_config.json":
             values = self.to_google_dict()
         else:
-            values = self.to_dict() | {"model_type": "bert", "architectures": ["BertModel"]}
+            values = self.to_transformers_dict()
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"
         if path is not None:
             write_atomically(path, text.encode())

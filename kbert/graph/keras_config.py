@@ -14,6 +14,7 @@ _HEADS = {
     names.CLASSIFIER: "classifier",
     names.TOKEN_CLASSIFIER: "tokens",
     names.SPAN: "qa",
+    names.MLM: "pretraining",  # of a family without next sentences
 }
 _SHOWN = 3  # differences in one error
 _MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
@@ -32,6 +33,7 @@ _HISTORY = js.Kind(
 )
 _TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
 _POLICY = js.fields({"config": js.fields({"name": js.TEXT})})
+_SHIFTED = js.fields({"config": js.fields({"first": js.whole(1)})})
 _LENGTH = js.or_null(js.whole(1))
 _SHAPE = js.Kind(
     "a batch of a number of positions or of any",
@@ -127,11 +129,16 @@ def _config(layers: dict[str, dict], source: str) -> BertConfig:
         "hidden_dropout_prob": setting(names.EMBEDDING_DROPOUT, "rate"),
         "attention_probs_dropout_prob": setting(attention, "dropout"),
         "max_position_embeddings": setting(names.POSITION_EMBEDDING, "input_dim"),
-        "type_vocab_size": setting(names.SEGMENT_EMBEDDING, "input_dim"),
         "initializer_range": initializer.get("stddev", BertConfig.initializer_range),
         "layer_norm_eps": setting(names.EMBEDDING_NORM, "epsilon"),
         "pad_token_id": setting(names.TOKEN_EMBEDDING, "pad_token_id"),
     }
+    if names.SEGMENT_EMBEDDING in layers:
+        values["type_vocab_size"] = setting(names.SEGMENT_EMBEDDING, "input_dim")
+        if js.matches(layers[names.POSITION_EMBEDDING], _SHIFTED):
+            values["model_type"] = "roberta"
+    else:
+        values |= {"model_type": "distilbert", "type_vocab_size": 1}
     for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
         if name in layers and setting(name, "rate") != values["hidden_dropout_prob"]:
             values["classifier_dropout"] = setting(name, "rate")
@@ -203,6 +210,8 @@ def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
     settings = layer["config"]
     if layer["class_name"] == "LayerNormalization" and settings.get("axis") == [2]:
         settings = settings | {"axis": [-1]}  # the same of (B, S, H): what Keras 3.16 saves
+    if layer["class_name"] == "PositionEmbedding":
+        settings = {"first": 0} | settings  # which is left out
     dtype = settings.get("dtype")
     kind = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if kind != "DTypePolicy":
@@ -217,9 +226,8 @@ def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
 def _settings(name: str, kind: str, found: GraphSpec) -> dict:
     """What decides a layer's numbers beside its weights."""
     config = found.config
-    rate = config.hidden_dropout_prob
-    if "Classifier" in name and config.classifier_dropout is not None:
-        rate = config.classifier_dropout
+    of_classifier = "Classifier" in name or name == names.FIRST_TOKEN_DROPOUT
+    rate = found.classifier_rate if of_classifier else config.hidden_dropout_prob
     attention = {
         "num_heads": config.num_attention_heads,
         "key_dim": config.head_size,
@@ -233,21 +241,28 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
     norm = {"epsilon": config.layer_norm_eps, "axis": [-1], "center": True, "scale": True}
     settings: dict[str, dict] = {
         "TokenEmbedding": {"pad_token_id": config.pad_token_id, "mask_zero": False},
+        "PositionEmbedding": {"first": config.first_position},
         "Dropout": {"rate": rate, "noise_shape": None},
         "MultiHeadAttention": attention,
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
         "LayerNormalization": norm | {"rms_scaling": False},
-        "Dense": {"activation": _activation(name, config), "use_bias": True},
+        "Dense": {
+            "activation": _activation(name, config, found.head == "classifier"),
+            "use_bias": True,
+        },
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }
     return settings.get(kind, {})
 
 
-def _activation(name: str, config: BertConfig) -> str:
+def _activation(name: str, config: BertConfig, classifies: bool) -> str:
     own = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
     if name == names.MLM_DENSE:
-        return own.get(config.hidden_act, config.hidden_act).replace("swish", "silu")
-    return "tanh" if name == names.POOLER else "linear"
+        function = config.family.mlm_activation or config.hidden_act
+        return own.get(function, function).replace("swish", "silu")
+    if name != names.POOLER:
+        return "linear"
+    return config.family.pooled_activation if classifies else "tanh"
 
 
 def _plain(value):

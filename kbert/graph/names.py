@@ -25,6 +25,7 @@ MLM_SIMILARITY = "MLM-Sim"
 MLM = "MLM"
 
 FIRST_TOKEN = "Extract"
+FIRST_TOKEN_DROPOUT = "Extract-Dropout"
 POOLER = "NSP-Dense"  # keras_bert's name for what the paper's code calls the pooler
 NSP = "NSP"
 

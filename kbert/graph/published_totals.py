@@ -20,6 +20,8 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
     """The published totals around base and large; for another configuration its own heads."""
     uncased = (get_config("base_uncased"), get_config("large_uncased"))
     if config not in (base, large, *uncased):
+        if not config.family.next_sentence:
+            return _of_family(config)
         return [*_to_heads(config, "encoder and pooler", "both heads")]
     return [
         *_vocabulary(base, uncased[0], "document 004: base, T = 30,000, both heads"),
@@ -35,6 +37,17 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
             "large_uncased, both heads",
         ),
         Step("", "340M", "the paper's large: either of the two in two figures"),
+    ]
+
+
+def _of_family(config: BertConfig) -> list[Step]:
+    """Of one without next sentences, whose MLM head goes without the pooler."""
+    without = account(config, head="tokens", num_labels=1).groups
+    encoder = sum(without[name].params for name in ("embeddings", "encoder"))
+    return [
+        Step("", f"{encoder:,}", "encoder"),
+        *_heads(config, "+"),
+        Step("", f"{account(config).params:,}", "encoder and MLM head"),
     ]
 
 
@@ -65,6 +78,8 @@ def _heads(config: BertConfig, sign: str) -> list[Step]:
     steps = []
     for group in ("MLM", "NSP"):
         chosen = [row for row in rows if row.group == group]
+        if not chosen:  # of the family, what has no next sentences
+            continue
         total = sum(row.params for row in chosen)
         formula = " + ".join(row.formula for row in chosen)
         steps.append(Step(sign, f"{total:,}", f"{group}: {formula}"))

@@ -74,7 +74,7 @@ class GraphSpec:
         config = get_config(config)
         others["seq_len"] = seq_len
         if isinstance(seq_len, str) and seq_len == POSITIONS:
-            others["seq_len"] = config.max_position_embeddings
+            others["seq_len"] = config.positions
         return cls(config, head, **others)
 
     @property
@@ -85,30 +85,48 @@ class GraphSpec:
     @property
     def has_pooler(self) -> bool:
         """Whether the graph has a pooled output."""
-        return self.head in ("pretraining", "encoder", "classifier")
+        if self.head == "pretraining":
+            return self.config.family.next_sentence
+        return self.head == "classifier" or (self.head == "encoder" and self.config.family.pooler)
+
+    @property
+    def classifier_rate(self) -> float:
+        """What the dropouts of a classifier drop; DistilBERT's of tokens, what the encoder does."""
+        rate, of_tokens = self.config.classifier_dropout, self.head == "tokens"
+        if rate is None or (of_tokens and not self.config.family.pooler):
+            return self.config.hidden_dropout_prob
+        return rate
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of the output layers."""
+        if self.head == "pretraining" and not self.has_pooler:
+            return (names.MLM,)
         last = names.encoder_output(self.config.num_hidden_layers)
-        return _OUTPUTS.get(self.head, (last, names.POOLER))
+        of_encoder = (last, names.POOLER) if self.has_pooler else (last,)
+        return _OUTPUTS.get(self.head, of_encoder)
 
     def _set(self, name: str, value) -> None:
         object.__setattr__(self, name, value)
 
     def _checked_length(self, seq_len: int) -> int:
-        positions = self.config.max_position_embeddings
+        positions = self.config.positions
         seq_len = require_positive("seq_len", seq_len)
         if seq_len > positions:
             raise ValueError(
-                f"seq_len must be at most max_position_embeddings = {positions}, got {seq_len}"
+                f"seq_len must be at most {self._what_limits} = {positions}, got {seq_len}"
             )
         return seq_len
+
+    @property
+    def _what_limits(self) -> str:
+        first = self.config.first_position
+        return "max_position_embeddings" + (f" - {first}" if first else "")
 
     def _checked_predictions(self, predictions: int) -> int:
         if self.head != "pretraining":
             raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
-        most = self.seq_len or self.config.max_position_embeddings
+        most = self.seq_len or self.config.positions
         predictions = require_positive("max_predictions", predictions)
         if predictions > most:
             raise ValueError(f"max_predictions must be at most seq_len = {most}, got {predictions}")

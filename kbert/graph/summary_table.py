@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from kbert.graph.summary_rows import Row
+from kbert.graph.trained_parts import TrainedParts
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 _GAP = 2
@@ -51,6 +52,24 @@ def summary_text(
         f"Total params: {total:,}\nTrainable params: {trainable:,}\n"
         f"Non-trainable params: {total - trainable:,}\n"
     )
+
+
+def trained_columns(rows: Sequence[Row], parts: TrainedParts) -> dict:
+    """`counts` and `mark` of `summary_text` where a part is trained: Y, N, or LoRA on a frozen one.
+
+    Adapters count as parameters of the model: all, and those that are trained.
+    """
+    adapted = {one.layer for one in parts.adapted}
+
+    def mark(row: Row) -> str:
+        if row.layer in adapted:
+            return "LoRA"
+        return "-" if not row.params else "N" if row.layer in parts.frozen else "Y"
+
+    total = sum(row.params for row in rows)
+    frozen = sum(row.params for row in rows if row.layer in parts.frozen)
+    added = parts.adapter_params
+    return {"counts": (total + added, total - frozen + added), "mark": mark}
 
 
 def select(rows: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:

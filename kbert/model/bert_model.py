@@ -8,6 +8,7 @@ import keras
 from kbert.graph import names
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import LORA_ON, trained_parts
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import print_summary
 
@@ -46,11 +47,25 @@ class BertModel(keras.Model):
         expand_nested: bool = False,
         show_trainable: bool = False,
         layer_range: Sequence[str] | None = None,
+        *,
+        freeze: str | None = None,
+        lora: int | None = None,
+        lora_on: str = LORA_ON,
     ) -> None:
         """Prints document 004's table: nothing cut at any width, no optimizer in the totals.
 
-        The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models.
+        The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models. With
+        `freeze` or `lora`, as `kbert.finetune` has them, it shows what would be trained.
+
+        Raises:
+            ValueError: parts or ranks that the graph has not; see
+                `kbert.graph.trained_parts.trained_parts`.
         """
+        trained = None
+        if freeze is not None or lora is not None:
+            if self.spec is None:
+                raise ValueError("freeze and lora must be of a whole graph, got a view into one")
+            trained = trained_parts(self.spec, freeze, lora, lora_on)
         print_summary(
             self,
             line_length=line_length,
@@ -58,6 +73,7 @@ class BertModel(keras.Model):
             print_fn=print_fn,
             show_trainable=show_trainable,
             layer_range=layer_range,
+            trained=trained,
         )
 
     def call(self, inputs, training=None, mask=None, **kwargs):

@@ -161,12 +161,14 @@ def build_outline(spec: GraphSpec) -> BertModel:
 def _pretraining(spec: GraphSpec, x, table):
     marks, predicted = _positions_to_predict(spec, x)
     mlm = _mlm_head(spec, predicted, table, marks)
+    if not spec.has_pooler:
+        return [marks], [mlm]
     pooled_output = _pooler(spec, x)
     return [marks], [mlm, _dense(spec, 2, names.NSP)(pooled_output)]
 
 
 def _sequence_and_pooled(spec: GraphSpec, x, table):
-    return [], [x, _pooler(spec, x)]
+    return [], [x, _pooler(spec, x)] if spec.has_pooler else [x]
 
 
 def _classifier(spec: GraphSpec, x, table):
@@ -199,14 +201,16 @@ _TOPS = {
 def _encoder(spec: GraphSpec):
     """Inputs, and (sequence output, token table)."""
     token_ids = keras.Input((spec.seq_len,), dtype="int32", name=names.TOKEN_IDS)
-    segment_ids = keras.Input((spec.seq_len,), dtype="int32", name=names.SEGMENT_IDS)
-    x, table = _embeddings(spec, token_ids, segment_ids)
+    inputs = [token_ids]
+    if spec.config.family.segments:
+        inputs.append(keras.Input((spec.seq_len,), dtype="int32", name=names.SEGMENT_IDS))
+    x, table = _embeddings(spec, *inputs)
     for block in range(1, spec.config.num_hidden_layers + 1):
         x = _encoder_block(spec, x, block)
-    return [token_ids, segment_ids], (x, table)
+    return inputs, (x, table)
 
 
-def _embeddings(spec: GraphSpec, token_ids, segment_ids):
+def _embeddings(spec: GraphSpec, token_ids, segment_ids=None):
     config, hidden = spec.config, spec.config.hidden_size
     tokens, table = TokenEmbedding(
         config.vocab_size,
@@ -215,22 +219,27 @@ def _embeddings(spec: GraphSpec, token_ids, segment_ids):
         embeddings_initializer=_normal(spec),
         **_named(spec, names.TOKEN_EMBEDDING),
     )(token_ids)
-    segments = Embedding(
-        config.type_vocab_size,
-        hidden,
-        embeddings_initializer=_normal(spec),
-        **_named(spec, names.SEGMENT_EMBEDDING),
-    )(segment_ids)
-    x = Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([tokens, segments])
+    x = tokens if segment_ids is None else _with_segments(spec, tokens, segment_ids)
     x = PositionEmbedding(
         config.max_position_embeddings,
         hidden,
         embeddings_initializer=_normal(spec),
+        first=config.first_position,
         **_named(spec, names.POSITION_EMBEDDING),
     )(x)
     # Differs from Google: keras_bert drops out first and normalizes then.
     x = kl.Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
     return _norm(spec, names.EMBEDDING_NORM)(x), table
+
+
+def _with_segments(spec: GraphSpec, tokens, segment_ids):
+    segments = Embedding(
+        spec.config.type_vocab_size,
+        spec.config.hidden_size,
+        embeddings_initializer=_normal(spec),
+        **_named(spec, names.SEGMENT_EMBEDDING),
+    )(segment_ids)
+    return Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([tokens, segments])
 
 
 def _encoder_block(spec: GraphSpec, x, block: int):
@@ -270,7 +279,7 @@ def _positions_to_predict(spec: GraphSpec, x):
 
 
 def _mlm_head(spec: GraphSpec, x, table, marks):
-    function = activation(spec.config.hidden_act)
+    function = activation(spec.config.family.mlm_activation or spec.config.hidden_act)
     x = _dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(x)
     x = _norm(spec, names.MLM_NORM)(x)
     logits = EmbeddingSimilarity(**_named(spec, names.MLM_SIMILARITY))([x, table])
@@ -278,14 +287,17 @@ def _mlm_head(spec: GraphSpec, x, table, marks):
 
 
 def _pooler(spec: GraphSpec, x):
-    first_token = Extract(**_named(spec, names.FIRST_TOKEN))(x)
-    return _dense(spec, spec.config.hidden_size, names.POOLER, "tanh")(first_token)
+    x = Extract(**_named(spec, names.FIRST_TOKEN))(x)
+    family, function = spec.config.family, "tanh"
+    if spec.head == "classifier":
+        function = family.pooled_activation
+        if family.drops_first_token:
+            x = _classifier_dropout(spec, names.FIRST_TOKEN_DROPOUT)(x)
+    return _dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
 
 
 def _classifier_dropout(spec: GraphSpec, name: str) -> kl.Dropout:
-    rate = spec.config.classifier_dropout
-    rate = spec.config.hidden_dropout_prob if rate is None else rate
-    return kl.Dropout(rate, **_named(spec, name))
+    return kl.Dropout(spec.classifier_rate, **_named(spec, name))
 
 
 def _dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from kbert.graph import names
 from kbert.model.layers import gelu, gelu_tanh
+from kbert.model.told_by_layers import ids_of
 
 _EPSILON = 1e-3  # the one that TensorFlow's fused LayerNorm has
 _FLAGS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bfloat16
@@ -65,13 +66,13 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
     states = [
         model.get_layer(names.encoder_output(number)).output for number in range(len(blocks) + 1)
     ]
-    inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
+    inputs = ids_of(model)
     embeddings, heads = keras.Model(inputs, states[0]), _heads(states, view.outputs)
     padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
 
     def embedded(ids, segment_ids):
         mask, _ = padding(ids)
-        x = embeddings([ids, segment_ids], training=False)
+        x = embeddings([ids, segment_ids][: len(inputs)], training=False)
         least = tf.where(mask, tf.zeros((), x.dtype), x.dtype.min)[:, None, None]  # (B, 1, 1, S)
         return tf.reshape(x, [-1, x.shape[-1]]), least, mask  # (N, H)
 

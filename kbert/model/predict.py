@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from kbert.graph import names
 from kbert.graph.config import require_positive
+from kbert.model.told_by_layers import ids_of
 
 if TYPE_CHECKING:
     import keras
@@ -53,8 +54,9 @@ def predict(
     if names.SEGMENT_EMBEDDING in layers:
         types = layers[names.SEGMENT_EMBEDDING].input_dim
         check_ids(segment_ids, types, "segment_ids", "the segment types")
-    inputs = [token_ids, segment_ids]
-    if len(model.inputs) == 3:
+    given = {names.TOKEN_IDS: token_ids, names.SEGMENT_IDS: segment_ids}
+    inputs = [given[tensor.name] for tensor in ids_of(model)]
+    if len(model.inputs) > len(inputs):
         inputs.append(_third_input(model, token_ids, marks))
     outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
     outputs = outputs if isinstance(outputs, list) else [outputs]
@@ -75,7 +77,7 @@ def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
 
 
 def _third_input(model, token_ids: np.ndarray, marks) -> np.ndarray:
-    expected = model.inputs[2]
+    expected = model.inputs[-1]
     width = expected.shape[1] or token_ids.shape[1]
     shape = (len(token_ids), width)
     if marks is None:
@@ -105,7 +107,7 @@ def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None
             f"token_ids must have {expected} tokens a sequence, got {length}: pad them, or build "
             "the model with seq_len=None"
         )
-    positions = model.get_layer(names.POSITION_EMBEDDING).input_dim
+    positions = model.get_layer(names.POSITION_EMBEDDING).longest
     if length > positions:
         raise ValueError(
             f"token_ids must have at most {positions} tokens a sequence, got {length}: cut them"

@@ -7,6 +7,7 @@ import keras
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
 from kbert.model.layers import AttentionWeights, QueriesAndKeys
+from kbert.model.told_by_layers import ids_of
 
 
 def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
@@ -28,7 +29,7 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
         model.get_layer(names.encoder_output(block)).output
         for block in _chosen(model, blocks, first=0)
     ]
-    return BertModel(_inputs(model), states, name=f"{model.name}_hidden_states", spec=None)
+    return BertModel(ids_of(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 
 def build_attention_maps(
@@ -58,12 +59,8 @@ def build_attention_maps(
         maps.append(AttentionWeights(attention, dtype=policy, name=f"{name}-Weights")(before))
         if vectors:
             of_vectors += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(before)
-    inputs, outputs = _inputs(model), [*maps, *of_vectors]
+    inputs, outputs = ids_of(model), [*maps, *of_vectors]
     return BertModel(inputs, outputs, name=f"{model.name}_attention_maps", spec=None)
-
-
-def _inputs(model) -> list:
-    return [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
 
 
 def _chosen(model, blocks: Sequence[int] | None, first: int) -> list[int]:

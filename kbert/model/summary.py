@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from kbert.graph.config import require_positive
 from kbert.graph.summary_rows import Row
-from kbert.graph.summary_table import summary_text, width_shown
+from kbert.graph.summary_table import summary_text, trained_columns, width_shown
+from kbert.graph.trained_parts import TrainedParts
 from kbert.model import keras_internals
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ def print_summary(
     print_fn: Callable[[str], object] | None = None,
     show_trainable: bool = False,
     layer_range: Sequence[str] | None = None,
+    trained: TrainedParts | None = None,
 ) -> None:
     """Prints a functional model's summary; the arguments are those of `keras.Model.summary`.
+
+    With `trained` the column of what is trained, and the totals, are those of a fine-tuning.
 
     A terminal or a notebook narrower than the table gets each name on a line of its own; a pipe,
     a file and `print_fn` (called once a line) get the table at its natural width.
@@ -53,15 +57,14 @@ def print_summary(
         require_positive("line_length", line_length)
     if line_length is None and print_fn is None:
         line_length = width_shown()
-    mark = (lambda row: _trainable_mark(model.get_layer(row.layer))) if show_trainable else None
-    text = summary_text(
-        model_rows(model),
-        layer_range,
-        width=line_length,
-        positions=positions,
-        counts=(_count(model.weights), _count(model.trainable_weights)),
-        mark=mark,
-    )
+    rows = model_rows(model)
+    if trained is not None:
+        options = trained_columns(rows, trained)
+    else:
+        mark = (lambda row: _trainable_mark(model.get_layer(row.layer))) if show_trainable else None
+        counts = _count(model.weights), _count(model.trainable_weights)
+        options = {"counts": counts, "mark": mark}
+    text = summary_text(rows, layer_range, width=line_length, positions=positions, **options)
     for line in text.splitlines():
         (print_fn or print)(line)
 

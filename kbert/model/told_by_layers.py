@@ -8,6 +8,7 @@ _HEADS = {
     names.CLASSIFIER: "classifier",
     names.TOKEN_CLASSIFIER: "tokens",
     names.SPAN: "qa",
+    names.MLM: "pretraining",  # of a family without next sentences
 }
 
 
@@ -25,3 +26,9 @@ def told_by_layers(model) -> dict:
     if told["head"] in HEADS_WITH_LABELS:
         told["num_labels"] = layers[last].weights[0].shape[-1]
     return told
+
+
+def ids_of(model) -> list:
+    """The model's inputs Input-Token and, where it has segments, Input-Segment."""
+    encoded = (names.TOKEN_IDS, names.SEGMENT_IDS)
+    return [tensor for tensor in model.inputs if tensor.name in encoded]

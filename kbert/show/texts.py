@@ -1,11 +1,12 @@
 """What the command line prints: results as text within 80 columns."""
 
+import dataclasses
 import textwrap
 from collections.abc import Sequence
 
 from kbert.checkpoints.weight_names import group, named_parameters
 from kbert.graph import names
-from kbert.graph.accounting import CONVENTIONS, DTYPES, Account, account, default_predictions
+from kbert.graph.accounting import DTYPES, Account, account, default_predictions
 from kbert.graph.config import BertConfig
 from kbert.graph.published_totals import reconciled_totals
 
@@ -32,7 +33,7 @@ def account_text(title: str, full: Account, every_row: bool = False) -> str:
     parts += [_groups(full), _training(full)]
     if full.head == "pretraining":
         parts.append(_bridge(full.config))
-    parts.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in CONVENTIONS))
+    parts.append("CONVENTIONS\n" + "\n".join(_paragraph(text) for text in full.conventions))
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,10 +72,11 @@ def _steps(full: Account) -> str:
     ]
     lines = [f"{'THE 14 STEPS OF DOCUMENT 004':<52}{'parameters':>28}"]
     for number, name in enumerate(layers, start=1):
-        row = rows[name]
+        if (row := rows.get(name)) is None:  # of the family, what has no such layer
+            continue
         label, times = name, ""
         if number == 1:
-            label = "the three inputs"
+            label = "the three inputs" if full.config.family.segments else "the two inputs"
         elif 6 <= number <= 9:
             label, times = name.replace("-1-", "-n-"), f"{blocks} × "
         lines.append(f"{number:>2}  {label:<48}{times + format(row.params, ','):>28}")
@@ -136,6 +138,8 @@ def _per_block(full: Account) -> str:
 def _training(full: Account) -> str:
     """FLOPs and memory of training, with the MLM head on every position and on some."""
     lines = [f"TRAINING, S = {full.seq_len}"]
+    if full.trained is not None:
+        lines.append(_trained(full))
     variants = {"": full}
     if full.head == "pretraining" and full.max_predictions is None:
         predictions = default_predictions(full.seq_len)
@@ -163,13 +167,24 @@ def _training(full: Account) -> str:
     return "\n".join(lines)
 
 
+def _trained(full: Account) -> str:
+    """How many parameters are trained, of how many."""
+    share = full.trainable_params / full.params
+    text = f"{full.trainable_params:,} of {full.params:,} parameters are trained ({share:.2%})"
+    if full.trained is not None and (adapters := full.trained.adapter_params):
+        count, rank = len(full.trained.adapted), full.trained.rank
+        text += f", {adapters:,} of adapters on {count} matrices, rank {rank}"
+    return _paragraph(text, 0)
+
+
 def _with(full: Account, **changes) -> Account:
     arguments = {
         "head": full.head,
         "max_predictions": full.max_predictions,
         "dtype": full.dtype,
     }
-    return account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+    found = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+    return dataclasses.replace(found, trained=full.trained)
 
 
 def _bridge(config: BertConfig) -> str:

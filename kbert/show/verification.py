@@ -165,6 +165,10 @@ def config_of(model) -> BertConfig:
     for key, (layer, attribute) in attributes.items():
         if hasattr(layers.get(layer), attribute):
             values[key] = getattr(layers[layer], attribute)
+    if getattr(layers.get(names.POSITION_EMBEDDING), "first", 0):
+        values["model_type"] = "roberta"
+    elif names.SEGMENT_EMBEDDING not in layers and names.POSITION_EMBEDDING in layers:
+        values |= {"model_type": "distilbert", "type_vocab_size": 1}
     return BertConfig(**values)
 
 

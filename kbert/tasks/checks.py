@@ -110,7 +110,8 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
 
 def require_two_segments(bert: Bert, task: str) -> None:
     """A ValueError where the model cannot tell a second text from the first."""
-    if bert.config.type_vocab_size < 2:
+    second = bert.tokenizer.second_segment if bert.tokenizer else 1
+    if bert.config.family.segments and bert.config.type_vocab_size <= second:
         raise ValueError(
             f"{task} of two texts needs a model with two segments, got type_vocab_size = "
             f"{bert.config.type_vocab_size}"
@@ -119,7 +120,7 @@ def require_two_segments(bert: Bert, task: str) -> None:
 
 def longest(bert: Bert, max_length: int | None = None) -> int:
     """The tokens that a sequence can have: positions, a fixed seq_len, `max_length`."""
-    limits = [bert.config.max_position_embeddings, bert.spec.seq_len, max_length]
+    limits = [bert.config.positions, bert.spec.seq_len, max_length]
     if max_length is not None:
         require_positive("max_length", max_length)
     return min(limit for limit in limits if limit is not None)

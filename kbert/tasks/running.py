@@ -13,11 +13,11 @@ from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS, batches_by_length
 from kbert.data.tokenization.encodings import Encoding
-from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.bert_model import BertModel
 from kbert.model.cast_model import cast_model
+from kbert.model.told_by_layers import ids_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.precisions import dtype_of
 
@@ -96,8 +96,8 @@ def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
     """What builds a model whose outputs are those of the layers, by name."""
 
     def build(model: keras.Model) -> BertModel:
-        inputs = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
-        return BertModel(inputs, [model.get_layer(name).output for name in layers], spec=None)
+        outputs = [model.get_layer(name).output for name in layers]
+        return BertModel(ids_of(model), outputs, spec=None)
 
     return build
 
@@ -194,13 +194,15 @@ def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
 
 
 def compiled(model: keras.Model) -> Callable:
-    """The model as a function of int32 (B, S) arrays, its inputs in their order.
+    """The model as a function of int32 (B, S) arrays, its inputs in their order; others follow.
 
     No new length or batch size retraces it.
     """
+    count = len(model.inputs)  # one where there are no segments
     if keras.backend.backend() != "tensorflow":
-        return lambda *ids: _listed(model.predict_on_batch(list(ids)))
-    return _traced(lambda *ids: model(list(ids), training=False), len(model.inputs))
+        return lambda *ids: _listed(model.predict_on_batch(list(ids[:count])))
+    traced = _traced(lambda *ids: model(list(ids), training=False), count)
+    return lambda *ids: traced(*ids[:count])
 
 
 def _traced(call: Callable, inputs: int) -> Callable:
@@ -223,7 +225,7 @@ def _padded_length(bert: Bert, tokens: int) -> int:
     if keras.backend.backend() != "jax":
         return tokens
     bucket = next((length for length in _LENGTHS if length >= tokens), tokens + -tokens % 256)
-    return min(bucket, bert.config.max_position_embeddings)
+    return min(bucket, bert.config.positions)
 
 
 def _padded_count(rows: int, batch_size: int) -> int:

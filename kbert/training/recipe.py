@@ -11,6 +11,8 @@ from kbert.training.loop.history import History
 from kbert.training.loss import Lesson
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
+from kbert.training.trained_weights import TrainedWeights
+from kbert.training.vector_loss import VectorLoss
 
 
 class Teaching(Protocol):
@@ -53,6 +55,7 @@ class Recipe(Protocol):
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
         teaching: what else is learned, of a teacher; None: nothing.
+        vectors: what is learned, where it is vectors of texts; else labels of outputs.
     """
 
     command: ClassVar[str]
@@ -71,6 +74,7 @@ class Recipe(Protocol):
     packing: bool = False
     label_smoothing: float = 0.0
     teaching: Teaching | None = None
+    vectors: VectorLoss | None = None
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
@@ -89,6 +93,14 @@ class Recipe(Protocol):
             compiled: whether XLA compiles the step.
             shape_cost: what a batch of a new shape costs once, in updates.
         """
+
+    def trained_part(self, model):
+        """What of the graph of `spec`, as it was built, is trained: all, where it is not said."""
+        return model
+
+    def trained_weights(self, model) -> TrainedWeights | None:
+        """What of a model is trained; called within the engine's scope. None: all of it."""
+        return None
 
     def begin(self, model) -> None:
         """Gives a model its first weights, where a checkpoint has them and no state is restored."""

@@ -115,11 +115,14 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     with drawn_from(settings.seed):
         with engine.scope():
             model = build(dataclasses.replace(recipe.spec, dtype=settings.precision))
+            model = recipe.trained_part(model)
+            trained = recipe.trained_weights(model)
         if begin:
             recipe.begin(model)
         if recipe.teaching:
             with engine.scope():
                 model = recipe.teaching.taught(model)
+            trained = trained and trained.and_all_new_of(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -134,7 +137,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     if recipe.teaching:
         options["lessons"] = recipe.teaching.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution
-    engine.prepare(model, optimizer, **options)
+    engine.vectors = recipe.vectors
+    engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
 
 

@@ -5,12 +5,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 
+from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_on
+
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 KEEPS = ("model", "all")
 CLASS_WEIGHTS = ("balanced",)
 HIDDEN_STATES = ("mse", "cosine")
+LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
+VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,24 @@ def _ascending(values) -> tuple[int, ...]:
     return found
 
 
+def _freeze(text) -> str:
+    read_freeze(text)
+    return text
+
+
+def _lora_on(text) -> str:
+    return ",".join(read_lora_on(text))  # in one order, however it is said
+
+
+def _different(values) -> tuple[int, ...]:
+    found = tuple(map(_whole, values))
+    if isinstance(values, (str, set, dict)) or len(set(found)) < len(found) or not found:
+        raise ValueError
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
 def _at_least(least: int) -> Rule:
     return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
 
@@ -69,6 +91,7 @@ _POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
 _NOT_NEGATIVE = Rule("be a finite number of at least 0", _number, lambda value: value >= 0)
 _SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
+_NOT_ZERO_SHARE = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
 _TRUTH = Rule("be True or False", _truth)
 
 RULES = {
@@ -90,6 +113,12 @@ RULES = {
     "seed": _at_least(0),
     "lengths": Rule("ascend, in whole numbers of at least 1", _ascending),
     "learning_rate": _POSITIVE,
+    "head_learning_rate": _POSITIVE,
+    "layer_decay": _NOT_ZERO_SHARE,
+    "freeze": Rule(FREEZE, _freeze),
+    "lora": _at_least(1),
+    "lora_on": Rule(ON, _lora_on),
+    "lora_alpha": _POSITIVE,
     "clip_norm": _POSITIVE,
     "epsilon": _POSITIVE,
     "peak_flops": _POSITIVE,
@@ -104,8 +133,13 @@ RULES = {
     "alpha": _SHARE,
     "hidden_states": _one_of(HIDDEN_STATES),
     "hidden_weight": _POSITIVE,
+    "loss": _one_of(LOSSES),
+    "pooling": _one_of(VECTOR_POOLINGS),
+    "scale": _POSITIVE,
+    "margin": _POSITIVE,
+    "dimensions": Rule("be different whole numbers of at least 1", _different),
     "short_share": _SHARE,
-    "masked_share": Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1),
+    "masked_share": _NOT_ZERO_SHARE,
     "optimizer": _one_of(OPTIMIZERS),
     "schedule": _one_of(SCHEDULES),
     "precision": _one_of(PRECISIONS),

@@ -3,10 +3,10 @@
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kbert.checkpoints.exports import serving
+from kbert.checkpoints.exports import quantization, serving
 from kbert.graph import names
 from kbert.io.atomic_write import atomic_file
 from kbert.model.keras_internals import TORCHVISION_REMARKS
@@ -16,7 +16,12 @@ _BACKENDS = ("tensorflow", "torch")
 _BATCH, _LENGTH = "batch", "length"
 
 
-def write(bert, path: str | os.PathLike) -> None:
+def write(
+    bert,
+    path: str | os.PathLike,
+    quantize: str | None = None,
+    calibration: Sequence[str] | None = None,
+) -> None:
     """Writes the model as one file, from TensorFlow (tf2onnx) or torch (torch.onnx).
 
     Inputs have the graph's names: Input-Token, Input-Segment and, where the model has one,
@@ -29,27 +34,49 @@ def write(bert, path: str | os.PathLike) -> None:
     Args:
         bert: a `kbert.Bert`.
         path: the file; an old one there is replaced once the new one is whole.
+        quantize, calibration: as for `kbert.save`.
 
     Raises:
-        ValueError: the backend JAX; weights of 2 GiB or more.
+        ValueError: the backend JAX; weights of 2 GiB or more; what `quantization` refuses.
         ImportError: onnx, tf2onnx or onnxscript is not installed.
         OSError: it cannot be written; an old one stays.
     """
+    quantization.check(bert, quantize, calibration)
+    model = serving.serving_model(bert, _WHAT, _BACKENDS)
+    if quantize is not None and len(model.inputs) > 2:
+        raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
+    with atomic_file(path) as part:
+        proto = converted(model, bert.config.positions)
+        if quantize is not None:
+            names_of_inputs = [tensor.name for tensor in model.inputs]
+
+            def feed(ids, segment_ids):
+                return dict(zip(names_of_inputs, (ids, segment_ids), strict=True))
+
+            proto = quantization.quantized(proto, bert, quantize, calibration, feed)
+        part.write_bytes(proto.SerializeToString())
+
+
+def converted(model, positions: int):
+    """The ModelProto of a model with `inputs`, `weights` and `output_names`, checked.
+
+    Raises:
+        ValueError: weights of 2 GiB or more.
+        ImportError: a package is missing.
+    """
     import keras
 
-    model = serving.serving_model(bert, _WHAT, _BACKENDS)
     serving.refuse_too_large(model, _WHAT)
-    with atomic_file(path) as part:
-        with serving.needed(_WHAT):
-            import onnx
+    with serving.needed(_WHAT):
+        import onnx
 
-            if keras.backend.backend() == "tensorflow":
-                proto = _from_tensorflow(model)
-            else:
-                proto = _from_torch(model, bert.config.max_position_embeddings)
-        _name_axes(proto)
-        onnx.checker.check_model(proto)
-        part.write_bytes(proto.SerializeToString())
+        if keras.backend.backend() == "tensorflow":
+            proto = _from_tensorflow(model)
+        else:
+            proto = _from_torch(model, positions)
+    _name_axes(proto)
+    onnx.checker.check_model(proto)
+    return proto
 
 
 def check(path: Path) -> None:
@@ -76,7 +103,7 @@ def _from_tensorflow(model):
         with keras.StatelessScope(values):
             return serving.outputs_of(model, list(tensors[:count]))
 
-    signature = [tf.TensorSpec(tensor.shape, "int32", tensor.name) for tensor in model.inputs]
+    signature = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
     signature += [
         tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in model.weights
     ]
@@ -110,7 +137,10 @@ def _from_torch(model, positions: int):
     device = next(iter(model.weights)).value.device
     length = min(3, positions)
     shapes = [(2, tensor.shape[1] or length) for tensor in model.inputs]
-    inputs = tuple(torch.ones(shape, dtype=torch.int32, device=device) for shape in shapes)
+    inputs = tuple(
+        torch.ones(shape, dtype=getattr(torch, tensor.dtype), device=device)
+        for shape, tensor in zip(shapes, model.inputs, strict=True)
+    )
     axes = {0: torch.export.Dim(_BATCH), 1: torch.export.Dim(_LENGTH, max=positions)}
     dynamic = tuple(axes if tensor.shape[1] is None else {0: axes[0]} for tensor in model.inputs)
     with _quiet_torch():

@@ -34,7 +34,7 @@ def write(bert, path: str | os.PathLike) -> None:
     with folders.atomic_folder(path, alone=True) as folder:
         save(model, folder)
         if bert.tokenizer is not None:
-            positions = bert.config.max_position_embeddings
+            positions = bert.config.positions
             bert.tokenizer.save(folder / TOKENIZER, max_length=positions)
 
 

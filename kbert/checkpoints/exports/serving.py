@@ -35,13 +35,20 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
     """
     check_backend(form, backends)
     inputs = [tensor.name for tensor in bert.model.inputs]
-    if inputs[:2] != [names.TOKEN_IDS, names.SEGMENT_IDS]:
+    expected = [names.TOKEN_IDS, names.SEGMENT_IDS][: 2 if bert.config.family.segments else 1]
+    if inputs[: len(expected)] != expected:
         raise ValueError(
-            f"{form} needs a model that kbert built, with inputs {names.TOKEN_IDS} and "
-            f"{names.SEGMENT_IDS}, got {', '.join(inputs)}"
+            f"{form} needs a model that kbert built, with inputs {' and '.join(expected)}, got "
+            f"{', '.join(inputs)}"
         )
-    ready = bert.spec.seq_len is None and _computes_in_float32(bert.model)
-    return _with_sentence_vector(bert, bert.model if ready else _copy(bert))
+    return _with_sentence_vector(bert, free_model(bert))
+
+
+def free_model(bert, **changes):
+    """The model of any length in float32, itself or a copy; `changes` are those of its spec."""
+    changes = {"seq_len": None} | changes
+    same = all(getattr(bert.spec, name) == value for name, value in changes.items())
+    return bert.model if same and _computes_in_float32(bert.model) else _copy(bert, changes)
 
 
 def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str:
@@ -75,6 +82,8 @@ def parameter(name: str) -> str:
 def output_names(model) -> list[str]:
     """What the outputs are called: the encoder's two as the field has it, heads as their layers."""
     found = list(model.output_names)
+    if len(found) == 1 and found[0].startswith("Encoder-"):
+        found = ["sequence_output"]
     if found[1:2] == [names.POOLER]:  # keras_bert's name, NSP-Dense, says little
         found[:2] = ["sequence_output", "pooled_output"]
     return found
@@ -150,12 +159,12 @@ def _computes_in_float32(model) -> bool:
     )
 
 
-def _copy(bert):
+def _copy(bert, changes: dict):
     import keras
 
     from kbert.model import builder
 
-    model = builder.build(dataclasses.replace(bert.spec, seq_len=None, dtype="float32"))
+    model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
     expected = [tuple(weight.shape) for weight in model.weights]
     found = [tuple(weight.shape) for weight in bert.model.weights]
     if expected != found:

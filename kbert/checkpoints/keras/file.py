@@ -110,7 +110,7 @@ def write(bert, path: str | os.PathLike) -> None:
         with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(_OWN, json.dumps(_settings(bert), indent=2) + "\n")
             if bert.tokenizer is not None:
-                positions = bert.config.max_position_embeddings
+                positions = bert.config.positions
                 bert.tokenizer.save(folder / "kbert", max_length=positions)
                 for name in _TOKENIZER:
                     archive.write(folder / "kbert" / name, f"kbert/{name}")
@@ -176,7 +176,7 @@ def _places(graph: GraphSpec) -> dict[tuple, str]:
     """kbert's name by (layer, sublayer, number), which is how Keras numbers a layer's variables."""
     counts: dict[tuple[str, str], int] = {}
     places = {}
-    for part in weight_names.PARTS_OF_HEAD[graph.head]:
+    for part in weight_names.parts_of(graph.head, graph.config):
         for row in weight_names.rows_of(part, graph.config):
             sublayer = row.variable.rpartition("/")[0]
             number = counts[row.layer, sublayer] = counts.get((row.layer, sublayer), -1) + 1

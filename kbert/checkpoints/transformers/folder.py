@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.sentence_settings import read_sentence_settings, write_sentence_settings
 from kbert.checkpoints.transformers import tf_weights
+from kbert.checkpoints.transformers.classes import Classes, classes_of
 from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, read_tensors
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -21,24 +22,10 @@ from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
-# The seven classes: the head that each has in kbert, and the parts of it that the class has.
-_BODY = ("embeddings", "encoder")
-CLASSES = {
-    "BertModel": ("encoder", (*_BODY, "pooler")),
-    "BertForPreTraining": ("pretraining", (*_BODY, "pooler", "mlm", "nsp")),
-    "BertForMaskedLM": ("pretraining", (*_BODY, "mlm")),
-    "BertForNextSentencePrediction": ("pretraining", (*_BODY, "pooler", "nsp")),
-    "BertForSequenceClassification": ("classifier", (*_BODY, "pooler", "classifier")),
-    "BertForTokenClassification": ("tokens", (*_BODY, "tokens")),
-    "BertForQuestionAnswering": ("qa", (*_BODY, "qa")),
-}
 _CONFIG = js.fields(optional={"architectures": js.or_null(js.list_of(js.TEXT, "class names"))})
 _LABELS = js.mapping_of(js.TEXT)
+ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
-_TIED = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
 
 
 def is_one(path: Path) -> bool:
@@ -55,8 +42,8 @@ def is_one(path: Path) -> bool:
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """The folder's checkpoint.
 
-    The prefix `bert.`, the old names gamma and beta, TensorFlow's names, position_ids buffers and
-    the decoder's copies of tied weights are dealt with here.
+    The prefix `bert.` (or its family's), the old names gamma and beta, TensorFlow's names,
+    position_ids buffers and the decoder's copies of tied weights are dealt with here.
 
     Args:
         path: the folder.
@@ -69,17 +56,20 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     """
     config = config or BertConfig.from_json(path / "config.json")
     values = js.read(path / "config.json", _CONFIG)
-    architecture = _architecture(values, path)
-    tensors, left_out = _named_tensors(path)
-    head = CLASSES[architecture][0] if architecture else _head_of(tensors)
-    weight = tensors.get("classifier.weight")
+    classes = classes_of(config)
+    architecture = _architecture(values, path, classes)
+    tensors, left_out = _named_tensors(path, classes)
+    head = classes.named[architecture][0] if architecture else _head_of(tensors)
+    weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
     num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
-    has_tokens = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+    has_tokens = any(
+        (path / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")
+    )
     yield Checkpoint(
         str(path),
         "transformers",
-        "transformers",
+        weight_names.column_of(config),
         spec,
         tensors,
         architecture=architecture,
@@ -93,11 +83,18 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 def head_said(path: Path) -> str | None:
     """The head of the class that config.json names."""
-    architecture = _architecture(js.read(path / "config.json", _CONFIG), path)
-    return CLASSES[architecture][0] if architecture else None
+    values = js.read(path / "config.json", _CONFIG)
+    classes = classes_of(BertConfig.from_dict(values, source=str(path / "config.json")))
+    architecture = _architecture(values, path, classes)
+    return classes.named[architecture][0] if architecture else None
 
 
-def write(bert, path: Path, architecture: str | None = None) -> None:
+def write(
+    bert,
+    path: Path,
+    architecture: str | None = None,
+    also: Callable[[Path], None] | None = None,
+) -> None:
     """Writes config.json, model.safetensors and the tokenizer's files: all of them, or none.
 
     Args:
@@ -105,43 +102,53 @@ def write(bert, path: Path, architecture: str | None = None) -> None:
         path: the folder.
         architecture: the class of transformers to write; None: the one that it was read from,
             else the one that has the whole head.
+        also: writes further files of this model into a folder, `onnx/model.onnx` among them.
 
     Raises:
-        ValueError: a class that is unknown or has another head; a folder with other weights, or
-            with a vocabulary or modules.json where this model has none.
+        ValueError: a class that is unknown or has another head; a folder with other weights, an
+            ONNX file that would stay, a vocabulary or modules.json where this model has none.
         OSError: it cannot be written.
     """
-    name = _class_to_write(bert, architecture)
-    _refuse_leftovers(bert, path)
+    classes = classes_of(bert.config)
+    name = class_to_write(bert, architecture)
+    _refuse_leftovers(bert, path, [] if also else [ONNX])
     labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
-    parts = CLASSES[name][1]
-    left_out = [part for part in weight_names.PARTS_OF_HEAD[bert.head] if part not in parts]
+    parts, column = classes.named[name][1], weight_names.column_of(bert.config)
+    has = weight_names.parts_of(bert.head, bert.config)
+    left_out = [part for part in has if part not in parts]
     if left_out:
         _logger.warning("%s is saved as %s, without: %s", path, name, ", ".join(left_out))
     entries = [
         entry
         for part in parts
-        for entry in weight_names.entries(part, bert.config, "transformers", len(labels))
+        for entry in weight_names.entries(part, bert.config, column, len(labels))
     ]
     arrays = transfer.arrays_of(bert.model, entries)
-    values = json.loads(bert.config.to_json()) | {"architectures": [name], "dtype": "float32"}
+    values = bert.config.to_transformers_dict()
+    values |= {"architectures": [name], "dtype": "float32"}
     if bert.spec.has_labels:
         values["id2label"] = {str(place): label for place, label in enumerate(labels)}
         values["label2id"] = {label: place for place, label in enumerate(labels)}
     if bert.problem_type is not None:
         values["problem_type"] = bert.problem_type
     with atomic_folder(path) as folder:
-        _save(arrays, "" if name == "BertModel" else "bert.", folder / "model.safetensors")
+        _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
         if bert.tokenizer is not None:
-            bert.tokenizer.save(folder, max_length=bert.config.max_position_embeddings)
+            bert.tokenizer.save(
+                folder, max_length=bert.config.positions, tokenizer_class=classes.tokenizer
+            )
         if bert.sentence is not None:
             write_sentence_settings(bert.sentence, bert.config, folder)
+        if also is not None:
+            also(folder)
 
 
-def _class_to_write(bert, architecture: str | None) -> str:
-    fitting = [name for name, (head, _) in CLASSES.items() if head == bert.head]
+def class_to_write(bert, architecture: str | None) -> str:
+    """transformers' class for a model: the one asked for, its own, or that of its whole head."""
+    classes = classes_of(bert.config)
+    fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
     if architecture is None:
         return bert.architecture if bert.architecture in fitting else fitting[0]
     if architecture not in fitting:
@@ -152,11 +159,11 @@ def _class_to_write(bert, architecture: str | None) -> str:
     return architecture
 
 
-def _refuse_leftovers(bert, path: Path) -> None:
+def _refuse_leftovers(bert, path: Path, stale: list[str]) -> None:
     """Raises where the folder holds what would be read with, or before, what is written."""
-    names = [*INDEXES, "pytorch_model.bin"]
+    names = [*INDEXES, "pytorch_model.bin", "model.onnx", *stale]
     if bert.tokenizer is None:
-        names += ["tokenizer.json", "vocab.txt"]
+        names += ["tokenizer.json", "vocab.txt", "vocab.json"]
     if bert.sentence is None:
         names.append("modules.json")
     if others := [name for name in names if (path / name).is_file()]:
@@ -166,13 +173,14 @@ def _refuse_leftovers(bert, path: Path) -> None:
         )
 
 
-def _save(arrays: dict[str, np.ndarray], prefix: str, file: Path) -> None:
+def _save(arrays: dict[str, np.ndarray], classes: Classes, bare: bool, file: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    heads = ("cls.", "classifier.", "qa_")
+    prefix = "" if bare else classes.prefix
     named = {
-        (name if name.startswith(heads) else prefix + name): array for name, array in arrays.items()
+        (name if name.startswith(classes.heads) else prefix + name): array
+        for name, array in arrays.items()
     }
     try:
         save_file(named, file, metadata={"format": "pt"})
@@ -184,20 +192,24 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
     """The head that the tensors have, where the folder names no class."""
     if "qa_outputs.weight" in tensors:
         return "qa"
+    if "classifier.out_proj.weight" in tensors or "pre_classifier.weight" in tensors:
+        return "classifier"
     if "classifier.weight" in tensors:
         return "classifier" if "pooler.dense.weight" in tensors else "tokens"
-    return "pretraining" if any(name.startswith("cls.") for name in tensors) else "encoder"
+    heads = ("cls.", "lm_head.", "vocab_")
+    return "pretraining" if any(name.startswith(heads) for name in tensors) else "encoder"
 
 
-def _architecture(values: dict, path: Path) -> str | None:
-    """The class that config.json names; None where it names none, or another of BERT's."""
+def _architecture(values: dict, path: Path, classes: Classes) -> str | None:
+    """The class that config.json names; None where it names none, or another of the family's."""
     names = values.get("architectures") or ()
-    if names and not any(name.startswith("Bert") for name in names):
+    family = classes.bare.removesuffix("Model")
+    if names and not any(name.startswith(family) for name in names):
         raise ValueError(
-            f"{path / 'config.json'}: architectures must name a class of BERT, one of "
-            f"{', '.join(CLASSES)}, got {', '.join(names)}"
+            f"{path / 'config.json'}: architectures must name a class of {family.upper()}, one of "
+            f"{', '.join(classes.named)}, got {', '.join(names)}"
         )
-    return next((name for name in names if name in CLASSES), None)
+    return next((name for name in names if name in classes.named), None)
 
 
 def _problem_type(values: dict, path: Path) -> str | None:
@@ -229,19 +241,19 @@ def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:
     return tuple(names[place] for place in places)
 
 
-def _named_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
+def _named_tensors(path: Path, classes: Classes) -> tuple[dict[str, Tensor], list[str]]:
     """Every tensor by its name in the table, unread; and what is no weight of its own."""
     tensors: dict[str, Tensor] = {}
     left_out = []
     for tensor in read_tensors(path):
-        name = _table_name(tf_weights.torch_name(tensor.name))
+        name = _table_name(tf_weights.torch_name(tensor.name), classes.prefix)
         if _BUFFERS.search(name):
             left_out.append(tensor.name)
         elif name in tensors:  # with `bert.` and without: a name that no model has is reported
             tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
         else:
             tensors[name] = tf_weights.as_torch(tensor)
-    for copy, original in _TIED.items():
+    for copy, original in classes.tied.items():
         if copy not in tensors:
             continue
         tensor = tensors.pop(copy)
@@ -256,8 +268,8 @@ def _named_tensors(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     return tensors, left_out
 
 
-def _table_name(name: str) -> str:
-    name = name.removeprefix("bert.")
+def _table_name(name: str, prefix: str) -> str:
+    name = name.removeprefix(prefix)
     return re.sub(r"LayerNorm\.(gamma|beta)$", _layer_norm, name)
 
 

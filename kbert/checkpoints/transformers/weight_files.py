@@ -33,7 +33,7 @@ def read_tensors(folder: Path) -> list[Tensor]:
     """
     for name in FILES:
         if (folder / name).is_file():
-            read = _read_shards if name.endswith(".index.json") else _read_file
+            read = _read_shards if name.endswith(".index.json") else read_file
             return read(folder / name)
     raise FileNotFoundError(2, f"no {' or '.join(WEIGHTS)}", str(folder))
 
@@ -49,7 +49,7 @@ def _read_shards(index: Path) -> list[Tensor]:
         missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
         raise FileNotFoundError(2, f"{what}: {', '.join(missing)}", str(index.parent))
-    found = {name: _read_file(index.parent / name) for name in names}
+    found = {name: read_file(index.parent / name) for name in names}
     bounds.check_count(index, sum(map(len, found.values())))
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
     held = {(plain(tensor.name), name) for name in names for tensor in found[name]}
@@ -61,7 +61,8 @@ def _read_shards(index: Path) -> list[Tensor]:
     return [tensor for tensors in found.values() for tensor in tensors]
 
 
-def _read_file(file: Path) -> list[Tensor]:
+def read_file(file: Path) -> list[Tensor]:
+    """Every tensor of one file, unread, by its name there; raises as `read_tensors`."""
     with open(file, "rb") as opened:  # a file that may not be read is said to be one
         start = opened.read(40)
     if start.startswith(b"version https://git-lfs"):

@@ -37,7 +37,7 @@ from kbert.data.corpus.tokenizing_workers import (
     software,
     tokenize,
 )
-from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
@@ -154,7 +154,7 @@ def _processes(asked: int | None) -> int:
 
 def vocabulary_of(tokenizer: Tokenizer) -> dict:
     """What makes a vocabulary the same."""
-    text = WordPiece(tokenizer.vocabulary).to_json()
+    text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
     return {
         "size": tokenizer.vocab_size,
         "lowercase": tokenizer.lowercase,
@@ -186,7 +186,7 @@ def _blocks(files, forms, place: dict):
 
 def _settings(tokenizer: Tokenizer, text_field: str, language: str) -> TokenizingSettings:
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    text = WordPiece(tokenizer.vocabulary).to_json()
+    text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
     return TokenizingSettings(text, reserved, tokenizer.unk_id, text_field, language)
 
 

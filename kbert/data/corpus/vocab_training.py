@@ -10,7 +10,7 @@ from numbers import Integral
 
 from kbert.data.corpus.sentences import cut, parse_corpus
 from kbert.data.corpus.text_files import find_files
-from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS
 from kbert.graph.config import require_positive
 from kbert.io.folders import atomic_folder
@@ -125,7 +125,9 @@ def _untrained(tokenizer: Tokenizer):
 
     from kbert.data.tokenization.wordpiece import WordPiece
 
-    whole = tokenizers.Tokenizer.from_str(WordPiece(tokenizer.vocabulary).to_json())
+    whole = tokenizers.Tokenizer.from_str(
+        WordPiece(require_wordpiece(tokenizer, "vocab")).to_json()
+    )
     rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
     rust.normalizer, rust.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
     return rust

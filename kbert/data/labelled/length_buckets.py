@@ -9,6 +9,7 @@ import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class BucketedBatches:
         filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
         return self._made(filled, count, part)
 
-    def with_lengths(self, lengths: Sequence[int]) -> "BucketedBatches":
+    def with_lengths(self, lengths: Sequence[int]) -> Self:
         """The same batches, of other lengths."""
         other = copy.copy(self)
         other.lengths = fitting_lengths(lengths, int(self._tokens.max()))

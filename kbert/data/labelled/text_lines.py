@@ -1,5 +1,6 @@
-"""The lines of a text file, with their numbers."""
+"""The lines of a text file, with their numbers, and the cells of those of a table."""
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +38,26 @@ def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
         if not line.strip():
             continue
         yield number, js.parse(line, js.OBJECT, f"{path}, line {number}", any_number=True)
+
+
+def between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of lines of cells between tabs; blank ones are left out."""
+    for number, line in numbered_lines(path):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their first line: a quoted text may have several."""
+    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), strict=True)
+    number = 1
+    while True:
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {number}: a row of CSV expected: {error}") from None
+        if cells is None:
+            return
+        if len(cells) > 1 or any(map(str.strip, cells)):
+            yield number, cells
+        number = rows.line_num + 1

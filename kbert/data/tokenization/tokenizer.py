@@ -1,5 +1,7 @@
 """WordPiece, on the Rust `tokenizers` package: texts to ids and back, on every backend.
 
+RoBERTa's byte-level BPE and XLM-R's Unigram are the same package's (`subwords.py`).
+
     text → clean, lowercase, strip accents → words and punctuation → word pieces → ids
 
 The rules are google-research/bert's `tokenization.py`; where the Rust package differs from it,
@@ -18,6 +20,8 @@ from typing import Unpack
 
 from kbert.data.padding import padded
 from kbert.data.tokenization.encodings import EncodedBatch, Encoding
+from kbert.data.tokenization.rust_tokenizer import RustTokenizer
+from kbert.data.tokenization.subwords import Subwords
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
 from kbert.data.tokenization.wordpiece import WordPiece
@@ -38,10 +42,12 @@ class Tokenizer:
         tokens: every token, by id.
         vocab_size: how many there are.
         pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
+        between_ids: what stands between two texts: [SEP], or RoBERTa's </s></s>.
+        second_segment: the segment of a second text: 1, or RoBERTa's 0.
         lowercase: whether texts are lowercased.
     """
 
-    def __init__(self, vocabulary: Vocabulary):
+    def __init__(self, vocabulary: Vocabulary | Subwords):
         self.vocabulary = vocabulary
         self.lowercase = vocabulary.lowercase
         self.tokens = vocabulary.all_tokens
@@ -50,7 +56,11 @@ class Tokenizer:
         special = {role: self._ids[token] for role, token in vocabulary.special_tokens.items()}
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
-        self._word_piece = WordPiece(vocabulary)
+        self._pieces: RustTokenizer = (
+            vocabulary.engine() if isinstance(vocabulary, Subwords) else WordPiece(vocabulary)
+        )
+        (pair,) = self._pieces.encode([""], [""], True, None, "longest_first")
+        self.between_ids, self.second_segment = pair.ids[1:-1], pair.type_ids[-1]
 
     @classmethod
     def from_vocab(
@@ -80,8 +90,10 @@ class Tokenizer:
     ) -> "Tokenizer":
         """From a folder or a file: `tokenizer.json`, else `vocab.txt`, with transformers' settings.
 
+        RoBERTa's folder has `tokenizer.json` too, or `vocab.json` with `merges.txt`.
+
         Args:
-            path: the folder, or one of the two files.
+            path: the folder, or one of the files.
             lowercase: the casing; None: `do_lower_case` of `tokenizer_config.json`, else the
                 normalizer of `tokenizer.json`. Differs from transformers: where neither says,
                 it lowercases; here the answer is asked for.
@@ -89,8 +101,9 @@ class Tokenizer:
 
         Raises:
             FileNotFoundError: neither file is there.
-            ValueError: the casing is not said; a `tokenizer.json` that is not BERT's WordPiece;
-                a file that is not UTF-8, not JSON or empty; what `from_vocab` refuses.
+            ValueError: the casing is not said; a `tokenizer.json` that is not BERT's WordPiece,
+                byte-level BPE or Unigram; a file that is not UTF-8, not JSON or empty; what
+                `from_vocab` refuses.
         """
         return cls(read_vocabulary(path, lowercase=lowercase, **rules))
 
@@ -121,9 +134,7 @@ class Tokenizer:
         if pair is not None:
             check_text(pair, "pair")
         texts, pairs = [text], None if pair is None else [pair]
-        encodings = self._word_piece.encode(
-            texts, pairs, add_special_tokens, max_length, truncation
-        )
+        encodings = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
         return Encoding(encodings[0])
 
     def encode_batch(
@@ -169,7 +180,7 @@ class Tokenizer:
                     f"max_length must be a multiple of pad_to_multiple_of={pad_to_multiple_of}, "
                     f"got {max_length}"
                 )
-        found = self._word_piece.encode(texts, pairs, add_special_tokens, max_length, truncation)
+        found = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
         encodings = [Encoding(encoding) for encoding in found]
         length = max(map(len, encodings), default=0)
         if padding == "max_length" and max_length is not None:
@@ -193,7 +204,7 @@ class Tokenizer:
             raise ValueError("ids must be whole numbers, one sequence (S,)") from None
         for place, number in enumerate(ids):
             self._check_id(number, f"ids[{place}]")
-        return self._word_piece.decode(ids, skip_special_tokens)
+        return self._pieces.decode(ids, skip_special_tokens)
 
     def id_of(self, token: str) -> int:
         """The id of a token; a ValueError where the vocabulary does not have it."""
@@ -206,21 +217,33 @@ class Tokenizer:
         self._check_id(number, "the id")
         return self.tokens[number]
 
-    def save(self, folder: str | os.PathLike, *, max_length: int | None = None) -> None:
+    def save(
+        self,
+        folder: str | os.PathLike,
+        *,
+        max_length: int | None = None,
+        tokenizer_class: str | None = None,
+    ) -> None:
         """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, each whole or not.
+
+        Without `vocab.txt` where the tokenizer is no WordPiece.
 
         Args:
             folder: made where it is not there.
             max_length: the model's positions, transformers' `model_max_length`.
+            tokenizer_class: transformers' class for WordPiece; None: BertTokenizer.
 
         Raises:
             OSError: a file cannot be written; the old one stays.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config = json.dumps(self.vocabulary.tokenizer_config(max_length), indent=2) + "\n"
-        write_atomically(folder / "vocab.txt", "".join(f"{t}\n" for t in self.tokens).encode())
-        write_atomically(folder / "tokenizer.json", self._word_piece.to_json().encode())
+        values = self.vocabulary.tokenizer_config(max_length)
+        if isinstance(self.vocabulary, Vocabulary):
+            values |= {"tokenizer_class": tokenizer_class} if tokenizer_class else {}
+            write_atomically(folder / "vocab.txt", "".join(f"{t}\n" for t in self.tokens).encode())
+        config = json.dumps(values, indent=2) + "\n"
+        write_atomically(folder / "tokenizer.json", self._pieces.to_json().encode())
         write_atomically(folder / "tokenizer_config.json", config.encode())
 
     def __reduce__(self):
@@ -228,7 +251,8 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         casing = "uncased" if self.lowercase else "cased"
-        return f"Tokenizer({self.vocab_size} tokens, {casing})"
+        kind = f", {self.vocabulary.kind}" if isinstance(self.vocabulary, Subwords) else ""
+        return f"Tokenizer({self.vocab_size} tokens, {casing}{kind})"
 
     def _check_id(self, number: int, name: str) -> None:
         if not 0 <= number < self.vocab_size:
@@ -256,3 +280,12 @@ def check_text(text, name: str) -> None:
         raise ValueError(
             f"{name} must be Unicode text, got a lone surrogate at character {error.start}"
         ) from None
+
+
+def require_wordpiece(tokenizer: Tokenizer, what: str) -> Vocabulary:
+    """The vocabulary of a WordPiece tokenizer; a ValueError for another."""
+    if isinstance(tokenizer.vocabulary, Vocabulary):
+        return tokenizer.vocabulary
+    raise ValueError(
+        f"{what} must have a WordPiece tokenizer, got one of {tokenizer.vocabulary.kind}"
+    )

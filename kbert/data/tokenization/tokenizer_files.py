@@ -1,13 +1,14 @@
 """What the files of a tokenizer say, under the names of `Vocabulary`.
 
 Read are `vocab.txt` (Google's releases: one token a line, its number is the id), `tokenizer.json`
-(the Rust `tokenizers`) and, beside either, `tokenizer_config.json` and `special_tokens_map.json`
-(transformers).
+(the Rust `tokenizers`), RoBERTa's `vocab.json` with `merges.txt` and, beside any,
+`tokenizer_config.json` and `special_tokens_map.json` (transformers).
 """
 
 import os
 from pathlib import Path
 
+from kbert.data.tokenization.subwords import KINDS, Subwords, read_subwords
 from kbert.data.tokenization.vocabulary import (
     ADDED_TOKEN,
     FLAGS,
@@ -63,23 +64,25 @@ _PIECES = js.list_of(
 _TEMPLATE = js.fields({"single": _PIECES, "pair": _PIECES})
 
 
-def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
+def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     """Reads a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
 
     Args:
-        path: a folder with one of the two, or one of the two under any name (JSON by `.json`).
+        path: a folder with one of the two or `vocab.json`, or one of the two under any name (JSON
+            by `.json`).
         rules: `lowercase` and other arguments of `Vocabulary` that go before what the files say;
             None: as the files say.
 
     Raises:
         FileNotFoundError: neither of the two files is there.
-        ValueError: no file says the casing; a `tokenizer.json` that is not BERT's WordPiece;
-            a file that is not UTF-8, not JSON, or empty; what `Vocabulary` refuses.
+        ValueError: no file says the casing; a `tokenizer.json` that is not BERT's WordPiece, nor
+            byte-level BPE or Unigram; a file that is not UTF-8, not JSON, or empty; what
+            `Vocabulary` or `Subwords` refuses.
     """
     path = Path(path)
     if path.is_dir():
         folders.finish(path)
-        files = [path / "tokenizer.json", path / "vocab.txt"]
+        files = [path / "tokenizer.json", path / "vocab.txt", path / "vocab.json"]
         there = [file for file in files if file.is_file()]
         if not there:
             raise FileNotFoundError(f"{path} has no tokenizer.json and no vocab.txt")
@@ -90,6 +93,8 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
             "vocab.txt, or one of the two (kbert vocab trains one)"
         )
     is_json = path.suffix == ".json"
+    if is_json and _has_subwords(path):
+        return _subwords(path, rules)
     found: dict = _read_tokenizer_json(path) if is_json else {"tokens": read_tokens(path)}
     says = _settings_next_to(path)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
@@ -110,6 +115,25 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary:
             f"{' and '.join(map(js.shown, frame))}"
         )
     return vocabulary
+
+
+def _has_subwords(path: Path) -> bool:
+    if path.name == "vocab.json":
+        return True
+    return (js.read(path, _TOKENIZER).get("model") or {}).get("type") in KINDS
+
+
+def _subwords(path: Path, rules: dict) -> Subwords:
+    """Byte-level BPE or Unigram, which have none of WordPiece's rules."""
+    given = {key: rule for key, rule in rules.items() if rule is not None}
+    names = _settings_next_to(path)["special_tokens"] | given.pop("special_tokens", {})
+    found = read_subwords(path, names)
+    if given.pop("lowercase", found.lowercase) != found.lowercase or given:
+        raise ValueError(
+            f"{path}: lowercase and other rules of WordPiece must be left out of a tokenizer of "
+            f"{found.kind}, whose file says them"
+        )
+    return found
 
 
 def _settings_next_to(path: Path) -> dict:

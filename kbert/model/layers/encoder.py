@@ -105,15 +105,17 @@ class PositionEmbedding(keras.layers.Layer):
         input_dim: longest sequence, in positions.
         output_dim: width of a vector.
         embeddings_initializer: of the table.
+        first: the row that a sequence's first token gets; RoBERTa's begin behind the padding's.
 
     Raises:
-        ValueError: a sequence longer than `input_dim`.
+        ValueError: a sequence longer than the rows from `first` on.
     """
 
-    def __init__(self, input_dim, output_dim, embeddings_initializer="uniform", **kwargs):
+    def __init__(self, input_dim, output_dim, embeddings_initializer="uniform", first=0, **kwargs):
         super().__init__(**kwargs)
         self.input_dim = input_dim
         self.output_dim = output_dim
+        self.first = first
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.supports_masking = True
 
@@ -126,23 +128,33 @@ class PositionEmbedding(keras.layers.Layer):
 
     def call(self, x):
         length = x.shape[1]
-        if length is not None and length > self.input_dim:
+        if length is not None and length > self.longest:
             raise ValueError(
-                f"a sequence must have at most {self.input_dim} tokens (max_position_embeddings), "
+                f"a sequence must have at most {self.longest} tokens (max_position_embeddings), "
                 f"got {length}: cut it"
             )
-        positions = ops.convert_to_tensor(self.embeddings)[: ops.shape(x)[1]]  # (S, H)
-        return x + positions  # (B, S, H)
+        return x + self.of_sequence(self.embeddings, ops.shape(x)[1])  # (B, S, H)
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest sequence."""
+        return self.input_dim - self.first
+
+    def of_sequence(self, table, length):
+        """The rows (S, H) of a table that a sequence of `length` tokens gets."""
+        table = ops.convert_to_tensor(table)
+        return table[self.first : self.first + length] if self.first else table[:length]
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
     def get_config(self):
-        return super().get_config() | {
+        config = super().get_config() | {
             "input_dim": self.input_dim,
             "output_dim": self.output_dim,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
+        return config | ({"first": self.first} if self.first else {})
 
 
 # Keras's own arguments that `MultiHeadAttention` has no use for, and the values that ask nothing of

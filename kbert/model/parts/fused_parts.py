@@ -133,9 +133,9 @@ class Embeddings:
         segments = values[id(self._segment.embeddings)]
         places = values[id(self._position.embeddings)]
         if positions is None:
-            positions = places[None, : ops.shape(token_ids)[1]]  # (1, S, H)
+            positions = self._position.of_sequence(places, ops.shape(token_ids)[1])[None]
         else:
-            positions = self._kit.vectors(places, positions)  # (B, S, H)
+            positions = self._kit.vectors(places, positions + self._position.first)  # (B, S, H)
         if self._is_tied:
             dtype = self._token.compute_dtype
             tokens, table = self._kit.vectors_and_table(table, token_ids, dtype)

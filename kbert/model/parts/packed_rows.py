@@ -10,6 +10,7 @@ from keras import ops
 
 from kbert.graph import names
 from kbert.model.parts.stateless import stateless, value_of
+from kbert.model.told_by_layers import ids_of
 
 HEADS = (names.CLASSIFIER, names.TOKEN_CLASSIFIER)  # outputs that a packed batch has labels for
 
@@ -46,14 +47,14 @@ def first_tokens(x, firsts):
 def embeddings(model) -> Callable:
     """The embeddings by the graph's own layers, with positions (R, S); see `cut_model.Parts`."""
     token, place = (model.get_layer(n) for n in (names.TOKEN_EMBEDDING, names.POSITION_EMBEDDING))
-    summed = model.get_layer(names.TOKEN_PLUS_SEGMENT).output
-    before = keras.Model(model.inputs[:2], [summed, token.output[1]])
+    before = keras.Model(ids_of(model), [place.input, token.output[1]])
     after = keras.Model(place.output, model.get_layer(names.EMBEDDING_NORM).output)
 
-    def call(values: dict, token_ids, segment_ids, positions):
-        x, table = stateless(before, values, [token_ids, segment_ids])
+    def call(values: dict, *ids_and_positions):
+        *ids, positions = ids_and_positions
+        x, table = stateless(before, values, ids)
         vectors = ops.cast(value_of(values, place.embeddings), place.compute_dtype)
-        x = x + ops.take(vectors, positions, axis=0)  # (R, S, H)
+        x = x + ops.take(vectors, positions + place.first, axis=0)  # (R, S, H)
         return stateless(after, values, [x])[0], table
 
     return call

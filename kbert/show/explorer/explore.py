@@ -143,6 +143,11 @@ def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
 
 
 def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None) -> Explorer:
+    if spec.config.model_type != "bert":
+        raise ValueError(
+            f"explore draws BERT's own graph, got {spec.config.family.title}'s: see kbert.summary, "
+            "kbert.account and kbert.plot"
+        )
     kinds = graphs(spec)
     total = account(
         spec.config,

@@ -180,7 +180,7 @@ def encode_squad(
     ids, segments, starts, ends, notes = [], [], [], [], []
     lost = 0
     for number, (record, question) in enumerate(zip(records, asked, strict=True)):
-        first = [tokenizer.cls_id, *question.ids[:LONGEST_QUESTION], tokenizer.sep_id]
+        first = [tokenizer.cls_id, *question.ids[:LONGEST_QUESTION], *tokenizer.between_ids]
         context = read[record.context]
         span = _span_of(record.answers, context.offsets)
         dropped = bool(record.answers) and span is None
@@ -190,7 +190,8 @@ def encode_squad(
             if span is not None and start <= span[0] and span[1] < end:
                 begin, last = (len(first) + n - start for n in span)
             ids.append([*first, *context.ids[start:end], tokenizer.sep_id])
-            segments.append([0] * len(first) + [1] * (end - start + 1))
+            second = [tokenizer.second_segment] * (end - start + 1)
+            segments.append([0] * len(first) + second)
             starts.append(begin)
             ends.append(last)
             notes.append(Window(number, len(first), context.offsets[start:end]))

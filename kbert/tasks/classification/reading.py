@@ -1,6 +1,5 @@
 """Labelled texts, or pairs of them, from files or from memory: text, [second text,] label."""
 
-import csv
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.columns import Columns, are_names, columns_of, has_label_name, left_out
 from kbert.data.labelled.length_buckets import Examples
-from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
+from kbert.data.labelled.text_lines import between_commas, between_tabs, numbered_objects
 from kbert.graph.names import CLASSIFIER
 
 _logger = logging.getLogger("kbert")
@@ -77,10 +76,10 @@ def read_labelled(path: str | os.PathLike, kind: LabelKind = ONE_LABEL) -> list[
         records: list[Labelled] = _from_rows(rows, kind)
         expected = 'objects {"text": …, "label": …}'
     elif ending == ".csv":
-        records = list(_from_cells(path, _between_commas(path), "commas", kind))
+        records = list(_from_cells(path, between_commas(path), "commas", kind))
         expected = f"lines of a text, a comma and {kind.in_words}"
     else:
-        records = list(_from_cells(path, _between_tabs(path), "tabs", kind))
+        records = list(_from_cells(path, between_tabs(path), "tabs", kind))
         expected = f"lines of a text, a tab and {kind.in_words}"
     if not records:
         raise ValueError(f"{path}: {expected} expected, got none")
@@ -105,28 +104,6 @@ def given_labelled(data, name: str, kind: LabelKind = ONE_LABEL) -> in_memory.La
     features = getattr(data, "features", None) or {}
     known = {key.lower(): in_memory.class_names(data, key) for key in features}
     return _from_rows(in_memory.rows_of(data, name), kind, known)
-
-
-def _between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in numbered_lines(path):
-        if line.strip():
-            yield number, line.split("\t")
-
-
-def _between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their first line: a quoted text may have several."""
-    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), strict=True)
-    number = 1
-    while True:
-        try:
-            cells = next(rows, None)
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {number}: a row of CSV expected: {error}") from None
-        if cells is None:
-            return
-        if len(cells) > 1 or any(map(str.strip, cells)):
-            yield number, cells
-        number = rows.line_num + 1
 
 
 def _from_cells(

@@ -41,10 +41,10 @@ def open_teacher(source: Source, tokenizer: Tokenizer, head: str | None = None) 
 def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
     """A ValueError where the teacher cannot read sequences so long, or second texts."""
     config = teacher.config
-    if config.max_position_embeddings < tokens:
+    if config.positions < tokens:
         raise ValueError(
             f"teacher must have a position for each of {tokens} tokens, got "
-            f"{config.max_position_embeddings}: cut the student's texts (max_length, seq_len)"
+            f"{config.positions}: cut the student's texts (max_length, seq_len)"
         )
     if pairs and config.type_vocab_size < 2:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Texts to vectors, and how alike they are."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -92,16 +92,34 @@ def embed(
     if limit < 3:
         raise ValueError(f"max_length must be at least 3, [CLS], a token and [SEP], got {limit}")
     depth = layers if pooling == "last" else 1
-    function = function_of(
-        bert,
-        ("embed", pooling, depth),
-        lambda model: build_vectors(model, pooling, depth),
-        precision,
-    )
+    function = _function(bert, pooling, depth, precision)
     vectors = _vectors(bert, function, texts, limit, long == "window", batch_size, progress)
     if normalize:
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return vectors[0] if one else vectors
+
+
+def embed_ids(
+    bert: Bert, ids: Sequence[Sequence[int]], *, batch_size: int, precision: str | None
+) -> np.ndarray:
+    """One vector for each text that is encoded already, pooled as the checkpoint says, else mean.
+
+    Args:
+        bert: from `kbert.load`.
+        ids: token ids of each, [CLS] and [SEP] among them.
+        batch_size, precision: of `embed`.
+
+    Returns:
+        float32 (N, H), of whatever length they have.
+    """
+    pooling = bert.sentence.pooling if bert.sentence else "mean"
+    _check(bert, pooling, 1, "truncate")
+    function = _function(bert, pooling, 1, precision)
+    found: list = [None] * len(ids)
+    rows = [(list(row), [0] * len(row)) for row in ids]
+    for place, (vector,) in run_rows(bert, function, rows, batch_size):
+        found[place] = vector
+    return np.stack(found)
 
 
 def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
@@ -139,6 +157,11 @@ def _check(bert: Bert, pooling, layers, long) -> None:
                 f"{bert.head!r}: choose another pooling"
             )
         require_trained(bert, "pooling='pooler'", [names.POOLER], "encoder")
+
+
+def _function(bert: Bert, pooling: str, depth: int, precision: str | None) -> Callable:
+    key = "embed", pooling, depth
+    return function_of(bert, key, lambda model: build_vectors(model, pooling, depth), precision)
 
 
 def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import logging
 
-from kbert.tasks.finetuning.evaluate import LabelledEvaluation
+from kbert.tasks.finetuning.evaluate import Evaluation
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
@@ -22,7 +22,7 @@ class BestWeights:
     def __init__(
         self,
         engine,
-        dev: LabelledEvaluation | None,
+        dev: Evaluation | None,
         score: str,
         wanted: bool,
         run: RunFolder | None,

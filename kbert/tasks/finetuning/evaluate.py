@@ -6,6 +6,7 @@ kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 import functools
 import os
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def evaluate(
 
     Args:
         source: a `Bert`, or a checkpoint of any format, with the task's head.
-        task: "classify", "regress", "multilabel", "tag" or "qa".
+        task: "classify", "regress", "multilabel", "tag", "qa" or "embed".
         data: a file, or rows in memory, as for `finetune`.
         max_length: tokens of an example at most; None: as many as the model can have.
         batch_size: examples that are computed at a time.
@@ -52,6 +53,9 @@ def evaluate(
     records = records_of(found, data)
     bert = source if isinstance(source, Bert) else load(source)
     tokenizer = require_tokenizer(bert, "evaluate")
+    if (own := getattr(found, "evaluate", None)) is not None:
+        options = {"batch_size": batch_size, "precision": precision}
+        return own(bert, records, max_length=max_length, **options)
     outputs = list(bert.model.output_names)
     require_head(bert, "evaluate", found.head, outputs if found.head != "qa" else ["Span"])
     limit = longest(bert, max_length)
@@ -68,6 +72,14 @@ def evaluate(
         found, records, examples, labels, batch_size, tokenizer.pad_id, lengths
     )
     return measured(predict, outputs)
+
+
+class Evaluation(Protocol):
+    """Data, and how good what a model computes of them is."""
+
+    def __len__(self) -> int: ...
+
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]: ...
 
 
 class LabelledEvaluation:

@@ -44,13 +44,15 @@ def finetune(
             where it is the task's with the same labels, else a new one begins.
         task: "classify": text, [second text,] label between tabs; "regress": with a number for the
             label; "multilabel": with labels between commas, or none; "tag": CoNLL, a word and its
-            label a line; "qa": SQuAD's JSON.
+            label a line; "qa": SQuAD's JSON; "embed":
+            pairs, triplets, scored pairs or labelled sentences.
         train: the file, or rows in memory: a list of them, a pandas or polars DataFrame, a
             `datasets.Dataset`, a tf.data data set, a dict of columns. A row is for "classify"
             (text, label), (text, second text, label) or a dict, where "regress" has a number and
             "multilabel" a list of labels; for "tag" (words, labels) or a
-            dict; for "qa" a dict as `datasets` has SQuAD. See `given_labelled`, `given_tagged` and
-            `given_questions` in `kbert.data`'s classification, tagging and squad.
+            dict; for "qa" a dict as `datasets` has SQuAD; for "embed" (text, text), (text, text,
+            negative, …), (text, text, score) or (text, label). See `given_labelled`,
+            `given_tagged`, `given_questions` and `given_records` in the tasks' reading.
         dev: the same, to evaluate with after each epoch; None: no evaluation.
         teacher: to learn of, as `source`: a model fine-tuned for the same task with the same
             labels, of any size, and of the same vocabulary; see `DistillationSettings`.
@@ -70,5 +72,5 @@ def finetune(
     """
     surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
-    recipe = Finetuning(task_of(task), FinetuningSettings.of(options), sources)
+    recipe = Finetuning.of_task(task_of(task), FinetuningSettings.of(options), sources)
     return runner.start(recipe, output, surroundings)

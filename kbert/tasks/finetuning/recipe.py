@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import logging
 import os
 from collections import Counter
@@ -11,18 +12,31 @@ from pathlib import Path
 
 import numpy as np
 
+from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import TrainedParts
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_head, require_tokenizer, require_two_segments
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
 from kbert.tasks.distillation.teacher import check_reads, open_teacher
 from kbert.tasks.finetuning.best_weights import BestWeights
-from kbert.tasks.finetuning.evaluate import LabelledEvaluation, known_labels, records_of
+from kbert.tasks.finetuning.evaluate import (
+    Evaluation,
+    LabelledEvaluation,
+    known_labels,
+    records_of,
+)
+from kbert.tasks.finetuning.less_to_train import (
+    amount_trained,
+    parts_of,
+    trained_weights,
+    with_adapters,
+)
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, task_of
 from kbert.training.loop.history import History
@@ -73,7 +87,10 @@ class Finetuning(Recipe):
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
+        settings.check_for(task.name)
         distillation_settings.check(settings, sources.get("teacher"))
+        if task.name == "embed" and sources.get("teacher") is not None:
+            raise ValueError("teacher must be for a task with outputs of its own, got it for embed")
         if self.packing and sources.get("teacher") is not None:
             raise ValueError("packing does not go with a teacher: leave one of them out")
         if self.packing and task.head not in _PACKED_HEADS:
@@ -84,13 +101,20 @@ class Finetuning(Recipe):
             )
 
     @classmethod
+    def of_task(cls, task: Task, settings: FinetuningSettings, sources: dict) -> "Finetuning":
+        """Of the task's own class, where it has one."""
+        module = getattr(task, "recipe", None)
+        kind = importlib.import_module(module).RECIPE if module else cls
+        return kind(task, settings, sources)
+
+    @classmethod
     def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
         sources = {name: run.places.get(name) if it is None else it for name, it in moved.items()}
         taught = run.fingerprint.get("teacher") is not None
         for name in ("source", "train", *(["teacher"] if taught else [])):
             if sources[name] is None:
                 raise ValueError(f"{name} must be given to go on: the run began with no file of it")
-        return cls(task_of(run.settings["task"]), settings, sources)
+        return cls.of_task(task_of(run.settings["task"]), settings, sources)
 
     def read(self) -> None:
         train, dev = self._sources["train"], self._sources["dev"]
@@ -103,6 +127,7 @@ class Finetuning(Recipe):
         self.bert = source if isinstance(source, Bert) else load(source)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
+        self._parts = parts_of(self.settings, self.spec, self.bert)
         limit = longest(self.bert, self.settings.max_length)
         lengths = None if self.packing else self.settings.lengths
         traced = 0.0 if lengths or compiled or self.packing else shape_cost
@@ -115,7 +140,7 @@ class Finetuning(Recipe):
         self.steps = self.settings.epochs * epoch
         self.warmup_steps = round(self.settings.warmup_share * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
-        self.flops = mean_flops(self.spec, self.batches)
+        self.flops = mean_flops(self.spec, self.batches, self._parts)
         if (teacher := self._sources.get("teacher")) is not None:
             self._learn_of(teacher, lengths[-1])
 
@@ -155,7 +180,7 @@ class Finetuning(Recipe):
         if shape_cost:
             lengths = self._worth_tracing(limit, shape_cost)
             self.batches = self.batches.with_lengths(lengths)
-        self.dev: LabelledEvaluation | None = None
+        self.dev: Evaluation | None = None
         if dev:
             self.dev = LabelledEvaluation(
                 self.task, self._dev, dev, self.labels, size, pad_id, lengths
@@ -178,7 +203,7 @@ class Finetuning(Recipe):
         return PackedBatches(
             train,
             row_length=settings.lengths[0] if settings.lengths else None,
-            longest_row=self.bert.config.max_position_embeddings,
+            longest_row=self.bert.config.positions,
             micro_batches=settings.accumulation,
             **options,
         )
@@ -193,6 +218,9 @@ class Finetuning(Recipe):
             for name, source in self._sources.items()
             if isinstance(source, (str, os.PathLike))
         }
+
+    def trained_weights(self, model):
+        return trained_weights(model, self._parts, self.settings)
 
     def begin(self, model) -> None:
         """With the source's weights; a head of other labels, or of another kind, begins anew."""
@@ -224,7 +252,7 @@ class Finetuning(Recipe):
         model = build(self.spec)
         copy_weights(engine.model, model)
         tokenizer = self.bert.tokenizer
-        return Bert(
+        bert = Bert(
             self.bert.config,
             self.task.head,
             model,
@@ -232,6 +260,9 @@ class Finetuning(Recipe):
             labels=self.labels,
             problem_type=self.task.problem_type,
         )
+        if not self._parts.adapted:
+            return bert
+        return with_adapters(bert, engine.trained, self.places().get("source"))
 
     def result(self, last: dict) -> dict:
         kept = {"weights_of_update": self._update, "metrics": self._metrics}
@@ -245,10 +276,14 @@ class Finetuning(Recipe):
             found["Data"] += f", {len(labels)} labels: {names}"
         if self.dev is not None:
             found["Dev data"] = f"{len(self.dev):,} examples"
+        if self._parts.frozen:
+            found["Trained"] = amount_trained(self._parts)
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
 
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
+        if bert.adapter is None and folder is not None and (folder / "adapter").is_dir():
+            bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))
         return Finetuned(bert, history, result["metrics"], folder)
 
 
@@ -292,14 +327,16 @@ def with_balanced_classes(examples: Examples, count: int) -> Examples:
     return dataclasses.replace(examples, class_weights=weights)
 
 
-def mean_flops(spec: GraphSpec, batches: BucketedBatches) -> float:
+def mean_flops(
+    spec: GraphSpec, batches: BucketedBatches, parts: TrainedParts | None = None
+) -> float:
     """Of an update, over an epoch, padding included: an update's own grows with its length."""
     from kbert.graph.accounting import account
 
-    counted = functools.partial(account, spec.config, head=spec.head, num_labels=spec.num_labels)
+    def flops_of(rows: int, length: int) -> int:
+        counted = account(spec.config, length, rows, head=spec.head, num_labels=spec.num_labels)
+        return dataclasses.replace(counted, trained=parts).training_flops
+
     counts = Counter(batches.shapes_in(0))
-    total = sum(
-        count * rows * counted(length).training_flops_per_sequence
-        for (rows, length), count in counts.items()
-    )
+    total = sum(count * flops_of(*shape) for shape, count in counts.items())
     return total / counts.total()

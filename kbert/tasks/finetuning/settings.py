@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kbert.graph.trained_parts import LORA_ON
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
 from kbert.training.run_settings import RunSettings
@@ -25,8 +26,29 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         class_weights: "balanced" has a label of a class count for the number of labels over that of
             the classes and of its own (as scikit-learn's); None: each the same. For "classify" and
             "tag"; losses of evaluations have neither.
+        loss: of "embed": "infonce" (each text chooses its own partner among all of the batch's:
+            in-batch negatives), "triplet", "cosine" or "cosent"; None: infonce, for scored pairs
+            cosent. See `kbert.training.vector_loss`.
+        pooling: of "embed", how token vectors become one: "mean", "cls" or "max"; None: the
+            checkpoint's own, else mean.
+        scale: what cosines are multiplied with, of infonce and cosent: 1 / temperature.
+        margin: of triplet, in the vectors' own unit.
+        dimensions: of "embed", lengths that vectors are to be cut to (Matryoshka), each with the
+            loss of its own; None: whole vectors alone.
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_share: of the updates, over which the rate grows from 0.
+        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
+            "head", and blocks, from 1: "3" or "1-8"; None: none. They have no gradients and no
+            moments.
+        head_learning_rate: the highest of the head; None: as the others.
+        layer_decay: what the rate is multiplied with from layer to layer, from the head down, as
+            ELECTRA's (`kbert.graph.trained_parts.rate_shares`); None: 1.
+        lora: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained in the
+            place of all weights but the head's; None: no adapters. The result has them in its
+            weights, and as `Bert.adapter`; the run's folder, as adapter/, as PEFT writes it.
+        lora_on: which matrices have one, between commas: query, key, value, attention_output,
+            intermediate, output; in each block that is not frozen.
+        lora_alpha: they count lora_alpha / lora times; None: once.
         keep_best: whether the result has the weights that did best on the dev data, or the last.
         evaluate_every: updates between two evaluations; None: an epoch.
         save_every: updates between two states; None: at evaluations that are the best so far and
@@ -41,14 +63,22 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     first: ClassVar[tuple[str, ...]] = (
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
+        *("loss", "pooling", "scale", "margin", "dimensions"),
         *("learning_rate", "warmup_share", "optimizer"),
+        *("freeze", "head_learning_rate", "layer_decay", "lora", "lora_on", "lora_alpha"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
+    of_vectors: ClassVar[dict] = {
+        **{"loss": None, "pooling": None, "dimensions": None},
+        **{"scale": 20.0, "margin": 5.0},
+    }
     later: ClassVar[dict] = {
-        "packing": False,
-        "label_smoothing": 0.0,
-        "class_weights": None,
-    } | DEFAULTS
+        **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
+        **{"freeze": None, "head_learning_rate": None, "layer_decay": None},
+        **{"lora": None, "lora_on": LORA_ON, "lora_alpha": None},
+        **of_vectors,
+        **DEFAULTS,
+    }
 
     epochs: int = 3
     max_length: int = 128
@@ -56,9 +86,35 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     packing: bool = False
     label_smoothing: float = 0.0
     class_weights: str | None = None
+    loss: str | None = None
+    pooling: str | None = None
+    scale: float = 20.0
+    margin: float = 5.0
+    dimensions: tuple[int, ...] | None = None
     learning_rate: float = 5e-5
     warmup_share: float = 0.1
     keep_best: bool = True
     evaluate_every: int | None = None
     save_every: int | None = None
     log_every: int = 1
+    freeze: str | None = None
+    head_learning_rate: float | None = None
+    layer_decay: float | None = None
+    lora: int | None = None
+    lora_on: str = LORA_ON
+    lora_alpha: float | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
+            name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
+            raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
+
+    def check_for(self, task: str) -> None:
+        """A ValueError where a setting of vectors is for another task, or they lack one."""
+        for name in ("freeze", "head_learning_rate", "layer_decay", "lora"):
+            if task == "embed" and getattr(self, name) is not None:
+                raise ValueError(f"{name} must be for another task, got it for embed")
+        for name, default in self.of_vectors.items():
+            if task != "embed" and getattr(self, name) != default:
+                raise ValueError(f"{name} must be for the task embed, got {task}")

@@ -14,11 +14,16 @@ TASKS = {
     "multilabel": "kbert.tasks.classification.several_labels",
     "tag": "kbert.tasks.tagging.training",
     "qa": "kbert.tasks.answering.training",
+    "embed": "kbert.tasks.embedding.training",
 }
 
 
 class Task(Protocol):
     """One kind of labelled data, the head for it, and how good its outputs are.
+
+    A task whose runs are others than `Finetuning`'s says as `recipe` the module that has their
+    class as RECIPE; one that measures a model in a way of its own has a method `evaluate`: see
+    `kbert.tasks.embedding.training`.
 
     Attributes:
         name: as in `TASKS`.

@@ -9,6 +9,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import trained_parts
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import MLM_LAYERS, require_head
 from kbert.tasks.distillation import settings as distillation_settings
@@ -19,6 +20,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, co
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.trained_weights import weights_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,11 @@ class Pretraining(Recipe):
         self._teacher = teacher
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
+        if settings.freeze is not None and not places.get("init"):
+            raise ValueError(
+                f"freeze must be of a checkpoint to begin with, init, got {settings.freeze!r} and "
+                "none: first weights would stay as they were drawn"
+            )
         self._own_config = own_config
         # the settings have put their numbers for None
         assert settings.warmup_steps is not None and settings.evaluate_every is not None
@@ -106,8 +113,10 @@ class Pretraining(Recipe):
 
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
-        counted = account(self.config, seq_len, max_predictions=predictions)
-        self.flops = counted.training_flops_per_sequence * self.batches.batch_size
+        freeze, size = self.settings.freeze, self.batches.batch_size
+        counted = account(self.config, seq_len, size, max_predictions=predictions, freeze=freeze)
+        self.flops = counted.training_flops
+        self._parts = trained_parts(self.spec, freeze)
         if self._teacher is not None:
             self._learn_of(self._teacher)
 
@@ -137,6 +146,11 @@ class Pretraining(Recipe):
 
     def places(self) -> dict[str, str | None]:
         return self._places
+
+    def trained_weights(self, model):
+        if self.settings.freeze is None:
+            return None
+        return weights_of(model, self._parts, self.settings.seed)
 
     def begin(self, model) -> None:
         """With the weights of `init`, whose vocabulary must be the shards'."""

@@ -33,6 +33,7 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         save_every: updates between two states; None: a tenth of all, at most 1,000.
         log_every: updates between two lines of metrics.jsonl; None: such that there are 10,000 at
             most.
+        freeze: parts of `init` that stay as they are, as `finetune` has it; None: none.
 
     Raises:
         ValueError: a value out of its range.
@@ -44,7 +45,7 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         *("optimizer", "learning_rate", "warmup_steps"),
     )
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
-    later: ClassVar[dict] = DEFAULTS
+    later: ClassVar[dict] = {"freeze": None} | DEFAULTS
 
     steps: int
     seq_len: int = 128
@@ -60,6 +61,7 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     evaluation_batches: int = 50
     save_every: int | None = None
     log_every: int | None = None
+    freeze: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -105,8 +107,13 @@ def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) ->
             f"{whose} must have a vocab_size of at least the shards' {vocab_size:,} tokens, got "
             f"{config.vocab_size:,}: prepare with this model's vocabulary, or change the size"
         )
-    if config.max_position_embeddings < seq_len:
+    if not config.family.next_sentence:
         raise ValueError(
-            f"seq_len must be at most the model's {config.max_position_embeddings} positions, got "
+            f"{whose} must be of BERT, which pretraining is for, got {config.family.title}, which "
+            "is trained without next sentences: fine-tune it"
+        )
+    if config.positions < seq_len:
+        raise ValueError(
+            f"seq_len must be at most the model's {config.positions} positions, got "
             f"{seq_len}: take shorter examples, or a model with more positions"
         )

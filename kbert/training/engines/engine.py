@@ -16,15 +16,18 @@ from kbert.model.parts.scopes import LOSS, scope
 from kbert.model.parts.stateless import stateless
 from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
+from kbert.training.engines.gradient_cache import GradientCache
 from kbert.training.engines.optimizer_step import OptimizerStep
 from kbert.training.optimizers import Optimizer
 from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
+from kbert.training.trained_weights import TrainedWeights, all_of
+from kbert.training.vector_loss import VECTORS
 
 MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
-class Engine(OptimizerStep):
+class Engine(GradientCache, OptimizerStep):
     """One device; the engines of each backend derive from it.
 
     Attributes:
@@ -48,6 +51,7 @@ class Engine(OptimizerStep):
         self,
         model,
         optimizer: Optimizer,
+        trained: TrainedWeights | None = None,
         *,
         clip_norm: float | None = 1.0,
         accumulation: int = 1,
@@ -64,6 +68,7 @@ class Engine(OptimizerStep):
         Args:
             model: a functional model, built within `scope`.
             optimizer: its settings.
+            trained: what of the model is trained, made within `scope`; None: all of it.
             clip_norm: largest global norm of the gradients of an update; None: any.
             accumulation: micro-batches of an update.
             jit: whether XLA compiles the step; None: as is best on the device.
@@ -85,6 +90,7 @@ class Engine(OptimizerStep):
         checked(values, ("clip_norm", "jit", "steps_per_execution"))
         if packing:
             packed_rows.check(model, self.replicas)
+        self.check_devices()
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
@@ -98,8 +104,8 @@ class Engine(OptimizerStep):
         self.output_names = [name for name in model.output_names if not name.startswith(taught)]
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
-        # listed once: Keras walks through all layers each time
-        self.weights = list(model.trainable_variables)
+        self.trained = trained or all_of(model)
+        self.weights, self.rates = self.trained.variables, self.trained.rates
         self.seed_states = seed_states(model)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
         with self.scope():
@@ -242,9 +248,20 @@ class Engine(OptimizerStep):
             for part in parts
         ]
 
-    def _outputs(self, weights, seeds, inputs, training: bool):
-        """The model's outputs by name, from weights and seeds that are given."""
-        values = dict(zip(map(id, self.weights), weights, strict=True))
+    def _frozen_values(self) -> list:
+        """Of the model's variables that are not trained; no gradient is ever taken of them."""
+        return [variable.value for variable in self.trained.frozen]
+
+    def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
+        """The model's outputs by name, from weights and seeds that are given.
+
+        Where vectors of texts are learned: these alone, as `VectorLoss.vectors` has them. Frozen
+        ones are given where they would be constants of a program otherwise.
+        """
+        given = inputs
+        if self.vectors:
+            inputs = self.vectors.texts(given)
+        values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
         values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
         if training and self.cut:
             recomputed = self._recomputed if self.rematerialize else None
@@ -252,6 +269,8 @@ class Engine(OptimizerStep):
         else:
             ordered = [inputs[name] for name in self.model.input_names]
             outputs = stateless(self.model, values, ordered, training)
+        if self.vectors:
+            return {VECTORS: self.vectors.vectors(outputs[0], given)}
         found = dict(zip(self.model.output_names, outputs, strict=True))
         return found if training else {name: found[name] for name in self.output_names}
 
@@ -272,7 +291,10 @@ class Engine(OptimizerStep):
         return fused_parts.FusedParts(kit)
 
     def _loss_sums(self, logits, labels, weights):
-        """`objectives.measured`."""
+        """`objectives.measured`, or the sums of the loss of vectors."""
+        if self.vectors:
+            with scope(LOSS):
+                return self.vectors.measured(logits, labels, weights)
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
         measured: Callable = functools.partial(objectives.measured, smoothing=self.label_smoothing)
         if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:

@@ -80,7 +80,8 @@ class JaxEngine(Engine):
         variables = self._updated()
         (arrays,) = self._arrays(batch, 1, wishes)
         values = [variable.value for variable in variables]
-        new, logs = self._update(values, self._placed(arrays, 1), self._seeds(step, range(1))[0])
+        seeds, frozen = self._seeds(step, range(1))[0], self._frozen_values()
+        new, logs = self._update(values, self._placed(arrays, 1), seeds, frozen)
         for variable, value in zip(variables, new, strict=True):
             variable.assign(value)
         return logs
@@ -113,23 +114,23 @@ class JaxEngine(Engine):
             lambda array: jax.make_array_from_process_local_data(sharding, array), arrays
         )
 
-    def _whole_update(self, values, batch, seeds):
+    def _whole_update(self, values, batch, seeds, frozen=()):
         weights, _, _, (_, scale, *_) = self._split(values)
-        gradients, sums = self._summed_gradients(weights, batch, seeds, scale)
+        gradients, sums = self._summed_gradients(weights, batch, seeds, scale, frozen)
         return self._step(loss.second_measures(batch[1], axes=2), values, gradients, sums)
 
-    def _of_parts(self, weights, batch, seeds, scale):
+    def _of_parts(self, weights, batch, seeds, scale, frozen):
         """`_gradients`, each device's of its part of the batch, summed."""
         (axis,) = self.mesh.axis_names
 
-        def of_part(weights, batch, seeds, scale):
+        def of_part(weights, batch, seeds, scale, frozen):
             number = jax.numpy.full((*seeds.shape[:-1], 1), jax.lax.axis_index(axis), seeds.dtype)
             seeds = jax.numpy.concatenate([seeds, number], -1)
-            return jax.lax.psum(self._gradients(weights, batch, seeds, scale), axis)
+            return jax.lax.psum(self._gradients(weights, batch, seeds, scale, frozen), axis)
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
-        specs = whole, split, whole, whole
-        return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale)
+        specs = whole, split, whole, whole, whole
+        return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale, frozen)
 
     def _in_parts(self) -> bool:
         """Whether each device computes gradients alone: several do, Keras draws none."""
@@ -142,12 +143,17 @@ class JaxEngine(Engine):
         # writes the new ones in their place.
         return jax.lax.optimization_barrier(tensors) if self.platform == "cpu" else tensors
 
-    def _gradients(self, weights, batch, seeds, scale):
+    def _gradients(self, weights, batch, seeds, scale, frozen):
         """Sums over the micro-batches, one after the other: memory of one."""
+        if self._caches(batch[1]):
+            again = functools.partial(self._gradients, weights, seeds=seeds, scale=scale)
+            return self._cached_gradients(again, weights, batch, seeds)
 
         def of(part, seed):
             def loss_of(weights):
-                forward = functools.partial(self._outputs, weights, seed, training=True)
+                forward = functools.partial(
+                    self._outputs, weights, seed, training=True, frozen=frozen
+                )
                 return loss.scaled_objective(forward, part, scale, self._loss_sums, self.lessons)
 
             (_, sums), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
@@ -165,9 +171,20 @@ class JaxEngine(Engine):
         return jax.lax.scan(add_next, nothing, (batch, seeds))[0]
 
     def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
-        scale = self.counts[1].value
-        found = self._summed_gradients(self._weights(), self._placed(arrays, 1), seeds, scale)
+        scale, frozen = self.counts[1].value, self._frozen_values()
+        placed = self._placed(arrays, 1)
+        found = self._summed_gradients(self._weights(), placed, seeds, scale, frozen)
         return [np.asarray(gradient) for gradient in found[0]]
+
+    def _for_each(self, function, inputs, seeds):
+        return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
+
+    def _slopes(self, function, x):
+        def first(x):
+            sums = function(x)
+            return sums[0], sums
+
+        return jax.grad(first, has_aux=True)(x)
 
     def _recomputed(self, function):
         return jax.checkpoint(function)
@@ -175,26 +192,28 @@ class JaxEngine(Engine):
     def _weights(self) -> list:
         return [variable.value for variable in self.weights]
 
-    def _logits(self, weights, inputs):
-        return list(self._outputs(weights, self._no_seeds(), inputs, training=False).values())
+    def _logits(self, weights, inputs, frozen):
+        outputs = self._outputs(weights, self._no_seeds(), inputs, training=False, frozen=frozen)
+        return list(outputs.values())
 
-    def _measured(self, weights, batch):
+    def _measured(self, weights, batch, frozen=()):
         inputs, labels, label_weights = batch
-        outputs = self._outputs(weights, self._no_seeds(), inputs, training=False)
+        outputs = self._outputs(weights, self._no_seeds(), inputs, training=False, frozen=frozen)
         return loss.objective(outputs, labels, label_weights)[1]
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         arrays = self._placed((batch.inputs, batch.labels, batch.weights), 0)
-        sums = self._measure(self._weights(), arrays)
+        sums = self._measure(self._weights(), arrays, self._frozen_values())
         return loss.totals(loss.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs for some examples, logits, without dropout."""
-        weights = self._weights()
+        weights, frozen = self._weights(), self._frozen_values()
         if self.distribution:  # each process its own examples, on its own
             weights = [weight.addressable_data(0) for weight in weights]
-        return [np.asarray(value) for value in self._forward(weights, inputs)]
+            frozen = [weight.addressable_data(0) for weight in frozen]
+        return [np.asarray(value) for value in self._forward(weights, inputs, frozen)]
 
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(np.array(array))

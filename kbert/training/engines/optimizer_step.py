@@ -29,6 +29,10 @@ class Decision(NamedTuple):
     rate: Any
     iteration: Any
 
+    def at(self, share: float) -> "Decision":
+        """The same at a share of the learning rate."""
+        return self if share == 1 else self._replace(rate=self.rate * share)
+
 
 class OptimizerStep(TrainingState):
     """An update from its gradients on, in tensors of one replica.
@@ -37,11 +41,13 @@ class OptimizerStep(TrainingState):
         settings: the optimizer's.
         clip_norm: largest global norm of the gradients; None: any.
         decayed: of each weight whether the optimizer decays it.
+        rates: what the learning rate of each weight is multiplied with.
     """
 
     settings: Optimizer
     clip_norm: float | None
     decayed: list[bool]
+    rates: list[float]
 
     def _step(self, names, values, gradients, sums, norm=None):
         """New values of the variables and the figures, once gradients and sums are complete.
@@ -103,10 +109,10 @@ class OptimizerStep(TrainingState):
             gradients: of the weights.
         """
         found = []
-        each = zip(self.decayed, *states, gradients, strict=True)
-        for decayed, weight, first, second, gradient in each:
+        each = zip(self.decayed, self.rates, *states, gradients, strict=True)
+        for decayed, share, weight, first, second, gradient in each:
             new = self._computed_first(self._moved_moments(decision, first, second, gradient))
-            found.append([self._moved_weight(decision, decayed, weight, *new), *new])
+            found.append([self._moved_weight(decision.at(share), decayed, weight, *new), *new])
         return list(zip(*found, strict=True))
 
     def _moved_moments(self, decision: Decision, first, second, gradient) -> list:

@@ -58,13 +58,15 @@ class TensorFlowEngine(Engine):
     def default_steps_per_execution(self) -> int:
         return _UPDATES_ON_TPU if self.spread.on_tpu else 1
 
-    def prepare(self, model, optimizer, *, jit: bool | None = None, **options) -> None:
+    def prepare(
+        self, model, optimizer, trained=None, *, jit: bool | None = None, **options
+    ) -> None:
         # On a CPU XLA compiles what it is faster at, the optimizer's part, and not the gradients,
         # whose every length it would compile anew. Small models are not worth it.
         self._jit_step = jit or (jit is None and model.count_params() > _WORTH_COMPILING)
         if self.spread.on_tpu and jit is False:
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
-        super().prepare(model, optimizer, jit=jit, **options)
+        super().prepare(model, optimizer, trained, jit=jit, **options)
 
     def _kit(self):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
@@ -162,11 +164,11 @@ class TensorFlowEngine(Engine):
             )
             self._assign(itertools.chain(*states), itertools.chain(*new))
             return
-        for decayed, weight, *moments, gradient in zip(
-            self.decayed, *values, gradients, strict=True
+        for decayed, share, weight, *moments, gradient in zip(
+            self.decayed, self.rates, *values, gradients, strict=True
         ):
             self._move_moments(decision, *moments, gradient)
-            self._move_weight(decision, decayed, weight, *moments)
+            self._move_weight(decision.at(share), decayed, weight, *moments)
 
     def _moved_moments(self, decision, first, second, gradient) -> list:
         return self._moments_of(decision, first, second, gradient)
@@ -196,6 +198,10 @@ class TensorFlowEngine(Engine):
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""
+        if self._caches(batch[1]):
+            weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
+            again = functools.partial(self._gradients, seeds=seeds)
+            return self._cached_gradients(again, weights, batch, seeds)
         # One after the other, never two at a time: accumulation is there to need the activations'
         # memory of one micro-batch alone. It gives the update of the whole batch, since weights of
         # labels are divided by its totals and not by a micro-batch's.
@@ -223,15 +229,31 @@ class TensorFlowEngine(Engine):
         arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)  # for Keras 3.16
         return [gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]]
 
+    def _for_each(self, function, inputs, seeds):
+        return tf.map_fn(
+            lambda pair: function(*pair),
+            (inputs, seeds),
+            parallel_iterations=1,
+            fn_output_signature=tf.float32,
+        )
+
+    def _slopes(self, function, x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            sums = function(x)
+            loss = sums[0]
+        return tape.gradient(loss, x), sums
+
     def _recomputed(self, function):
         return tf.recompute_grad(function)
 
     def _micro_gradients(self, part, seeds):
         weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
+        frozen = self._frozen_values()  # read here: a variable that the tape sees is watched
         scale = tf.convert_to_tensor(self.counts[1].value)
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            forward = functools.partial(self._outputs, weights, seeds, training=True)
+            forward = functools.partial(self._outputs, weights, seeds, training=True, frozen=frozen)
             loss, sums = objectives.scaled_objective(
                 forward, part, scale, self._loss_sums, self.lessons
             )
@@ -242,6 +264,9 @@ class TensorFlowEngine(Engine):
             # way of its fusions; each would draw dropout's random numbers again
             gradient.set_shape(weight.shape)
         return gradients, sums
+
+    def _frozen_values(self) -> list:
+        return [tf.convert_to_tensor(variable.value) for variable in self.trained.frozen]
 
     def _logits(self, inputs):
         weights = [variable.value for variable in self.weights]

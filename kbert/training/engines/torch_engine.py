@@ -41,13 +41,14 @@ class TorchEngine(Engine):
     def _compile(self) -> None:
         if self.jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
-        for variable in self._updated():
+        for variable in [*self._updated(), *self.trained.frozen]:
             # A weight made of a transposed array keeps its strides, and torch's AdamW goes by
             # what stands side by side in memory.
             variable.value.data = variable.value.data.contiguous()
         if self.processes > 1:
             # of one seed they are equal already, unless a host's library draws or rounds otherwise
-            torch_hosts.take_from_first([weight.value.data for weight in self.weights])
+            held = [*self.weights, *self.trained.frozen]
+            torch_hosts.take_from_first([weight.value.data for weight in held])
 
     def _kit(self):
         return torch_kit
@@ -80,10 +81,12 @@ class TorchEngine(Engine):
         wide = {weight.dtype for weight in self.weights} == {"float32"}
         if not (self.settings.name == "adamw" and self.settings.bias_correction and wide):
             return super()._moved(decision, states, gradients)
-        for decayed in (True, False):
-            chosen = [n for n, is_decayed in enumerate(self.decayed) if is_decayed is decayed]
+        kinds = list(zip(self.decayed, self.rates, strict=True))
+        for decayed, share in dict.fromkeys(kinds):
+            chosen = [n for n, kind in enumerate(kinds) if kind == (decayed, share)]
             groups = [[group[n] for n in chosen] for group in (*states, gradients)]
-            self._move(groups, decision, self.settings.weight_decay if decayed else 0.0)
+            decay = self.settings.weight_decay if decayed else 0.0
+            self._move(groups, decision.at(share), decay)
         return list(states)
 
     def _move(self, groups, decision: Decision, weight_decay: float) -> None:
@@ -110,12 +113,13 @@ class TorchEngine(Engine):
         )
 
     def _gradients(self, weights, arrays, seeds):
+        if self._caches(arrays[1]):
+            again = functools.partial(self._gradients, weights, seeds=seeds)
+            return self._cached_gradients(again, weights, arrays, seeds)
         total, sums = None, None
         for micro in range(self.accumulation):
             part = tuple({k: v[micro] for k, v in group.items()} for group in arrays)
-            with torch.random.fork_rng(self._generators()):
-                # Keras's dropout draws from torch's own generator where its layer has no seed
-                torch.manual_seed(int(seeds[micro].sum(dtype="int64")))
+            with self._drawn_from(seeds[micro]):
                 forward = functools.partial(self._outputs, weights, seeds[micro], training=True)
                 scale = self.counts[1].value
                 loss, found = objectives.scaled_objective(
@@ -129,6 +133,30 @@ class TorchEngine(Engine):
             total = new if total is None else [a + b for a, b in zip(total, new, strict=True)]
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
+
+    def _frozen_values(self) -> list:
+        # no part of autograd's graph, which would keep what their gradients are made of
+        return [variable.value.detach() for variable in self.trained.frozen]
+
+    def _for_each(self, function, inputs, seeds):
+        found = []
+        for micro, own in enumerate(seeds):
+            part = {name: array[micro] for name, array in inputs.items()}
+            with self._drawn_from(own), torch.no_grad():
+                found.append(function(part, own))
+        return torch.stack(found)
+
+    def _slopes(self, function, x):
+        x = x.detach().requires_grad_()
+        sums = function(x)
+        return torch.autograd.grad(sums[0], x)[0], sums.detach()
+
+    @contextlib.contextmanager
+    def _drawn_from(self, seeds):
+        """Keras's dropout draws from torch's own generator where its layer has no seed."""
+        with torch.random.fork_rng(self._generators()):
+            torch.manual_seed(int(seeds.sum(dtype="int64")))
+            yield
 
     def _generators(self) -> list | None:
         # else those of every GPU that there is, of other processes too

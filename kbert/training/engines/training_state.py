@@ -6,6 +6,7 @@ from keras import ops
 
 from kbert.io.wording import first_few
 from kbert.training import precision
+from kbert.training.trained_weights import TrainedWeights
 
 
 class TrainingState:
@@ -13,7 +14,8 @@ class TrainingState:
 
     Attributes:
         model: the model.
-        weights: its trainable variables, in Keras's order.
+        weights: its variables that are trained, in Keras's order, and those of adapters.
+        trained: what they are.
         first, second: the moments of each.
         counts: updates done, loss scale, good updates since it changed, updates in a row that were
             not applied.
@@ -21,6 +23,7 @@ class TrainingState:
     """
 
     model: "keras.Model"
+    trained: TrainedWeights
     weights: list
     first: list
     second: list
@@ -57,7 +60,9 @@ class TrainingState:
         # without the seeds' paths: those count what the process made before
         found = {f"model/seed/{place}": state for place, state in enumerate(self.seed_states)}
         found |= {f"model/{weight.path}": weight for weight in self.model.weights}
-        if len(found) != len(self.seed_states) + len(self.model.weights):
+        found |= {f"adapter/{weight.path}": weight for weight in self.trained.added}
+        added = len(self.trained.added)
+        if len(found) != len(self.seed_states) + len(self.model.weights) + added:
             raise ValueError("two weights of the model have one path: give its layers other names")
         for kind, variables in (("first", self.first), ("second", self.second)):
             for weight, variable in zip(self.weights, variables, strict=True):

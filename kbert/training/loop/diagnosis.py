@@ -81,7 +81,9 @@ class _LayerOutputs:
         first = len(self.names)
         for start in range(0, len(batch), ROWS):
             part = batch.rows(slice(start, start + ROWS))
-            inputs = [part.inputs[tensor.name] for tensor in self.probe.inputs]
+            # those of records with several texts each are (B, C, S)
+            given = [part.inputs[tensor.name] for tensor in self.probe.inputs]
+            inputs = [array.reshape(-1, array.shape[-1]) for array in given]
             values = self.probe(inputs, training=False)
             bad = (place for place, value in enumerate(values) if not _finite(_numpy(value)))
             first = min(first, next(bad, first))

@@ -6,6 +6,7 @@ RUN/settings.json        what the run was asked for and a fingerprint of its dat
     checkpoints/step-00000120.safetensors          the last two, and the best where there is one;
                          gone once the run is finished, unless all is kept
     model.keras, model/  the result, in kbert's and in transformers' format
+    adapter/             of a run with LoRA, what was trained alone, as PEFT writes it
     report.html          its curves                result.json    written last: it is finished
 """
 
@@ -240,6 +241,8 @@ class RunFolder:
         self.close()
         save(bert, self.path / "model", format="transformers")
         save(bert, self.path / "model.keras")
+        if bert.adapter is not None:
+            save(bert, self.path / "adapter", format="peft")
         write_report(self, result, bert, data, title=title, score=score)
         _write_json(self.path / "result.json", _as_json(result))
 

@@ -1,0 +1,71 @@
+"""The site's settings: `python -m sphinx -W docs build/site` builds it, with no network."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]
+
+import from_code  # noqa: E402
+from from_code.mermaid import MermaidLexer  # noqa: E402
+
+import kbert  # noqa: E402
+
+project = "kbert"
+author = copyright = "The kbert developers"
+version = release = kbert.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
+exclude_patterns = ["_generated/*.md"]  # parts of pages
+nitpicky = True
+nitpick_ignore_regex = [  # other projects' names: there is no network to look them up by
+    (r"py:.*", r"(?!kbert\b).*"),
+]
+
+nb_execution_mode = "off"  # notebooks are committed with what they print, and a test runs them
+nb_merge_streams = True
+myst_enable_extensions = ["attrs_block", "colon_fence"]
+myst_heading_anchors = 4
+
+default_role = "code"  # docstrings have names between single signs
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = "kbert"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {"navigation_with_keys": True}
+html_show_sourcelink = False
+html_copy_source = False
+html_show_search_summary = False  # would fetch pages, which file:// does not let it
+
+
+def _link(app, name: str, source: list[str]) -> None:
+    source[0] = from_code.with_links_of_the_site(source[0])
+    if name == "architecture":
+        drawn = "![The folders, and who imports whom](/_generated/architecture.svg)\n"
+        source[0] = re.sub(r"```mermaid\n.*?```\n", drawn, source[0], flags=re.DOTALL)
+
+
+def _escape(app, what, name, obj, options, lines: list[str]) -> None:
+    """`Label`s and "val_": reStructuredText would take the one for a role, the other for a link."""
+    lines[:] = [re.sub(r"(`\w+`)s\b", r"\1\\ s", line).replace('_"', '\\_"') for line in lines]
+
+
+def _copy_explorer(app, error) -> None:
+    if error is None:
+        shutil.copy2(DOCS / "_generated" / "explorer.html", app.outdir)
+
+
+def setup(app) -> None:
+    app.add_lexer("mermaid", MermaidLexer)
+    app.connect("builder-inited", lambda app: from_code.write(DOCS))
+    app.connect("source-read", _link)
+    app.connect("autodoc-process-docstring", _escape)
+    app.connect("build-finished", _copy_explorer)

@@ -1,0 +1,79 @@
+"""What the site takes from the code when it is built: written into docs/_generated, not committed.
+
+A module a kind of page; each has functions that give Markdown, SVG or HTML as text, and none that
+writes. A number on these pages is computed, never typed.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+from from_code import (
+    accounting,
+    api,
+    commands,
+    environment,
+    errors,
+    mermaid,
+    names,
+    pictures,
+    presets,
+    versions,
+)
+
+ROOT = Path(__file__).parents[2]
+
+# Files beside docs/ that are pages of the site, by their place in the repository.
+PAGES_OF_FILES = {
+    "CHANGELOG.md": "trust/changelog.md",
+    "CONTRIBUTING.md": "trust/contributing.md",
+    "benchmarks/RESULTS.md": "trust/records.md",
+    "benchmarks/LOG.md": "trust/log.md",
+}
+
+
+def write(docs: Path) -> None:
+    """Writes every part and page: only what has changed, so that Sphinx reads again only that."""
+    for name, text in parts().items():
+        _write(docs / "_generated" / name, text)
+    for source, page in PAGES_OF_FILES.items():
+        _write(docs / page, (ROOT / source).read_text(encoding="utf-8"))
+    (docs / "notebooks").mkdir(exist_ok=True)
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        shutil.copy2(notebook, docs / "notebooks")
+
+
+def with_links_of_the_site(text: str) -> str:
+    """Links as GitHub has them, to files beside docs/, as links to the site's pages."""
+    text = re.sub(r"\]\((?:\.\./)+notebooks/", "](/notebooks/", text)
+    text = re.sub(r"\]\(docs/", "](/", text)
+    for source, page in PAGES_OF_FILES.items():
+        name = re.escape(Path(source).name)
+        text = re.sub(rf"\]\((?:\.\./)*(?:benchmarks/)?{name}", f"](/{page}", text)
+    return text
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def parts() -> dict[str, str]:
+    """The parts by the names of their files."""
+    return {
+        "api.md": api.page(),
+        "commands.md": commands.page(),
+        "environment.md": environment.page(),
+        "errors.md": errors.page(),
+        "names.md": names.page(),
+        "presets.md": presets.page(),
+        "published.md": presets.published(),
+        "versions.md": versions.page(),
+        "errata.md": accounting.errata(),
+        "memory.md": accounting.memory(),
+        "steps.md": accounting.steps(),
+        "architecture.svg": mermaid.drawn(ROOT / "docs" / "architecture.md"),
+        **pictures.of_steps(),
+        "explorer.html": pictures.explorer(),
+    }

@@ -1,0 +1,90 @@
+"""The environment variables that the code reads."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import kbert
+from from_code.table import table
+
+PACKAGE = Path(kbert.__file__).parent
+_ASKING = ("os.environ.get", "os.environ.setdefault", "os.getenv", "number_in")
+
+# What each is for; a test fails where the code reads one that does not stand here.
+MEANINGS = {
+    "COLUMNS": "the width of `model.summary()` and of progress lines, where there is no terminal",
+    "KBERT_TRACEBACK": "set: a mistake on the command line shows Python's traceback, not one line",
+    "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it, so that a run is the same twice",
+    "KERAS_BACKEND": "tensorflow, jax or torch; Keras's own, read before Keras is imported",
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "JAX on several hosts: host:port of the first, or of all",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES": "JAX on several hosts: how many",
+    "KERAS_DISTRIBUTION_PROCESS_ID": "JAX on several hosts: this one's number, from 0",
+    "KERAS_TORCH_DEVICE": "torch: cpu keeps training off the GPUs; Keras's own",
+    "LOCAL_RANK": "torch on several devices: this process's GPU; torchrun sets it",
+    "MASTER_ADDR": "torch on several hosts: the first one's name; torchrun sets it",
+    "MASTER_PORT": "torch on several hosts: its port; torchrun sets it",
+    "NO_COLOR": "set: no colours on the terminal (no-color.org)",
+    "RANK": "torch on several devices: this process's number; torchrun sets it",
+    "TF_CONFIG": "TensorFlow on several hosts: JSON with the workers and this one's number",
+    "TF_CPP_MIN_LOG_LEVEL": "how little TensorFlow logs; 3 on the command line, if it is not set",
+    "TORCHELASTIC_RESTART_COUNT": "how often torchrun started anew; it sets it",
+    "TORCHELASTIC_USE_AGENT_STORE": "whether torchrun has the store; it sets it",
+    "TPU_NAME": "TensorFlow on TPU: local, or the TPU's name or grpc:// address",
+    "WORLD_SIZE": "torch on several devices: how many processes; torchrun sets it",
+    "XLA_FLAGS": "XLA's own; kbert adds what makes a run the same twice on a GPU",
+    "_KBERT_COMPLETE": "asks for the completion of a line; the shell's script sets it",
+}
+
+
+def page() -> str:
+    """A table of the variables, what they are for, and where they are read."""
+    lines = [
+        (
+            f"`{name}`",
+            MEANINGS.get(name, ""),
+            ", ".join(f"`{module}`" for module in sorted(modules)),
+        )
+        for name, modules in sorted(variables().items())
+    ]
+    return table(("variable", "what it is for", "read in"), lines)
+
+
+def variables() -> dict[str, set[str]]:
+    """The names that `os.environ` is asked for, by the modules that ask."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = dict(_constants(tree))
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for node in ast.walk(tree):
+            name = _asked_for(node, constants)
+            if name and re.fullmatch("[A-Z_]+", name):
+                found.setdefault(name, set()).add(module)
+    return found
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The module's names for texts: `A = "x"`, and `A, B = "x", "y"`."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            (target,), value = node.targets, node.value
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=True))
+            for name, text in pairs:
+                if isinstance(name, ast.Name) and isinstance(text, ast.Constant):
+                    yield name.id, text.value
+
+
+def _asked_for(node: ast.AST, constants: dict) -> str | None:
+    """The variable of `os.environ[name]`, `os.environ.get(name)`, `.setdefault(name, …)`."""
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
+        key = node.slice
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in _ASKING and node.args:
+        key = node.args[0]
+    else:
+        return None
+    if isinstance(key, ast.Constant):
+        return str(key.value)
+    return constants.get(key.id) if isinstance(key, ast.Name) else None

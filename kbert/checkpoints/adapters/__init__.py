@@ -1,0 +1,1 @@
+"""Low-rank adapters (LoRA): added to a model's weights, read and written as PEFT does."""

@@ -1,0 +1,159 @@
+"""A low-rank adapter that is added to a model's weights: W + scale · B·A in the place of W.
+
+Hu et al. 2021, arXiv 2106.09685. Names and shapes are transformers' and PEFT's.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.weight_names import Entry
+from kbert.graph.closed_form import config_letters
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
+from kbert.io.wording import first_few
+from kbert.model.matrices import kernel_of
+
+
+class Pair(NamedTuple):
+    """One matrix's adapter: float32 A (rank, inputs), B (outputs, rank), what B·A is times."""
+
+    a: np.ndarray
+    b: np.ndarray
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class LoraAdapter:
+    """Adapters of a model's matrices, and what else was trained with them.
+
+    Attributes:
+        pairs: by block, from 1, and matrix, one of `kbert.graph.trained_parts.MATRICES`.
+        saved: other weights that were trained, the head's, by transformers' names without "bert.".
+        head: the graph's, one of `kbert.graph.spec.HEADS`; None: it does not say.
+        labels, problem_type: see `kbert.Bert`.
+        base: `digest` of the matrices that it was trained on; None: it does not say.
+        base_path: where those lay; None: unknown.
+        merged: `digest` of the matrices with it; None: it is in no model.
+    """
+
+    pairs: Mapping[tuple[int, str], Pair]
+    saved: Mapping[str, np.ndarray]
+    head: str | None = None
+    labels: tuple[str, ...] | None = None
+    problem_type: str | None = None
+    base: str | None = None
+    base_path: str | None = None
+    merged: str | None = None
+
+    @property
+    def num_labels(self) -> int | None:
+        """Outputs of its classifier; None: it has none."""
+        found = self.saved.get("classifier.weight")
+        return None if found is None or not found.ndim else found.shape[0]
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """The layers of the graph, whatever its head, that `saved` has weights of."""
+        rows = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
+        return frozenset(row.layer for row in rows if row.transformers in self.saved)
+
+    def __repr__(self) -> str:
+        ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})
+        names = list(dict.fromkeys(name for _, name in self.pairs))
+        params = sum(pair.a.size + pair.b.size for pair in self.pairs.values())
+        return (
+            f"LoraAdapter(rank {first_few(ranks)}, {', '.join(names)}, {len(self.pairs)} matrices, "
+            f"{params:,} parameters)"
+        )
+
+
+def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
+    """SHA-256 of a model's matrices, by block and name, as float32."""
+    found = hashlib.sha256()
+    for block, name in sorted(matrices):
+        found.update(f"\0{block} {name}\0".encode())
+        found.update(np.ascontiguousarray(_kernel(model, block, name)).data)
+    return found.hexdigest()
+
+
+def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str) -> LoraAdapter:
+    """Adds an adapter to a model's weights and puts in what was saved with it.
+
+    Args:
+        model: the base, of the spec's graph; its head's weights are overwritten.
+        spec: what its graph is.
+        adapter: what is added.
+        source: where the adapter is from, for errors.
+        base: what the model is, for errors.
+
+    Returns:
+        The adapter, with the digests of the matrices before and after.
+
+    Raises:
+        ValueError: an adapter of another base: other shapes, other blocks, other weights.
+    """
+    entries = {
+        entry.name: entry
+        for part in weight_names.PARTS_OF_HEAD[spec.head]
+        for entry in weight_names.entries(part, spec.config, "transformers", spec.num_labels)
+    }
+    if problems := _problems(spec, adapter, entries):
+        raise ValueError(f"{source} must be an adapter of {base}, got another's: {problems[0]}")
+    before = digest(model, adapter.pairs)
+    if adapter.base not in (None, before):
+        raise ValueError(
+            f"{source} must be an adapter of {base}, got one that was trained on other weights of "
+            "this shape"
+        )
+    for (block, name), pair in adapter.pairs.items():
+        matrix = kernel_of(model, _matrix(block, name))
+        matrix.assign(summed(_kernel(model, block, name), pair))
+    layers = {layer.name: layer for layer in model.layers}
+    for name, array in adapter.saved.items():
+        variable = transfer.variable_of(layers, entries[name])
+        array = array.T if entries[name].outputs_first else array
+        variable.assign(array.reshape(variable.shape))
+    return dataclasses.replace(adapter, base=before, merged=digest(model, adapter.pairs))
+
+
+def summed(kernel: np.ndarray, pair: Pair) -> np.ndarray:
+    """W + scale · B·A in the kernel's shape, float32."""
+    product = (pair.b @ pair.a).T * np.float32(pair.scale)  # (inputs, outputs)
+    return kernel + product.reshape(kernel.shape)
+
+
+def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry]) -> list[str]:
+    """What does not fit the base, one line each."""
+    letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
+    found = []
+    for (block, name), (a, b, _) in adapter.pairs.items():
+        if block > blocks:
+            found.append(f"block {block}, of {blocks}")
+            continue
+        sizes = letters[MATRICES[name].inputs], letters[MATRICES[name].outputs]
+        if (a.shape[-1], b.shape[0]) != sizes:
+            shapes = f"a matrix of {a.shape[-1]} × {b.shape[0]}, expected {sizes[0]} × {sizes[1]}"
+            found.append(f"{name} of block {block} for {shapes}")
+    for name, array in adapter.saved.items():
+        if name not in entries:
+            found.append(f"{name}, for which the head {spec.head} has no place")
+        elif array.shape != entries[name].shape:
+            found.append(f"{name} of {array.shape}, expected {entries[name].shape}")
+    return found
+
+
+def _kernel(model, block: int, name: str) -> np.ndarray:
+    import keras
+
+    value = keras.ops.convert_to_numpy(kernel_of(model, _matrix(block, name)))
+    return value.astype("float32", copy=False)
+
+
+def _matrix(block: int, name: str) -> AdaptedMatrix:
+    return AdaptedMatrix(block, name, 0, 0)

@@ -1,0 +1,133 @@
+"""An ONNX graph's matrix products in int8, by ONNX Runtime.
+
+Weights are int8 by output channel, activations uint8. Static: their ranges are the smallest and
+largest of the calibration texts; dynamic: of each call. What multiplies activations with each other
+(attention's scores and its mean) stays float32.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kbert.checkpoints.exports import serving
+
+WAYS = ("int8", "int8_dynamic")
+_WHAT = "a quantized ONNX file"
+_PRODUCTS = ["MatMul"]
+_FUSIONS = ["MatMulAddFusion", "GemmSumFusion"]  # which put the bias into a product
+
+
+def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None:
+    """Raises for an unknown way, and for calibration that is missing or goes with none.
+
+    Raises:
+        ValueError: as said; no tokenizer.
+        ImportError: onnxruntime is not installed.
+    """
+    if quantize is not None and quantize not in WAYS:
+        raise ValueError(f"quantize must be one of {', '.join(WAYS)}, got {quantize!r}")
+    if (calibration is not None) != (quantize == "int8"):
+        got = "none" if calibration is None else f"them with quantize={quantize!r}"
+        raise ValueError(f"quantize='int8' needs calibration, a list of texts, got {got}")
+    if calibration is not None:
+        texts = [] if isinstance(calibration, str) else list(calibration)
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"calibration must be a list of texts, got {calibration!r:.60}")
+        if bert.tokenizer is None:
+            raise ValueError("calibration needs a tokenizer, and the checkpoint has no vocabulary")
+    if quantize is not None:
+        serving.require_package(_WHAT, "onnxruntime")
+
+
+def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
+    """The graph with int8 products.
+
+    Args:
+        proto: the ModelProto in float32.
+        bert: whose tokenizer cuts the calibration texts.
+        quantize: one of `WAYS`.
+        calibration: texts.
+        feed: of int32 ids and segment ids (1, S), the graph's inputs by name.
+    """
+    with serving.needed(_WHAT):
+        import onnx
+        import onnxruntime
+        from onnxruntime import quantization as ort
+
+    with tempfile.TemporaryDirectory(prefix="kbert-") as name:
+        before, folded, after = (
+            Path(name) / f"{part}.onnx" for part in ("plain", "folded", "int8")
+        )
+        before.write_bytes(proto.SerializeToString())
+        _fold(onnxruntime, before, folded)
+        graph = onnx.load(folded)
+        _only_products(onnx, graph.graph)
+        onnx.save(graph, folded)
+        options: dict = {"op_types_to_quantize": _PRODUCTS, "per_channel": True}
+        options |= {"weight_type": ort.QuantType.QInt8, "extra_options": {"MatMulConstBOnly": True}}
+        if calibration is None:
+            with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
+                ort.quantize_dynamic(folded, after, **options)
+        else:
+            options["activation_type"] = ort.QuantType.QUInt8
+            reader = _reader(ort, bert, calibration, feed)
+            with serving.only_errors_of("root"):
+                ort.quantize_static(folded, after, reader, **options)
+        return onnx.load(after)
+
+
+def _fold(onnxruntime, source: Path, target: Path) -> None:
+    """Computes what depends on weights alone: a quantizer takes weights, no reshaped ones."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = os.fspath(target)
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(
+        os.fspath(source),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=_FUSIONS,
+    )
+
+
+def _only_products(onnx, graph) -> None:
+    """Makes a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
+    weights = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        values = {one.name: one.f or one.i for one in node.attribute}
+        plain = not values.get("transA") and values.get("alpha", 1.0) == 1.0
+        if node.op_type != "Gemm" or len(node.input) > 2 or not plain:
+            continue
+        if values.get("transB"):
+            if node.input[1] not in weights:
+                continue
+            turned = onnx.numpy_helper.to_array(weights[node.input[1]]).T.copy()
+            name = f"{node.input[1]}/{node.name}/T"
+            graph.initializer.append(onnx.numpy_helper.from_array(turned, name))
+            node.input[1] = name
+        node.op_type = "MatMul"
+        del node.attribute[:]
+    used = {name for node in graph.node for name in node.input}
+    for one in [one for one in graph.initializer if one.name not in used]:
+        graph.initializer.remove(one)
+
+
+def _reader(ort, bert, texts: Sequence[str], feed: Callable):
+    """One text at a time: no padding, whose activations are no one's."""
+    limit = bert.sentence.max_length if bert.sentence else None
+    limit = min(limit or bert.config.max_position_embeddings, bert.config.max_position_embeddings)
+
+    def feeds():
+        for text in texts:
+            batch = bert.tokenizer.encode_batch([text], max_length=limit)
+            yield feed(batch.token_ids, batch.segment_ids)
+
+    class Reader(ort.CalibrationDataReader):
+        def __init__(self):
+            self.left = feeds()
+
+        def get_next(self):
+            return next(self.left, None)
+
+    return Reader()

@@ -1,0 +1,63 @@
+"""A live model of keras_nlp, which KerasHub was called, from a `Bert`."""
+
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.bert import Bert, require_bert
+from kbert.checkpoints.keras_hub import writer
+from kbert.checkpoints.keras_hub.weights import TASK_PARTS, TASK_WEIGHTS, name_within
+
+_CLASSES = {
+    "encoder": "BertBackbone",
+    "pretraining": "BertMaskedLM",
+    "classifier": "BertTextClassifier",
+}
+
+
+def to_keras_nlp(bert: Bert) -> Any:
+    """The same model as keras_nlp has it, with its preprocessor; `kbert.load` takes it back.
+
+    Args:
+        bert: from `kbert.load`, with the head "encoder", "pretraining" or "classifier".
+
+    Returns:
+        A `keras_nlp.models.BertBackbone`, `BertMaskedLM` or `BertTextClassifier`; the tasks with
+        their preprocessor, where there is a tokenizer. It shares no weight. What keras_nlp computes
+        otherwise (tanh GELU, whatever hidden_act says), or has no place for (next sentences), is
+        logged, by name; docs/do/keras_nlp.md has by how much.
+
+    Raises:
+        ImportError: keras-nlp is not installed.
+        ValueError: a head that keras_nlp's BERT does not have, an activation that is no GELU;
+            another of the family, or another tokenizer than WordPiece.
+    """
+    require_bert(bert, "to_keras_nlp")
+    if importlib.util.find_spec("keras_nlp") is None:
+        raise ImportError(
+            "to_keras_nlp needs the package keras-nlp, which is not installed: "
+            "pip install 'kbert-keras[keras-nlp]'"
+        )
+    with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+        preset = Path(folder) / "preset"
+        writer.write(bert, preset)
+        import keras_nlp
+
+        # Its own loading of a task's weights fails where the task is compiled, as by default.
+        (preset / TASK_WEIGHTS).unlink(missing_ok=True)
+        found = getattr(keras_nlp.models, _CLASSES[bert.head]).from_preset(os.fspath(preset))
+    _fill_head(found, bert)
+    return found
+
+
+def _fill_head(model, bert: Bert) -> None:
+    """The weights of the task around the backbone."""
+    variables = {name_within(variable.path): variable for variable in model.weights}
+    for part in weight_names.PARTS_OF_HEAD[bert.head]:
+        if part in TASK_PARTS:
+            entries = weight_names.entries(part, bert.config, "keras_hub", bert.spec.num_labels)
+            for name, array in transfer.arrays_of(bert.model, entries).items():
+                variables[name].assign(array)

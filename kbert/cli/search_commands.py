@@ -1,0 +1,99 @@
+"""The commands that look through texts for a query; imports wait for the command."""
+
+from pathlib import Path
+
+import click
+
+from kbert.cli.command import command
+from kbert.cli.inputs import loaded, texts_of
+from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
+from kbert.io import printable
+from kbert.tasks.searching import TOP
+
+FORM = output_format("json")
+LINES = click.option("--lines", metavar="FILE", help="A text a line, from a file; - for stdin.")
+BATCH = click.option(
+    "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
+)
+
+
+@command(
+    short_help="The texts that fit a query, by vectors.",
+    examples=(
+        'kbert search folder "who wrote it?" --lines texts.txt --top-k 3',
+        'kbert search folder "who?" --lines texts.txt --vectors vectors.npy',
+    ),
+)
+@SOURCE
+@click.argument("query")
+@click.argument("texts", nargs=-1, metavar="[TEXT …]")
+@LINES
+@click.option("--top-k", type=POSITIVE, default=TOP, show_default=True, help="How many.")
+@click.option(
+    "--vectors",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Of the texts, as kbert embed wrote them; default: computed now.",
+)
+@BATCH
+@PRECISION
+@FORM
+def search(source, query, texts, lines, vectors, form, **options):
+    """The texts whose vectors are nearest to the query's, with their cosines."""
+    texts = texts_of(texts, lines)
+    found = None if vectors is None else _read_npy(vectors)
+    with loaded(source) as bert:
+        from kbert.tasks.searching.inference import search
+
+        hits = search(bert, query, texts, vectors=found, **options)
+    _print(hits, form)
+
+
+@command(
+    short_help="Texts in the order in which they fit a query.",
+    examples=(
+        'kbert rank run/model "who wrote it?" "Ada did." "It rained."',
+        'kbert rank run/model "who?" --lines texts.txt --label relevant',
+    ),
+)
+@SOURCE
+@click.argument("query")
+@click.argument("texts", nargs=-1, metavar="[TEXT …]")
+@LINES
+@click.option("--label", help="Of a classifier, that says that a text fits.")
+@BATCH
+@PRECISION
+@FORM
+def rank(source, query, texts, lines, form, **options):
+    """Every text, the fitting ones first.
+
+    A model with a classifier reads query and text together; any other compares vectors.
+    """
+    texts = texts_of(texts, lines)
+    with loaded(source) as bert:
+        from kbert.tasks.searching.inference import rank
+
+        hits = rank(bert, query, texts, **options)
+    _print(hits, form)
+
+
+COMMANDS = [search, rank]
+
+
+def _print(hits: list, form: str) -> None:
+    from kbert.io import row_formats
+
+    if form == "json":
+        click.echo(row_formats.to_json(hits), nl=False)
+        return
+    for hit in hits:
+        click.echo(printable.cut(f"{hit.score:>8.4f}  {hit.place + 1:>6}  {hit.text}"))
+
+
+def _read_npy(path: Path):
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path} must be an .npy file of numbers: {error}") from None

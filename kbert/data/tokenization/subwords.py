@@ -1,0 +1,173 @@
+"""Byte-level BPE (RoBERTa's) and Unigram (XLM-R's), as a `tokenizer.json` has them.
+
+The Rust `tokenizers` package reads the file; here it is checked, and told what transformers adds:
+the special tokens, and `<s> A </s>` and `<s> A </s></s> B </s>` where no template is in it.
+`vocab.json` with `merges.txt`, which RoBERTa was released as, become the same.
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+
+from kbert.data.tokenization.rust_tokenizer import RustTokenizer
+from kbert.io import bounds
+from kbert.io import json_schema as js
+
+KINDS = {"BPE": "RobertaTokenizer", "Unigram": "XLMRobertaTokenizer"}  # transformers' classes
+SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+_MODEL = js.fields({"model": js.fields(optional={"type": js.TEXT})})
+_CONFIG = js.fields(
+    optional={
+        "tokenizer_class": js.or_null(js.TEXT),
+        "add_prefix_space": js.or_null(js.FLAG),
+        "trim_offsets": js.or_null(js.FLAG),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subwords:
+    """A vocabulary of pieces of words, and its rules.
+
+    Args:
+        text: that of a tokenizer.json.
+        special_tokens: the tokens of the roles pad, unk, cls, sep and mask, where they are not
+            called `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
+        tokenizer_class: transformers' class; None: by the kind.
+        source: what errors call it.
+
+    Attributes:
+        kind: one of `KINDS`.
+        lowercase: whether texts are lowercased.
+
+    Raises:
+        ValueError: no tokenizer of these kinds, ids with gaps, a special token that is missing, a
+            template that does not put cls and sep around a text.
+    """
+
+    text: str
+    special_tokens: dict[str, str] = field(default_factory=dict)
+    tokenizer_class: str | None = None
+    source: str = "the vocabulary"
+    kind: str = field(init=False)
+    lowercase: bool = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "special_tokens", SPECIAL_TOKENS | self.special_tokens)
+        values = js.parse(self.text, _MODEL, self.source)
+        kind = values["model"].get("type")
+        if kind not in KINDS:
+            raise ValueError(f"{self.source}: the model must be {' or '.join(KINDS)}, got {kind}")
+        object.__setattr__(self, "kind", kind)
+        lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
+        object.__setattr__(self, "lowercase", lowercase)
+        tokens = self.all_tokens
+        missing = [token for token in self.special_tokens.values() if token not in tokens]
+        if missing:
+            raise ValueError(
+                f"{self.source} must hold the special tokens, {' '.join(missing)} missing: name "
+                'those that are called otherwise, special_tokens={"pad": …}'
+            )
+        ends = self.special_tokens["cls"], self.special_tokens["sep"]
+        found = self.rust.encode("").tokens
+        if tuple(found) != ends:
+            raise ValueError(
+                f"{self.source}: the template must put {' and '.join(ends)} around a text, got "
+                f"{' '.join(found) or 'none'}"
+            )
+
+    @cached_property
+    def rust(self) -> tokenizers.Tokenizer:
+        """The Rust tokenizer, without truncation and padding."""
+        try:
+            rust = tokenizers.Tokenizer.from_str(self.text)
+        except Exception as error:  # the Rust package's errors have no class of their own
+            why = " ".join(str(error).split())
+            raise ValueError(f"{self.source} must be a whole tokenizer.json, got: {why}") from None
+        rust.no_truncation()
+        rust.no_padding()
+        known = {token.content for token in rust.get_added_tokens_decoder().values()}
+        here = {r: t for r, t in self.special_tokens.items() if rust.token_to_id(t) is not None}
+        for role, token in here.items():
+            if token not in known:
+                added = tokenizers.AddedToken(token, lstrip=role == "mask", special=True)
+                rust.add_special_tokens([added])
+        if rust.post_processor is None and {"cls", "sep"} <= set(here):
+            rust.post_processor = _roberta_template(rust, self.special_tokens)
+        return rust
+
+    @cached_property
+    def all_tokens(self) -> tuple[str, ...]:
+        """The tokens by id; one that was added again, as `<mask>` may be, stands at both."""
+        ids = self.rust.get_vocab().values()
+        found = [self.rust.id_to_token(place) for place in range(max(ids, default=-1) + 1)]
+        tokens = [token for token in found if token is not None]
+        if len(tokens) < len(found):
+            raise ValueError(f"{self.source}: ids must be 0, 1, 2, …, got none {found.index(None)}")
+        return tuple(tokens)
+
+    def engine(self) -> RustTokenizer:
+        """What encodes."""
+        added = [token.content for token in self.rust.get_added_tokens_decoder().values()]
+        return RustTokenizer(self.rust, added, splits_at_blanks=False)
+
+    def tokenizer_config(self, max_length: int | None = None) -> dict:
+        """The values of transformers' `tokenizer_config.json`."""
+        config: dict = {"tokenizer_class": self.tokenizer_class or KINDS[self.kind]}
+        config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
+        config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
+        return config | ({} if max_length is None else {"model_max_length": max_length})
+
+
+def read_subwords(path: Path, special_tokens: dict[str, str]) -> Subwords:
+    """Those of a tokenizer.json, or of a vocab.json with the merges.txt beside it.
+
+    Raises:
+        FileNotFoundError: no merges.txt beside a vocab.json.
+        ValueError: what `Subwords` refuses.
+    """
+    bounds.check_size(path, bounds.TEXT)
+    settings: dict = {}
+    if (config := path.with_name("tokenizer_config.json")).is_file():
+        settings = js.read(config, _CONFIG)
+    if path.name == "vocab.json":
+        text = _joined(path, SPECIAL_TOKENS | special_tokens, settings)
+    else:
+        text = path.read_text(encoding="utf-8-sig")
+    return Subwords(
+        text=text,
+        special_tokens=special_tokens,
+        tokenizer_class=settings.get("tokenizer_class"),
+        source=str(path),
+    )
+
+
+def _joined(path: Path, special: dict[str, str], settings: dict) -> str:
+    """A tokenizer.json's text of a vocab.json and its merges, as transformers makes it."""
+    merges = path.with_name("merges.txt")
+    if not merges.is_file():
+        raise FileNotFoundError(2, f"no merges.txt beside {path.name}", str(path.parent))
+    bounds.check_size(merges, bounds.TEXT)
+    js.read(path, js.mapping_of(js.whole(), "ids by token"))
+    try:
+        model = tokenizers.models.BPE.from_file(str(path), str(merges))
+    except Exception as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path} must go with its merges.txt, got: {why}") from None
+    rust = tokenizers.Tokenizer(model)
+    spaced, trimmed = settings.get("add_prefix_space"), settings.get("trim_offsets")
+    rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=bool(spaced))
+    rust.decoder = tokenizers.decoders.ByteLevel()
+    if all(rust.token_to_id(special[role]) is not None for role in ("cls", "sep")):
+        rust.post_processor = _roberta_template(rust, special, bool(spaced), trimmed is not False)
+    return rust.to_str()
+
+
+def _roberta_template(rust, special: dict[str, str], spaced: bool = False, trimmed: bool = True):
+    sep, cls = ((special[role], rust.token_to_id(special[role])) for role in ("sep", "cls"))
+    return tokenizers.processors.RobertaProcessing(
+        sep, cls, trim_offsets=trimmed, add_prefix_space=spaced
+    )

@@ -1,0 +1,268 @@
+"""What of a graph is trained: frozen parts, low-rank adapters, how fast each layer learns.
+
+All of it is closed form: names of layers, numbers of parameters, shares of the learning rate.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kbert.graph import names
+from kbert.graph.closed_form import config_letters
+from kbert.graph.config import require_positive
+from kbert.graph.layer_table import encoder_block
+from kbert.graph.layer_table import layers as graph_layers
+from kbert.graph.spec import GraphSpec
+
+PARTS = ("embeddings", "encoder", "pooler", "head")  # that `freeze` names, beside blocks
+LORA_ON = "query,value"  # the paper's (arXiv 2106.09685, section 4.2) and PEFT's for BERT
+
+
+class Matrix(NamedTuple):
+    """A matrix of an encoder block that an adapter can go on.
+
+    Attributes:
+        part: the sublayer that has it.
+        variable: its path within that layer.
+        inputs, outputs: its sizes, in the document's letters.
+    """
+
+    part: str
+    variable: str
+    inputs: str
+    outputs: str
+
+
+MATRICES = {
+    "query": Matrix(names.ATTENTION, "query/kernel", "H", "H"),
+    "key": Matrix(names.ATTENTION, "key/kernel", "H", "H"),
+    "value": Matrix(names.ATTENTION, "value/kernel", "H", "H"),
+    "attention_output": Matrix(names.ATTENTION, "attention_output/kernel", "H", "H"),
+    "intermediate": Matrix(names.FEED_FORWARD, "intermediate/kernel", "H", "FFD"),
+    "output": Matrix(names.FEED_FORWARD, "output/kernel", "FFD", "H"),
+}
+
+
+# What the two settings must, in words.
+FREEZE = f"name parts between commas, of {', '.join(PARTS)}, and blocks, 3 or 1-8"
+ON = f"name matrices between commas, of {', '.join(MATRICES)}"
+
+
+class AdaptedMatrix(NamedTuple):
+    """One matrix with an adapter: W + scale · B·A.
+
+    Attributes:
+        block: its encoder block, from 1.
+        name: one of `MATRICES`.
+        inputs, outputs: its sizes; A is (rank, inputs), B is (outputs, rank).
+    """
+
+    block: int
+    name: str
+    inputs: int
+    outputs: int
+
+    @property
+    def layer(self) -> str:
+        """The graph's layer that has it."""
+        return names.encoder(self.block, MATRICES[self.name].part)
+
+    @property
+    def variable(self) -> str:
+        """Its path within that layer."""
+        return MATRICES[self.name].variable
+
+
+@dataclass(frozen=True)
+class TrainedParts:
+    """What of a graph is trained; from `trained_parts`.
+
+    Attributes:
+        spec: the graph.
+        frozen: the layers whose own weights stay as they are.
+        adapted: the matrices with an adapter; none without LoRA.
+        rank: of the adapters.
+        alpha: what they are multiplied with, times the rank: B·A counts alpha / rank times.
+    """
+
+    spec: GraphSpec
+    frozen: frozenset[str]
+    adapted: tuple[AdaptedMatrix, ...] = ()
+    rank: int = 0
+    alpha: float = 0.0
+
+    @property
+    def adapter_params(self) -> int:
+        """Parameters of all A and B: rank · (inputs + outputs) a matrix."""
+        return sum(self.rank * (one.inputs + one.outputs) for one in self.adapted)
+
+
+def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
+    """The parts and the ranges of blocks that a text such as "embeddings,1-8" names.
+
+    Raises:
+        ValueError: something that is neither a part nor blocks.
+    """
+    parts, blocks = set(), []
+    for word in _words(text):
+        first, dash, last = word.partition("-")
+        last = last if dash else first
+        if word in PARTS:
+            parts.add(word)
+        elif _is_number(first) and _is_number(last) and 1 <= int(first) <= int(last):
+            blocks.append(range(int(first), int(last) + 1))
+        else:
+            raise ValueError(f"freeze must {FREEZE}, got {text!r}")
+    return frozenset(parts), tuple(blocks)
+
+
+def read_lora_on(text: str) -> tuple[str, ...]:
+    """The names between commas, in the order of `MATRICES`, each once.
+
+    Raises:
+        ValueError: a name that is none of them.
+    """
+    found = set(_words(text))
+    if not found <= set(MATRICES):
+        raise ValueError(f"lora_on must {ON}, got {text!r}")
+    return tuple(name for name in MATRICES if name in found)
+
+
+def trained_parts(
+    spec: GraphSpec,
+    freeze: str | None = None,
+    lora: int | None = None,
+    lora_on: str = LORA_ON,
+    lora_alpha: float | None = None,
+    also: Collection[str] = (),
+) -> TrainedParts:
+    """What a graph trains with these settings.
+
+    Args:
+        spec: the graph.
+        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
+            "head", and blocks, from 1: "3" or "1-8"; None: none.
+        lora: the adapters' rank; the weights that they are added to stay as they are then, and so
+            do all others but the head's (Hu et al. 2021, arXiv 2106.09685). None: no adapters.
+        lora_on: which matrices have one, between commas, of `MATRICES`; in all blocks that are not
+            frozen.
+        lora_alpha: they count lora_alpha / lora times; None: once.
+        also: layers that are trained with LoRA too, unless they are frozen: those that begin anew.
+
+    Raises:
+        ValueError: blocks or parts that the graph has not, a rank beyond a matrix, nothing left to
+            train or to adapt.
+    """
+    frozen, blocks = _frozen(spec, freeze)
+    lora = None if lora is None else require_positive("lora", lora)
+    owners = [layer for layer in graph_layers(spec) if layer.params]
+    if lora is None:
+        found = TrainedParts(spec, frozen)
+    else:
+        kept = {one.name for one in owners if part_of(one.group) == "head" or one.name in also}
+        base = frozenset(one.name for one in owners if one.name not in kept - frozen)
+        free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
+        if not free:
+            raise ValueError(f"freeze must leave lora a block to adapt, got {freeze!r}: all blocks")
+        alpha = float(lora) if lora_alpha is None else lora_alpha
+        found = TrainedParts(spec, base, _adapted(spec, free, lora, lora_on), lora, alpha)
+    if not found.adapted and all(layer.name in found.frozen for layer in owners):
+        raise ValueError(f"freeze must leave something to train, got {freeze!r}: the whole model")
+    return found
+
+
+def rate_shares(
+    spec: GraphSpec, layer_decay: float | None = None, head_share: float = 1.0
+) -> dict[str, float]:
+    """What the learning rate of each layer is multiplied with.
+
+    ELECTRA's form (Clark et al. 2020, arXiv 2003.10555, table 6; google-research/electra,
+    model/optimization.py): layer_decay^(L + 2 − depth), with a depth of 0 for the embeddings, n for
+    block n, L + 2 for the head. Its graph has no pooler; BERT's has the depth between, L + 1.
+
+    Args:
+        spec: the graph, of L blocks.
+        layer_decay: from layer to layer; None: 1.
+        head_share: of the head.
+    """
+    depths = _depths(spec)
+    top = spec.config.num_hidden_layers + 2
+    decay = 1.0 if layer_decay is None else layer_decay
+    return {
+        name: head_share if depth == top else decay ** (top - depth)
+        for name, depth in depths.items()
+    }
+
+
+def part_of(group: str) -> str:
+    """Which of `PARTS` a group of `kbert.graph.closed_form.GROUPS` belongs to."""
+    return group if group in PARTS else "head"
+
+
+def _depths(spec: GraphSpec) -> dict[str, int]:
+    blocks = spec.config.num_hidden_layers
+    of_part = {"embeddings": 0, "pooler": blocks + 1, "head": blocks + 2}
+    found = {
+        layer.name: of_part[part_of(layer.group)]
+        for layer in graph_layers(spec)
+        if layer.group != "encoder"
+    }
+    return found | {
+        layer.name: number for number in range(1, blocks + 1) for layer in encoder_block(number, "")
+    }
+
+
+def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[int]]:
+    """The layers that `freeze` names, and the encoder blocks among them."""
+    if freeze is None:
+        return frozenset(), set()
+    parts, ranges = read_freeze(freeze)
+    count = spec.config.num_hidden_layers
+    if beyond := [one for one in ranges if one[-1] > count]:
+        raise ValueError(f"freeze must name blocks of 1 … {count}, got {beyond[0][-1]}")
+    if "pooler" in parts and not spec.has_pooler:
+        raise ValueError(
+            f"freeze must name parts that the graph has, got 'pooler', which the head {spec.head} "
+            "has not"
+        )
+    blocks = {number for one in ranges for number in one}
+    if "encoder" in parts:
+        blocks = set(range(1, count + 1))
+    numbers = _depths(spec)
+    frozen = frozenset(
+        layer.name
+        for layer in graph_layers(spec)
+        if layer.params
+        and (
+            numbers[layer.name] in blocks
+            if layer.group == "encoder"
+            else part_of(layer.group) in parts
+        )
+    )
+    return frozen, blocks
+
+
+def _adapted(spec: GraphSpec, blocks: list[int], rank: int, on: str) -> tuple[AdaptedMatrix, ...]:
+    letters = config_letters(spec.config)
+    found = tuple(
+        AdaptedMatrix(block, name, letters[matrix.inputs], letters[matrix.outputs])
+        for block in blocks
+        for name, matrix in MATRICES.items()
+        if name in read_lora_on(on)
+    )
+    most = min(min(one.inputs, one.outputs) for one in found)
+    if rank > most:
+        small = next(one for one in found if min(one.inputs, one.outputs) == most)
+        raise ValueError(
+            f"lora must be at most {most}, the smaller side of {small.name}'s {small.inputs} × "
+            f"{small.outputs}, got {rank}"
+        )
+    return found
+
+
+def _words(text) -> list[str]:
+    return [word.strip() for word in text.split(",")] if isinstance(text, str) else [""]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 9

@@ -1,0 +1,98 @@
+"""What an update costs where not all of a graph is trained: FLOPs, and the activations it keeps.
+
+A matrix product Y = X W of F FLOPs is computed once forwards; backwards F for the gradient of X,
+where something before it is trained, and F for that of W, where W is trained or has an adapter. A
+product of two activations, in attention, is computed twice backwards, or not at all. An adapter is
+added to its matrix, W + scale · B·A, once an update: its product is computed once forwards and
+twice backwards, and the sum is kept.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from kbert.graph import names
+from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, part_of
+
+_AFTER = {"NSP": "pooler", "classifier": "pooler"}  # groups whose input is another head's output
+_OF_INPUT = ("query", "key", "value")
+
+
+class Row(Protocol):
+    """A layer's account, as `kbert.graph.accounting.LayerAccount`."""
+
+    @property
+    def layer(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def params(self) -> int: ...
+    @property
+    def flops(self) -> int: ...
+    @property
+    def activation_bytes(self) -> int: ...
+
+
+def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tuple[int, int]:
+    """FLOPs of an update, and bytes of activations that it keeps.
+
+    Args:
+        rows: of the graph, with the costs of a batch.
+        parts: what of it is trained.
+        tokens: of the batch, B·S.
+    """
+    adapted: dict[str, list[AdaptedMatrix]] = {}
+    for one in parts.adapted:
+        adapted.setdefault(one.layer, []).append(one)
+    flops = sum(3 * 2 * one.inputs * one.outputs * parts.rank for one in parts.adapted)
+    kept = sum(4 * one.inputs * one.outputs for one in parts.adapted)  # float32, as the weights
+    reached: dict[str, bool] = {}  # whether a gradient is taken of what a group has computed
+    table = names.TOKEN_EMBEDDING not in parts.frozen
+    width = parts.spec.config.hidden_size
+    for row in rows:
+        before = _before(row.group, reached)
+        own = row.params > 0 and row.layer not in parts.frozen
+        on = {one.name for one in adapted.get(row.layer, ())}
+        flops += row.flops + _backward(row, before, own, on, table, 2 * tokens * width * width)
+        reached[row.group] = now = before or own or bool(on)
+        kept += row.activation_bytes if now else 0
+    return flops, kept
+
+
+def _before(group: str, reached: dict[str, bool]) -> bool:
+    """Whether a gradient is taken of what the next layer of a group reads."""
+    if group in reached:
+        return reached[group]
+    body = reached.get("encoder", reached.get("embeddings", False))
+    return reached.get(_AFTER.get(group, ""), body) if part_of(group) == "head" else body
+
+
+def _backward(row: Row, before: bool, own: bool, on: set[str], table: bool, square: int) -> int:
+    """FLOPs of a layer's backward pass.
+
+    Args:
+        row: the layer.
+        before: whether a gradient is taken of its input.
+        own: whether its own weights are trained.
+        on: which of its matrices have an adapter.
+        table: whether the token table is trained, which the MLM head's last product reads.
+        square: FLOPs of the batch's product with an H × H matrix.
+    """
+    if row.type == "MultiHeadAttention":
+        inner = [(square, own or name in on) for name in _OF_INPUT]
+        within = before or any(trained for _, trained in inner)
+        scores = 2 * (row.flops - 4 * square) * within
+        last = [(square, own or "attention_output" in on)]
+        return _products(inner, before) + scores + _products(last, within)
+    if row.type == "FeedForward":
+        half = row.flops // 2
+        first = own or "intermediate" in on
+        last = [(half, own or "output" in on)]
+        return _products([(half, first)], before) + _products(last, before or first)
+    return _products([(row.flops, table if row.type == "EmbeddingSimilarity" else own)], before)
+
+
+def _products(products: list[tuple[int, bool]], before: bool) -> int:
+    """Of products with weights: each one's FLOPs, and whether its weights have a gradient."""
+    return sum(flops * (before + trained) for flops, trained in products)

@@ -1,0 +1,71 @@
+"""What a function of rows gives, and its gradient to the first argument, on each backend."""
+
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+
+
+def with_gradient(
+    function: Callable, variables: Sequence, shapes: Sequence[tuple[tuple, str]]
+) -> Callable:
+    """The function, compiled, with its gradient.
+
+    Args:
+        function: of tensors; gives (B,), each row's value a function of the argument's same row.
+        variables: the Keras variables that it reads, as they are at each call.
+        shapes: each argument's shape, None where it varies, and its dtype.
+
+    Returns:
+        A function of NumPy arrays: values (B,), and the gradient of each row's value to the same
+        row of the first argument, in its shape, NumPy arrays.
+    """
+    backend = keras.backend.backend()
+    made = {"tensorflow": _tensorflow, "jax": _jax}.get(backend, _torch)
+    return made(function, variables, shapes)
+
+
+def _tensorflow(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
+    import tensorflow as tf
+
+    def call(x, *others):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            values = function(x, *others)
+        return values, tape.gradient(values, x)
+
+    signature = [tf.TensorSpec(shape, dtype) for shape, dtype in shapes]
+    traced = tf.function(call, input_signature=signature, autograph=False)
+    concrete = traced.get_concrete_function()
+    return lambda *arrays: tuple(part.numpy() for part in concrete(*map(tf.constant, arrays)))
+
+
+def _jax(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
+    import jax
+
+    def call(values, x, *others):
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            result, back = jax.vjp(lambda x: function(x, *others), x)
+        return result, back(jax.numpy.ones_like(result))[0]
+
+    compiled = jax.jit(call)
+
+    def run(*arrays):
+        values = [variable.value for variable in variables]  # arguments: else they are constants
+        return tuple(np.asarray(part) for part in compiled(values, *arrays))
+
+    return run
+
+
+def _torch(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
+    import torch
+
+    def run(*arrays):
+        x, *others = (keras.ops.convert_to_tensor(array) for array in arrays)
+        with torch.enable_grad():
+            x.requires_grad_()
+            values = function(x, *others)
+            (gradient,) = torch.autograd.grad(values.sum(), x)
+        return tuple(keras.ops.convert_to_numpy(part) for part in (values.detach(), gradient))
+
+    return run

@@ -1,0 +1,150 @@
+"""Each token's score, and what one sees of them: a coloured text, as HTML or a picture."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kbert.io import printable
+from kbert.io.atomic_write import check_new_file, write_atomically
+from kbert.tasks.attribution import page
+from kbert.tasks.attribution.spans import Span, spans_of
+
+PICTURES = (".png", ".svg", ".pdf")
+ENDINGS = (".html", *PICTURES)
+
+
+@dataclass(frozen=True)
+class WordScore:
+    """A word of the text.
+
+    Attributes:
+        word: as it stands in the text.
+        score: the sum of its tokens' scores.
+        text: 0 for the first text, 1 for the pair.
+        start, end: where it stands there, in characters.
+    """
+
+    word: str
+    score: float
+    text: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Attribution:
+    """How much each token counts; a notebook shows the text in colours.
+
+    Attributes:
+        tokens: all of them, [CLS] and [SEP] too.
+        scores: float32 (S,), each token's part of `value` − `baseline_value`; those of [CLS] and
+            [SEP] are 0, since they are in the baseline too.
+        target: the label or token that was attributed, or "cosine".
+        value: of the text, what was attributed: a probability, a logit, a cosine.
+        baseline_value: of the baseline.
+        error: the scores' sum − (value − baseline_value), 0 for an exact integral.
+        steps: points of the integral.
+        texts: the text, or the two.
+        offsets: where each token stands in its text, in characters.
+        segments: of each token's text, 0 or 1.
+        word_ids: each token's word, by number; None for [CLS] and [SEP].
+        truncated: whether the text was cut.
+    """
+
+    tokens: list[str]
+    scores: np.ndarray
+    target: str
+    value: float
+    baseline_value: float
+    error: float
+    steps: int
+    texts: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    segments: tuple[int, ...]
+    word_ids: tuple[int | None, ...]
+    truncated: bool = False
+
+    def words(self) -> list[WordScore]:
+        """The words of the text, in its order, each with the sum of its tokens' scores."""
+        found: dict[tuple, WordScore] = {}
+        parts = zip(self.scores, self.offsets, self.segments, self.word_ids, strict=True)
+        for score, (start, end), text, word in parts:
+            if word is None or start == end:
+                continue
+            before = found.get((text, word), WordScore("", 0.0, text, start, end))
+            score, start = before.score + float(score), min(before.start, start)
+            end = max(before.end, end)
+            found[text, word] = WordScore(self.texts[text][start:end], score, text, start, end)
+        return list(found.values())
+
+    def summary(self) -> str:
+        """One line: what was attributed, and how near the scores' sum is to it."""
+        named = printable.cut(self.target, 30)
+        return (
+            f"{named} {self.value:.4f}, of the baseline {self.baseline_value:.4f}; the scores sum "
+            f"to {self.scores.sum():+.4f}, {abs(self.error):.1e} off ({self.steps} steps)"
+        )
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Writes the coloured text: a page (.html), or a picture (.png, .svg, .pdf).
+
+        Returns:
+            The path.
+
+        Raises:
+            ValueError: another ending.
+            OSError: it cannot be written; an old one stays.
+        """
+        path = check_path(path)
+        if path.suffix.lower() == ".html":
+            write_atomically(path, page.whole(self.summary(), self._spans()).encode())
+        else:
+            from kbert.tasks.attribution.picture import draw
+
+            draw(self.summary(), self._spans(), path)
+        return path
+
+    def to_dict(self) -> dict:
+        """What JSON takes: every attribute, and the words."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        words = [dataclasses.asdict(word) for word in self.words()]
+        return values | {"scores": self.scores.tolist(), "words": words}
+
+    def _spans(self) -> list[list[Span]]:
+        return [
+            spans_of(
+                text,
+                [
+                    (*place, token, float(score))
+                    for place, token, score, one, word in zip(
+                        self.offsets,
+                        self.tokens,
+                        self.scores,
+                        self.segments,
+                        self.word_ids,
+                        strict=True,
+                    )
+                    if one == number and word is not None
+                ],
+                self.truncated,
+            )
+            for number, text in enumerate(self.texts)
+        ]
+
+    def _repr_html_(self) -> str:
+        return page.fragment(self.summary(), self._spans())
+
+    def __repr__(self) -> str:
+        return f"Attribution({len(self.tokens)} tokens; {self.summary()})"
+
+
+def check_path(path: str | os.PathLike) -> Path:
+    """The path; an error for an ending or a folder that cannot be."""
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise ValueError(f"path must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
+    check_new_file(path)
+    return path

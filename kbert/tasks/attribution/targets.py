@@ -1,0 +1,161 @@
+"""What is attributed: a label's probability, a token's behind [MASK], the likeness to another text.
+
+Each is a function of hidden state 0, (K, S, H), a mask (K, S) and arguments, that gives (K,).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+from keras import ops
+
+from kbert.checkpoints.bert import Bert
+from kbert.data.tokenization.encodings import Encoding
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.graph import names
+from kbert.io.wording import hint
+from kbert.model.from_embeddings import after_embeddings
+from kbert.model.pooling import build_vectors
+from kbert.tasks.checks import MLM_LAYERS, require_head, require_trained
+from kbert.tasks.labels import label_names
+
+COSINE = "cosine"
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a model gives from its embeddings on, for one kind of target.
+
+    Attributes:
+        function: of states, a mask, and the target's arguments.
+        answers: of states and a mask: what the likeliest is chosen of, (K, labels or tokens); or
+            the vector, (K, H). A target's place within a text comes third, where it has one.
+        variables: what both read.
+    """
+
+    function: Callable
+    answers: Callable
+    variables: list
+
+
+def of_labels(model: keras.Model, scale: str) -> Outputs:
+    """A classifier's labels; `scale` is "softmax", "sigmoid" or "logit"."""
+    rest = after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
+
+    def answers(states, mask):
+        return _scaled(_run(rest, states, mask), scale)
+
+    def function(states, mask, label):
+        return ops.take(answers(states, mask), label, axis=-1)
+
+    return Outputs(function, answers, rest.variables)
+
+
+def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
+    """The tokens that may stand at a place; the head is computed there alone."""
+    blocks = sum(layer.name.endswith(f"-{names.ATTENTION}") for layer in model.layers)
+    rest = after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
+    dense, norm, similarity = (model.get_layer(name) for name in MLM_LAYERS)
+    token_table = model.get_layer(names.TOKEN_EMBEDDING)
+
+    def answers(states, mask, place):
+        x = ops.take(_run(rest, states, mask), place, axis=1)  # (K, H)
+        table = ops.convert_to_tensor(token_table.embeddings)
+        logits = similarity([norm(dense(ops.expand_dims(x, 1))), table])
+        return _scaled(logits[:, 0], scale)
+
+    def function(states, mask, place, token):
+        return ops.take(answers(states, mask, place), token, axis=-1)
+
+    layers = (rest, dense, norm, similarity, token_table)
+    variables = {id(weight): weight for layer in layers for weight in layer.variables}
+    return Outputs(function, answers, list(variables.values()))
+
+
+def of_vectors(model: keras.Model, pooling: str) -> Outputs:
+    """The cosine of a text's vector to a given one."""
+    rest = after_embeddings(model, build_vectors(model, pooling, 1).outputs[0])
+
+    def answers(states, mask):
+        return _run(rest, states, mask)
+
+    def function(states, mask, vector):
+        found = answers(states, mask)
+        return ops.sum(found * vector, axis=-1) / (ops.norm(found, axis=-1) * ops.norm(vector))
+
+    return Outputs(function, answers, rest.variables)
+
+
+def _run(rest: keras.Model, states, mask):
+    """By `call`: the model itself would warn that the mask ends with it, as it should."""
+    return rest.call(states, training=False, mask=mask)
+
+
+def _scaled(logits, scale: str):
+    if scale == "logit":
+        return logits
+    return ops.sigmoid(logits) if scale == "sigmoid" else ops.softmax(logits, axis=-1)
+
+
+def scale_of_labels(bert: Bert, value: str) -> str:
+    """How logits become probabilities, as `kbert.classify` has it; a regression's stay numbers."""
+    require_head(bert, "attribute", "classifier", [names.POOLER, names.CLASSIFIER])
+    if value == "logit" or bert.problem_type == "regression":
+        return "logit"
+    several = bert.problem_type == "multi_label_classification" or bert.spec.num_labels == 1
+    return "sigmoid" if several else "softmax"
+
+
+def pooling_of(bert: Bert) -> str:
+    """The checkpoint's own way to a vector, else the mean."""
+    pooling = bert.sentence.pooling if bert.sentence else "mean"
+    if pooling == "pooler":
+        if not bert.spec.has_pooler:
+            raise ValueError(
+                f"similar_to needs a model with a pooler, got one with the head {bert.head!r}"
+            )
+        require_trained(bert, "similar_to", [names.POOLER], "encoder")
+    return pooling
+
+
+def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> int:
+    """The output of a label, by its name or number; None: the likeliest of (labels,)."""
+    labels = label_names(bert, len(answers))
+    if target is None:
+        return int(answers.argmax())
+    if isinstance(target, int) and not isinstance(target, bool) and 0 <= target < len(labels):
+        return target
+    if target not in labels:
+        near = hint(target, labels, "the labels are")
+        raise ValueError(f"target must be a label of the model, got {target!r}: {near}")
+    return labels.index(str(target))
+
+
+def token_number(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) -> int:
+    """The id of a token; None: the likeliest of (T,)."""
+    if target is None:
+        return int(answers[: tokenizer.vocab_size].argmax())
+    if not isinstance(target, str):
+        raise ValueError(f"target must be a token of the vocabulary, got {target!r}")
+    if target in tokenizer.tokens:
+        return tokenizer.id_of(target)
+    pieces = tokenizer.encode(target, add_special_tokens=False)
+    if len(pieces) != 1 or pieces.ids[0] == tokenizer.unk_id:
+        cut = f", which is {' '.join(pieces.tokens)}" if len(pieces) else ""
+        raise ValueError(f"target must be one token of the vocabulary, got {target!r}{cut}")
+    return pieces.ids[0]
+
+
+def mask_place(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
+    """The place of a text's [MASK] number `mask`, from 1."""
+    token = tokenizer.token_of(tokenizer.mask_id)
+    places = [at for at, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
+    if not places:
+        raise ValueError(
+            f"text must have a {token} for a model with the head 'pretraining', got none in its "
+            f"{len(encoding)} tokens; for a likeness give similar_to"
+        )
+    if isinstance(mask, bool) or not isinstance(mask, int) or not 1 <= mask <= len(places):
+        raise ValueError(f"mask must be one of the text's {token}, 1 … {len(places)}, got {mask!r}")
+    return places[mask - 1]

@@ -1,0 +1,242 @@
+"""What sentence vectors are trained with: pairs, triplets, scored pairs, labelled sentences."""
+
+import logging
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from kbert.data.labelled import in_memory
+from kbert.data.labelled.columns import LABELS, NUMBERS, PAIRS, TEXTS
+from kbert.data.labelled.text_lines import between_commas, between_tabs, numbered_objects
+
+_logger = logging.getLogger("kbert")
+_FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
+_SECOND = ("positive", "answer", "document", "passage", *dict.fromkeys(pair[1] for pair in PAIRS))
+_SCORES = ("score", "similarity", "similarity_score")
+_NEGATIVE = re.compile(r"negative(_?\d+)?")
+_FEW = 20  # second texts for each of which there are so many lines: labels, it seems
+
+KINDS = ("labelled sentences", "scored pairs", "pairs", "triplets")
+_EXPECTED = (
+    "two texts (a pair), three or more (the further ones are negatives), two texts and a score, or "
+    "a text and its label expected"
+)
+
+
+class TextRecord(NamedTuple):
+    """Texts that belong together.
+
+    Attributes:
+        texts: a sentence; two that are alike; or these and others that are not like the first.
+        score: how alike two are; None: not said.
+        label: of a sentence; None: of others.
+        place: file and line, for errors.
+    """
+
+    texts: tuple[str, ...]
+    score: float | None = None
+    label: str | None = None
+    place: str = "a record"
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`."""
+        if self.label is not None:
+            return KINDS[0]
+        return KINDS[1] if self.score is not None else KINDS[min(len(self.texts), 3)]
+
+
+class _Layout(NamedTuple):
+    """Where texts stand in a row, and a score or a label."""
+
+    texts: tuple[int, ...]
+    score: int | None = None
+    label: int | None = None
+
+
+def read_records(path: str | os.PathLike) -> list[TextRecord]:
+    """The records of a file, UTF-8; all of one kind.
+
+    `.json`, `.jsonl`: an object a line. `.csv`: columns between commas, with quotes as Python's csv
+    reads them. Else a line each, columns between tabs. A first line of words for columns is a
+    header: anchor (query, sentence1, text, …), positive (answer, sentence2, …), negative,
+    negative_1, …, score, label. Without one, two texts are a pair, three and more have negatives; a
+    last column of numbers, in every line, is a label of one text; in most, a score of two.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a row that is none of these, or is of another kind than the first; with file
+            and line.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending in (".json", ".jsonl"):
+        rows = ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
+        records = _of_rows(rows)
+    else:
+        cells = between_commas(path) if ending == ".csv" else between_tabs(path)
+        records = _of_cells([(f"{path}, line {number}", row) for number, row in cells])
+    if not records:
+        raise ValueError(f"{path}: {_EXPECTED}, got nothing")
+    _warn_of_labels(records, str(path))
+    return records
+
+
+def given_records(data, name: str) -> list[TextRecord]:
+    """The records of rows in memory: all of one kind.
+
+    A row is a `TextRecord`; (text, text); (text, text, text, …); (text, text, number);
+    (text, whole number): a label; or a dict with the columns that `read_records` knows.
+
+    Args:
+        data: what `kbert.data.labelled.in_memory.rows_of` takes.
+        name: of the argument, for errors.
+
+    Raises:
+        ValueError: a row that is none of these, with its place.
+    """
+    return _of_rows(in_memory.rows_of(data, name))
+
+
+def _of_cells(rows: Sequence[tuple[str, list[str]]]) -> list[TextRecord]:
+    """Records of a table's lines."""
+    if not rows:
+        return []
+    place, first = rows[0]
+    first = [cell.strip() for cell in first]
+    if _are_names(first):
+        layout = _layout_of(first, place)
+        _logger.warning("%s: taken as a header: %s", place, ", ".join(first))
+        rows = rows[1:]
+    else:
+        layout = _layout_of_cells(rows, place)
+    records = []
+    for place, cells in rows:
+        if len(cells) != len(first):
+            raise ValueError(f"{place}: {len(first)} columns expected as before, got {len(cells)}")
+        records.append(_record([cell.strip() for cell in cells], layout, place))
+    return records
+
+
+def _layout_of_cells(rows: Sequence[tuple[str, list[str]]], place: str) -> _Layout:
+    """Where there is no header: the last column may be numbers."""
+    count = len(rows[0][1])
+    if count < 2:
+        raise ValueError(f"{place}: {_EXPECTED}, got {count} column")
+    texts = tuple(range(count))
+    numbers = sum(_number(cells[-1]) is not None for _, cells in rows)
+    if count == 3 and 2 * numbers > len(rows):  # of scores, one that is none is an error
+        return _Layout(texts[:2], score=2)
+    return _Layout((0,), label=1) if count == 2 and numbers == len(rows) else _Layout(texts)
+
+
+def _of_rows(rows: Iterable[tuple[str, object]]) -> list[TextRecord]:
+    """Records of (place, row)."""
+    records: list[TextRecord] = []
+    layouts: dict[tuple, _Layout] = {}
+    for place, row in rows:
+        if isinstance(row, TextRecord):
+            found = row
+        elif isinstance(row, dict):
+            names = tuple(map(str, row))
+            if names not in layouts:
+                layouts[names] = _layout_of(names, place)
+            found = _record(list(row.values()), layouts[names], place)
+        else:
+            found = _record(cast(list, row), _layout_of_row(row, place), place)
+        if records and (found.kind, len(found.texts)) != (records[0].kind, len(records[0].texts)):
+            raise ValueError(
+                f"{place}: {_described(records[0])} expected as before, got {_described(found)}"
+            )
+        records.append(found)
+    return records
+
+
+def _layout_of_row(row, place: str) -> _Layout:
+    """Of a list, by the types of what is in it."""
+    if not isinstance(row, list) or len(row) < 2:
+        raise ValueError(f"{place}: {_EXPECTED}, got {row!r:.60}")
+    if isinstance(row[-1], (int, float)) and len(row) < 4:
+        return _Layout((0, 1), score=2) if len(row) == 3 else _Layout((0,), label=1)
+    return _Layout(tuple(range(len(row))))
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    words = [cell.lower() for cell in cells]
+    known = {*_FIRST, *_SECOND, *_SCORES, *LABELS, *NUMBERS}
+    each = [word in known or _NEGATIVE.fullmatch(word) is not None for word in words]
+    return all(each) and not set(words) <= {*NUMBERS}
+
+
+def _layout_of(names: Sequence[str], place: str) -> _Layout:
+    """By the columns' names, in whatever order."""
+    words = [name.strip().lower() for name in names]
+    first = [n for n, word in enumerate(words) if word in _FIRST]
+    second = [n for n, word in enumerate(words) if word in _SECOND and n not in first]
+    if len(first) == 2 and not second and {words[n] for n in first} in map(set, PAIRS):
+        second = [first.pop()]  # question, sentence
+    negatives = [n for n, word in enumerate(words) if _NEGATIVE.fullmatch(word)]
+    scores = [n for n, word in enumerate(words) if word in _SCORES]
+    labels = [n for n, word in enumerate(words) if word in LABELS]
+    if second and not scores:
+        scores, labels = labels, []
+    counts = len(first), len(second), len(scores), len(labels)
+    if counts == (1, 0, 0, 1) and not negatives:
+        return _Layout((first[0],), label=labels[0])
+    if counts == (1, 1, 1, 0) and not negatives:
+        return _Layout((first[0], second[0]), score=scores[0])
+    if counts == (1, 1, 0, 0):
+        return _Layout((first[0], second[0], *negatives))
+    raise ValueError(
+        f"{place}: columns anchor and positive (and negative, or score), or text and label "
+        f"expected, got {', '.join(names)[:80]}: rename them, or leave some out"
+    )
+
+
+def _record(row: Sequence, layout: _Layout, place: str) -> TextRecord:
+    """A row of a layout; texts and numbers checked."""
+    texts = tuple(in_memory.text_of(row[n], f"column {n + 1}", place) for n in layout.texts)
+    if len(texts) > 2 and texts[1] in texts[2:]:
+        raise ValueError(f"{place}: a negative must be another text than the positive, got both")
+    score = label = None
+    if layout.score is not None:
+        score = _number(row[layout.score])
+        if score is None:
+            raise ValueError(f"{place}: the score must be a number, got {row[layout.score]!r:.60}")
+    if layout.label is not None:
+        label = in_memory.label_of(row[layout.label], f"column {layout.label + 1}", place)
+    return TextRecord(texts, score, label, place)
+
+
+def _number(value) -> float | None:
+    """A finite number; None for what is none."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _described(record: TextRecord) -> str:
+    if record.kind == KINDS[-1]:
+        return f"{len(record.texts)} texts"
+    return {"pairs": "2 texts", "scored pairs": "2 texts and a score"}.get(
+        record.kind, "a text and a label"
+    )
+
+
+def _warn_of_labels(records: Sequence[TextRecord], name: str) -> None:
+    """Where second texts are so few that they may be meant as labels."""
+    if records[0].kind != "pairs":
+        return
+    different = len({record.texts[1] for record in records})
+    if different * _FEW < len(records):
+        _logger.warning(
+            "%s: taken as pairs of texts, with only %d different second ones; if they are labels, "
+            "put a line above: text, label",
+            name,
+            different,
+        )

@@ -1,0 +1,178 @@
+"""Training sentence vectors as a recipe: pairs and their like to a checkpoint with its pooling."""
+
+import dataclasses
+import logging
+
+from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
+from kbert.graph import names
+from kbert.model.copy_weights import copy_weights
+from kbert.tasks.checks import longest, require_tokenizer
+from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
+from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners
+from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.training.setting_rules import VECTOR_POOLINGS
+from kbert.training.vector_loss import VECTORS, VectorLoss
+
+_logger = logging.getLogger("kbert")
+
+
+class VectorTraining(Finetuning):
+    """See `Recipe`. The whole batch is one contest, also where it is computed in micro-batches.
+
+    The encoder alone is trained: what has no share in the vectors, as the pooler, stays.
+    """
+
+    batches: ColumnBatches
+    vectors: VectorLoss
+
+    def read(self) -> None:
+        super().read()
+        self._train = list(with_partners(self._train))
+        self._kind = self._train[0].kind
+        self._dev_kind = self._dev[0].kind if self._dev else ""
+        loss = loss_for(self._kind, self.settings.loss)
+        check_fits(self._train, loss)
+        self.settings = dataclasses.replace(self.settings, loss=loss)
+        if self._dev:
+            self.score = SCORES[self._dev_kind]
+
+    def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
+        super().open(compiled, shape_cost)
+        if self.settings.loss == "infonce":
+            self._refuse_duplicates()
+        config, settings = self.bert.config, self.settings
+        self.vectors = VectorLoss(
+            str(settings.loss),
+            self.batches.count,
+            config.hidden_size,
+            pooling=str(settings.pooling),
+            normalize=self.bert.sentence is not None and self.bert.sentence.normalize,
+            pad_id=config.pad_token_id,
+            scale=settings.scale,
+            margin=settings.margin,
+            dimensions=settings.dimensions and tuple(settings.dimensions),
+        )
+
+    def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
+        self._check_settings()
+        tokenizer = require_tokenizer(self.bert, "finetune")
+        parts = [self._train] + ([] if self._dev is None else [self._dev])
+        limit = min(limit, self._own_length() or limit)
+        train, *dev = [TASK.encode(one, tokenizer, None, max_length=limit) for one in parts]
+        self.batches = self._column_batches(train, tokenizer.pad_id, lengths)
+        if shape_cost:
+            lengths = self._worth_tracing(limit, shape_cost)
+            self.batches = self.batches.with_lengths(lengths)
+        self.dev = None
+        if dev:
+            self.dev = VectorEvaluation(
+                self._dev_kind,
+                dev[0],
+                self.settings.batch_size // self.settings.accumulation or 1,
+                tokenizer.pad_id,
+                lengths,
+                self.settings.dimensions,
+            )
+        self.fingerprint = {
+            "train": self.batches.fingerprint,
+            "dev": dev[0].digest() if dev else None,
+        }
+        return lengths
+
+    def _own_length(self) -> int | None:
+        """What the checkpoint itself cuts texts to, which its result goes on with."""
+        return self.bert.sentence.max_length if self.bert.sentence else None
+
+    def _column_batches(self, train: TextColumns, pad_id: int, lengths) -> ColumnBatches:
+        settings = self.settings
+        return ColumnBatches(
+            train,
+            output=VECTORS,
+            as_rows=settings.loss == "cosent",
+            drawn=3 if settings.loss == "triplet" else 2,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            pad_id=pad_id,
+            lengths=lengths,
+        )
+
+    def _check_settings(self) -> None:
+        """The pooling, the checkpoint's own where none is said; a dimension that is too large."""
+        own = self.bert.sentence.pooling if self.bert.sentence else "mean"
+        pooling = self.settings.pooling or own
+        if pooling not in VECTOR_POOLINGS:
+            raise ValueError(
+                f"pooling must be one of {', '.join(VECTOR_POOLINGS)} to be trained, got the "
+                f"checkpoint's own {pooling!r}: say one"
+            )
+        self.settings = dataclasses.replace(self.settings, pooling=pooling)
+        hidden = self.bert.config.hidden_size
+        if self.settings.dimensions and max(self.settings.dimensions) > hidden:
+            raise ValueError(
+                f"dimensions must be at most the model's hidden size {hidden}, got "
+                f"{max(self.settings.dimensions)}"
+            )
+
+    def _refuse_duplicates(self) -> None:
+        if self.settings.batch_size == 1 and self.batches.count == 2:
+            raise ValueError("batch_size must be at least 2 with loss infonce, got 1: no negatives")
+        places = None
+        if self.batches.count == 2:
+            places = self.batches.without_negatives(self.settings.epochs)
+        if places is not None:
+            record = self._train[int(places.min())]
+            raise ValueError(
+                f"{record.place}: a batch of {len(places)} records must have two different texts "
+                f"or more on each side, got only duplicates, as {record.texts[0]!r:.40}: none is a "
+                "negative; take a larger batch_size, or other data"
+            )
+
+    def trained_part(self, model):
+        """The encoder: what has no gradient would still decay."""
+        return encoder_of(model)
+
+    def begin(self, model) -> None:
+        copy_weights(self.bert.model, model)
+
+    def trained(self, engine, history) -> Bert:
+        from kbert.model.builder import build
+
+        self._update, self._metrics = self._best.restore(history)
+        model = build(self.spec)
+        copy_weights(engine.model, model, leave=[names.POOLER])
+        if self.bert.spec.has_pooler:
+            pooler = self.bert.model.get_layer(names.POOLER)
+            model.get_layer(names.POOLER).set_weights(pooler.get_weights())
+        else:
+            _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
+        length = self._own_length() or longest(self.bert, self.settings.max_length)
+        sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
+        return Bert(self.bert.config, self.task.head, model, self.bert.tokenizer, sentence=sentence)
+
+    def described(self, done: int) -> dict[str, str]:
+        epoch, negatives = self.batches.steps_per_epoch, ""
+        if self.settings.loss == "infonce":
+            most = self.settings.batch_size * (self.batches.count - 1) - 1
+            negatives = f", up to {most:,} negatives each"
+        found = {"Data": f"{len(self.batches.examples):,} {self._kind}{negatives}"}
+        if self.dev is not None:
+            found["Dev data"] = f"{len(self.dev):,} {self._dev_kind}"
+        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+
+
+def encoder_of(model):
+    """A model up to the last block's output, float (B, S, H); shares the weights."""
+    import keras
+
+    from kbert.model.bert_model import BertModel
+    from kbert.model.probes import build_hidden_states
+
+    states = build_hidden_states(model, blocks=[-1])
+    # a layer of its own, since engines cut a model between its last block and what follows
+    output = keras.layers.Identity(name=VECTORS)(states.outputs[0])
+    return BertModel(states.inputs, output, spec=None)
+
+
+RECIPE = VectorTraining

@@ -1,0 +1,133 @@
+"""Training sentence vectors: what is read and encoded, and which loss goes with which data."""
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.data.labelled.text_columns import TextColumns
+from kbert.tasks.embedding.evaluation import figures_of
+from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
+
+_logger = logging.getLogger("kbert")
+_PORTION = 1 << 13  # texts that are tokenized at a time
+_LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
+
+# Which losses fit each kind of records; the first is taken where none is said.
+LOSSES_OF = {
+    "pairs": ("infonce",),
+    "triplets": ("infonce", "triplet"),
+    "scored pairs": ("cosent", "cosine"),
+    "labelled sentences": ("infonce", "triplet"),
+}
+
+
+class SentenceVectors:
+    """See `kbert.tasks.finetuning.task.Task`."""
+
+    name, head, score = "embed", "encoder", "spearman"
+    title, problem_type = "sentence vectors", None
+    recipe = "kbert.tasks.embedding.recipe"
+
+    read = staticmethod(read_records)
+    take = staticmethod(given_records)
+
+    def labels(self, records: Sequence[TextRecord]) -> None:
+        return None
+
+    def encode(self, records, tokenizer, labels, max_length: int) -> TextColumns:
+        """The texts of records; a warning counts those that were cut, another those left out."""
+        records = with_partners(records)
+        texts = [text[:_LONGEST] for record in records for text in record.texts]
+        columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
+        ids, cut = [], 0
+        for start in range(0, len(texts), _PORTION):
+            part = texts[start : start + _PORTION]
+            for encoding in tokenizer.encode_batch(part, max_length=max_length):
+                ids.append(encoding.ids)
+                cut += encoding.truncated
+        if cut:
+            _logger.warning("%d of %d texts cut to %d tokens", cut, len(texts), max_length)
+        return TextColumns.of(ids, columns, **_targets(records))
+
+    def metrics(self, records, examples: TextColumns, outputs, labels) -> dict[str, float]:
+        """Of {"Vectors": vectors of `examples.texts`}; see `figures_of`."""
+        return figures_of(records[0].kind, examples, np.stack(outputs["Vectors"]))
+
+    def evaluate(
+        self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
+    ) -> dict[str, float]:
+        """The figures of a model's own vectors, as `kbert.embed` gives them."""
+        from kbert.tasks.checks import longest, require_tokenizer
+        from kbert.tasks.embedding.inference import embed_ids
+
+        tokenizer = require_tokenizer(bert, "evaluate")
+        own = bert.sentence.max_length if bert.sentence else None
+        limit = longest(bert, max_length or own)
+        examples = self.encode(records, tokenizer, None, max_length=limit)
+        vectors = embed_ids(bert, examples.texts, batch_size=batch_size, precision=precision)
+        return self.metrics(records, examples, {"Vectors": list(vectors)}, None)
+
+
+def loss_for(kind: str, asked: str | None) -> str:
+    """The loss of a kind of records; a ValueError where the one that is asked for is not for it."""
+    fitting = LOSSES_OF[kind]
+    if asked is not None and asked not in fitting:
+        kinds = [other for other, losses in LOSSES_OF.items() if asked in losses]
+        raise ValueError(
+            f"loss must be {' or '.join(fitting)} for {kind}, got {asked}, which is for "
+            f"{' and '.join(kinds)}"
+        )
+    return asked or fitting[0]
+
+
+def check_fits(records: Sequence[TextRecord], loss: str) -> None:
+    """A ValueError, with file and line, for a record that a loss cannot have."""
+    if loss == "triplet" and len(records[0].texts) > 3:
+        raise ValueError(
+            f"{records[0].place}: one negative expected with loss triplet, got "
+            f"{len(records[0].texts) - 2}: take loss infonce, or leave the others out"
+        )
+    if loss != "cosine":
+        return
+    for record in records:
+        if not -1 <= (record.score or 0.0) <= 1:
+            raise ValueError(
+                f"{record.place}: scores must be -1 … 1 with loss cosine, got {record.score:g}: "
+                "divide them, or take loss cosent, for which only their order matters"
+            )
+
+
+def with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
+    """Labelled sentences whose label another one has; other records as they are."""
+    if records[0].label is None:
+        return records
+    counts: dict[str | None, int] = {}
+    for record in records:
+        counts[record.label] = counts.get(record.label, 0) + 1
+    kept = [record for record in records if counts[record.label] > 1]
+    if len(kept) < len(records):
+        _logger.warning(
+            "%d of %d sentences left out, whose label no other has",
+            len(records) - len(kept),
+            len(records),
+        )
+    if len({record.label for record in kept}) < 2:
+        raise ValueError(
+            f"{records[0].place}: two labels or more expected, of two sentences or more each, got "
+            f"{len({record.label for record in kept})}"
+        )
+    return kept
+
+
+def _targets(records: Sequence[TextRecord]) -> dict[str, np.ndarray]:
+    """Scores or labels, as `TextColumns` has them."""
+    if records[0].score is not None:
+        return {"scores": np.array([record.score for record in records], np.float32)}
+    if records[0].label is None:
+        return {}
+    numbers = {label: n for n, label in enumerate(sorted({str(r.label) for r in records}))}
+    return {"groups": np.array([numbers[str(record.label)] for record in records], np.int32)}
+
+
+TASK = SentenceVectors()

@@ -1,0 +1,222 @@
+"""Which texts fit a query: by vectors, or by a model that reads query and text together.
+
+vectors = kbert.embed(bert, texts)                       # once
+kbert.search(bert, "who wrote it?", texts, vectors=vectors)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+from kbert.graph.config import require_positive
+from kbert.tasks.checks import listed, require_tokenizer
+from kbert.tasks.classification.inference import classify, regress
+from kbert.tasks.embedding.inference import embed
+from kbert.tasks.labels import label_names
+from kbert.tasks.running import BATCH_SIZE
+from kbert.tasks.searching import TOP
+
+_AT_ONCE = 1 << 22  # scores that are computed at a time
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A text that was found.
+
+    Attributes:
+        text: as it was given.
+        score: the cosine of its vector with the query's; of `rank` with a classifier the
+            probability of a label, of a regression its number.
+        place: of the text among those given, from 0.
+    """
+
+    text: str
+    score: float
+    place: int
+
+
+@overload
+def search(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+    bert: Bert,
+    query: str,
+    texts: Iterable[str],
+    *,
+    top_k: int = ...,
+    vectors: np.ndarray | None = ...,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
+) -> list[Hit]: ...
+@overload
+def search(
+    bert: Bert,
+    query: Iterable[str],
+    texts: Iterable[str],
+    *,
+    top_k: int = ...,
+    vectors: np.ndarray | None = ...,
+    batch_size: int = ...,
+    precision: str | None = ...,
+    progress: bool = ...,
+) -> list[list[Hit]]: ...
+def search(
+    bert: Bert,
+    query: str | Iterable[str],
+    texts: Iterable[str],
+    *,
+    top_k: int = TOP,
+    vectors: np.ndarray | None = None,
+    batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
+    progress: bool = True,
+) -> list[Hit] | list[list[Hit]]:
+    """The texts whose vectors are nearest to a query's, by cosine; every text is compared.
+
+    Args:
+        bert: from `kbert.load`, with any head; its vectors are `kbert.embed`'s.
+        query: a str, or a list of them.
+        texts: what is looked through.
+        top_k: how many are found, or all where there are fewer.
+        vectors: of the texts, float (N, D), as `kbert.embed` gave them for this model: they are
+            computed once for many searches. Cut ones, (N, d), are compared with the first d numbers
+            of the query's (`finetune(…, dimensions=)`). None: computed now.
+        batch_size, precision, progress: as for `kbert.embed`.
+
+    Returns:
+        For one str the best `Hit`s, the highest score first, of equal ones the first given; for a
+        list, a list of those.
+
+    Raises:
+        ValueError: something else than text, no text, vectors that are not as many as the texts,
+            or longer than the query's.
+    """
+    queries, one = listed(query, "query")
+    texts = _several(texts)
+    require_positive("top_k", top_k)
+    options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
+    options["progress"] = progress
+    places, numbers = _different(texts)
+    if vectors is not None:
+        vectors = _checked(vectors, len(texts))[places]
+    of_queries = embed(bert, queries, **options)
+    if vectors is None:
+        vectors = embed(bert, [texts[place] for place in places], **options)
+    if vectors.shape[1] > of_queries.shape[1]:
+        raise ValueError(
+            f"vectors must have {of_queries.shape[1]} numbers or less a text for this model, got "
+            f"{vectors.shape[1]}"
+        )
+    corpus, found = _unit(vectors), []
+    size = max(_AT_ONCE // len(texts), 1)
+    for start in range(0, len(queries), size):
+        part = _unit(of_queries[start : start + size, : vectors.shape[1]])
+        scores = np.clip(part @ corpus.T, -1, 1)[:, numbers]
+        found += [_hits(texts, row, top_k) for row in scores]
+    return found[0] if one else found
+
+
+def rank(
+    bert: Bert,
+    query: str,
+    texts: Iterable[str],
+    *,
+    label: str | None = None,
+    batch_size: int = BATCH_SIZE,
+    precision: str | None = None,
+    progress: bool = True,
+) -> list[Hit]:
+    """All texts in the order in which they fit a query.
+
+    A model with a classifier reads the query and each text together, as a pair (a cross-encoder:
+    slower and better; Nogueira and Cho 2019, arXiv 1901.04085); any other compares their vectors.
+
+    Args:
+        bert: from `kbert.load`.
+        query: what they are to fit.
+        texts: some dozens or hundreds, those that `search` found, say.
+        label: of a classifier, whose probability is the score; None: the second of two, the number
+            of a regression.
+        batch_size, precision, progress: as for `kbert.embed`.
+
+    Returns:
+        Every text as a `Hit`, the highest score first, of equal ones the first given.
+
+    Raises:
+        ValueError: something else than text, no text, a label that the model does not have, or
+            none of more than two.
+    """
+    require_tokenizer(bert, "rank")
+    if not isinstance(query, str):
+        raise ValueError(f"query must be a str, got {type(query).__name__}")
+    texts = _several(texts)
+    options: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
+    options["progress"] = progress
+    if bert.head != "classifier":
+        if label is not None:
+            raise ValueError(
+                f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
+            )
+        return search(bert, query, texts, top_k=len(texts), **options)
+    return _hits(texts, _pair_scores(bert, query, texts, label, options), len(texts))
+
+
+def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict) -> np.ndarray:
+    """What a classifier says of the query with each text, float (N,)."""
+    queries = [query] * len(texts)
+    names = label_names(bert, bert.spec.num_labels)
+    if len(names) == 1 and label is None:
+        return regress(bert, queries, texts, **options)
+    if label is None and len(names) == 2:
+        label = names[1]
+    if label not in names:
+        known = ", ".join(names[:12])
+        raise ValueError(
+            f"label must be one of {known}: the one that says that a text fits; got {label!r}"
+        )
+    found = classify(bert, queries, texts, **options)
+    return np.array([{one.label: one.probability for one in row}[label] for row in found])
+
+
+def _several(texts: Iterable[str]) -> list[str]:
+    found, one = listed(texts, "texts")
+    if one:
+        raise ValueError("texts must be a list of str, got one str: there is nothing to choose")
+    return found
+
+
+def _different(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The place of each different text, and which of these each text is.
+
+    Equal texts are compared once: sums in another order would tell them apart in the last bit.
+    """
+    known: dict[str, int] = {}
+    numbers = np.array([known.setdefault(text, len(known)) for text in texts])
+    return np.unique(numbers, return_index=True)[1], numbers
+
+
+def _checked(vectors, count: int) -> np.ndarray:
+    vectors = np.asarray(vectors)
+    if vectors.ndim != 2 or len(vectors) != count or vectors.dtype.kind != "f":
+        raise ValueError(
+            f"vectors must be floats, (texts, D) with {count:,} texts, got {vectors.dtype} "
+            f"{vectors.shape}"
+        )
+    return vectors
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
+
+
+def _hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
+    """The best texts; of equal ones the first."""
+    places = np.arange(len(scores))
+    if top_k < len(scores):
+        least = np.partition(scores, -top_k)[-top_k]
+        places = places[scores >= least]  # more than top_k where some are equal
+    order = places[np.argsort(-scores[places], kind="stable")][:top_k]
+    return [Hit(texts[place], float(scores[place]), int(place)) for place in order]

@@ -1,0 +1,89 @@
+"""Gradients of a loss over the whole batch, in the memory of one micro-batch (GradCache).
+
+Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup" (arXiv
+2101.06983, section 3.2): all vectors without gradients, micro-batch by micro-batch; the loss of all
+of them together, and its gradient by the vectors; then each micro-batch again, whose gradients are
+those of Σ vectors × that gradient. Dropout draws the same masks both times: they are functions of
+the micro-batch's seeds.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+from keras import ops
+
+from kbert.training.vector_loss import VECTORS, VectorLoss
+
+
+class GradientCache:
+    """What an engine has for losses of vectors.
+
+    Attributes:
+        vectors: what is learned, where it is vectors of texts; set before `prepare`. None: labels
+            of outputs.
+        accumulation: micro-batches of an update.
+        replicas: devices that share a batch.
+    """
+
+    vectors: VectorLoss | None = None
+    accumulation: int
+    replicas: int
+
+    def _outputs(self, weights, seeds, inputs, training: bool) -> dict:
+        raise NotImplementedError
+
+    def _for_each(self, function: Callable, inputs: dict, seeds):
+        """What a function of a micro-batch's inputs and seeds gives for each of them, stacked.
+
+        One after the other, and nothing is kept for gradients.
+        """
+        raise NotImplementedError
+
+    def _slopes(self, function: Callable, x) -> tuple:
+        """The gradient of the first of a function's sums, by its argument; and the sums."""
+        raise NotImplementedError
+
+    def check_devices(self) -> None:
+        """A ValueError where vectors are learned and a batch is shared out: each replica would
+        take its own part's texts for all that there are."""
+        if self.vectors and self.replicas > 1:
+            raise ValueError(
+                f"devices must be 1 with the task embed, whose loss is of a whole batch, got "
+                f"{self.replicas}: more negatives fit with accumulation"
+            )
+
+    def _caches(self, labels: dict) -> bool:
+        """Whether gradients are to be taken by `_cached_gradients`."""
+        several = self.vectors is not None and self.accumulation > 1
+        return several and len(labels[VECTORS].shape) < 4  # else they are slopes already
+
+    def _cached_gradients(self, gradients: Callable, weights, batch, seeds) -> tuple:
+        """Gradients of the weights, and the sums, as `gradients` gives them for one micro-batch.
+
+        Args:
+            gradients: of a batch, summed over its micro-batches.
+            weights: values of the weights.
+            batch: inputs, labels, weights of labels, wishes: by name (micro-batches, B, …).
+            seeds: (micro-batches, …).
+        """
+        inputs, labels, counted, wishes = batch
+        loss = cast(VectorLoss, self.vectors)
+
+        def vectors_of(part, seed):
+            return self._outputs(weights, seed, part, training=True)[VECTORS]
+
+        def sums_of(vectors):
+            whole = [_joined(group[VECTORS]) for group in (labels, counted)]
+            return loss.measured(vectors, *whole)
+
+        vectors = self._for_each(vectors_of, inputs, seeds)
+        shape = (-1, loss.columns, loss.width)
+        slopes, sums = self._slopes(sums_of, ops.reshape(vectors, shape))
+        slopes = ops.reshape(slopes, (self.accumulation, *shape))
+        found, others = gradients((inputs, {VECTORS: slopes}, counted, wishes))
+        return found, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
+
+
+def _joined(array):
+    """(micro-batches, B, …) as (micro-batches · B, …)."""
+    return ops.reshape(array, (-1, *ops.shape(array)[2:]))

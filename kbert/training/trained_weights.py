@@ -1,0 +1,136 @@
+"""The variables that an engine trains: a model's, or some of them, and low-rank adapters.
+
+An adapter is two matrices beside the graph, A (rank, inputs) and B (outputs, rank), in PEFT's
+shapes (Hu et al. 2021, arXiv 2106.09685). The model is computed with W + scale · B·A in the place
+of W, made anew in each computation: whatever computes it, layers or fused parts, need know nothing
+of it, and the gradient of that sum goes on to A and B alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, rate_shares
+from kbert.model.matrices import kernel_of
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One adapter and its matrix, as variables.
+
+    Attributes:
+        matrix: which it is.
+        kernel: the model's variable, (inputs, outputs) or with the heads apart.
+        a: float32 (rank, inputs).
+        b: float32 (outputs, rank).
+        scale: what B·A is multiplied with.
+    """
+
+    matrix: AdaptedMatrix
+    kernel: Any
+    a: Any
+    b: Any
+    scale: float
+
+    def sum(self, values: dict):
+        """W + scale · B·A in the kernel's shape, of values by their variables' id."""
+        from keras import ops
+
+        product = ops.matmul(*(ops.transpose(values[id(one)]) for one in (self.a, self.b)))
+        kernel = values[id(self.kernel)]
+        return kernel + self.scale * ops.reshape(product, kernel.shape)
+
+
+@dataclass(frozen=True)
+class TrainedWeights:
+    """What an engine trains.
+
+    Attributes:
+        variables: those that have gradients and moments.
+        rates: what the learning rate of each is multiplied with.
+        frozen: the model's others.
+        adapters: whose A and B stand among `variables`.
+    """
+
+    variables: list
+    rates: list[float]
+    frozen: list = field(default_factory=list)
+    adapters: list[Adapter] = field(default_factory=list)
+
+    @property
+    def added(self) -> list:
+        """The variables that are not the model's."""
+        return [one for adapter in self.adapters for one in (adapter.a, adapter.b)]
+
+    def and_all_new_of(self, model) -> "TrainedWeights":
+        """These, and what a model has beside them and the frozen ones, at the whole rate."""
+        known = {id(one) for one in (*self.variables, *self.frozen)}
+        new = [one for one in model.trainable_variables if id(one) not in known]
+        variables, rates = self.variables + new, self.rates + [1.0] * len(new)
+        return replace(self, variables=variables, rates=rates)
+
+    def values(self, trained: Sequence, frozen: Sequence) -> dict:
+        """What the model is computed with: its variables' values by their id.
+
+        Args:
+            trained, frozen: values of `variables` and of `frozen`.
+        """
+        values = dict(zip(map(id, self.variables), trained, strict=True))
+        values |= zip(map(id, self.frozen), frozen, strict=True)
+        return values | {id(one.kernel): one.sum(values) for one in self.adapters}
+
+
+def all_of(model) -> TrainedWeights:
+    """All of a model's trainable variables, each at the whole rate."""
+    # listed once: Keras walks through all layers each time
+    variables = list(model.trainable_variables)
+    return TrainedWeights(variables, [1.0] * len(variables))
+
+
+def weights_of(
+    model,
+    parts: TrainedParts,
+    seed: int,
+    layer_decay: float | None = None,
+    head_share: float = 1.0,
+) -> TrainedWeights:
+    """A model's variables that its parts say are trained, and adapters that begin with B = 0.
+
+    Args:
+        model: of the parts' graph; within the engine's scope.
+        parts: of the graph.
+        seed: of the first A: uniform in ±1/√inputs, as PEFT draws it.
+        layer_decay, head_share: see `kbert.graph.trained_parts.rate_shares`.
+    """
+    shares = rate_shares(parts.spec, layer_decay, head_share)
+    own = [(layer.name, weight) for layer in model.layers for weight in layer.trainable_weights]
+    trained = [(shares[name], weight) for name, weight in own if name not in parts.frozen]
+    frozen = [weight for name, weight in own if name in parts.frozen]
+    adapters = [_adapter(model, parts, number, seed) for number in range(len(parts.adapted))]
+    for one in adapters:
+        trained += [(shares[one.matrix.layer], one.a), (shares[one.matrix.layer], one.b)]
+    rates, variables = zip(*trained, strict=True)
+    return TrainedWeights(list(variables), list(rates), frozen, adapters)
+
+
+def _adapter(model, parts: TrainedParts, number: int, seed: int) -> Adapter:
+    matrix = parts.adapted[number]
+    bound = matrix.inputs**-0.5
+    random = np.random.default_rng([seed, number])
+    first = random.uniform(-bound, bound, (parts.rank, matrix.inputs))
+    name = f"{matrix.layer}.{matrix.name}.lora_"
+    return Adapter(
+        matrix,
+        kernel_of(model, matrix),
+        _variable(first, f"{name}A"),
+        _variable(np.zeros((matrix.outputs, parts.rank)), f"{name}B"),
+        parts.alpha / parts.rank,
+    )
+
+
+def _variable(first: np.ndarray, name: str):
+    import keras
+
+    return keras.Variable(first.astype("float32"), dtype="float32", name=name, autocast=False)

@@ -1,0 +1,193 @@
+"""Losses of sentence vectors, over all records of a batch, and how vectors are pooled for them.
+
+A record has several texts, its columns: a text, one that is like it, and others that are not. Each
+formula is sentence-transformers': losses and gradients are equal to its classes'.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from keras import ops
+
+from kbert.graph.names import TOKEN_IDS
+
+VECTORS = "Vectors"  # what an engine calls them among its outputs and labels
+_NOTHING = -1e9  # a logit without a share, in float32
+_LEAST = 1e-24  # of a squared length, whose root has a gradient
+
+
+@dataclass(frozen=True)
+class VectorLoss:
+    """What is learned where the outputs of a model are vectors of texts.
+
+    Args:
+        name: one of `kbert.training.setting_rules.LOSSES`.
+        columns: C, texts of a record.
+        width: H, of a vector.
+        pooling: from token vectors to one: "mean" or "max" over the tokens that are not padding, or
+            "cls", the first token's.
+        normalize: whether vectors are brought to length 1.
+        pad_id: the padding token.
+        scale: what cosines are multiplied with, the inverse temperature; of infonce and cosent.
+        margin: of triplet.
+        dimensions: lengths that vectors are cut to, each with a loss of its own, all summed
+            (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1); cut vectors
+            are brought to length 1. None: whole vectors as they are.
+    """
+
+    name: str
+    columns: int
+    width: int
+    pooling: str = "mean"
+    normalize: bool = False
+    pad_id: int = 0
+    scale: float = 20.0
+    margin: float = 5.0
+    dimensions: tuple[int, ...] | None = None
+
+    def texts(self, inputs: Mapping) -> dict:
+        """Inputs of records, int32 (B, C, S), as those of texts, (B · C, S); others as they are."""
+        return {
+            name: ops.reshape(array, (-1, ops.shape(array)[-1])) for name, array in inputs.items()
+        }
+
+    def vectors(self, states, inputs: Mapping):
+        """One vector a text, float32: (B, C, H) where inputs are of records, else (B, H).
+
+        Args:
+            states: float (texts, S, H), the encoder's output for `texts` of these inputs.
+            inputs: by name.
+        """
+        token_ids = self.texts(inputs)[TOKEN_IDS]
+        real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
+        found = _pooled(ops.cast(states, "float32"), real, self.pooling)
+        found = _unit(found) if self.normalize else found
+        if len(inputs[TOKEN_IDS].shape) == 2:
+            return found
+        return ops.reshape(found, (-1, self.columns, self.width))
+
+    def measured(self, vectors, labels, weights):
+        """The sums of `kbert.training.loss.measured`, of some records.
+
+        Args:
+            vectors: float32 (B, C, H).
+            labels: of infonce and triplet int32 (B, C), which text each is: no text is a negative
+                of one with the same number. Of cosine float32 (B,), scores of pairs; of cosent
+                (B, 1). Or float32 (B, C, H): the gradient of the loss by the vectors, where that
+                is known (`kbert.training.engines.gradient_cache`).
+            weights: float32 (B,): what each record counts for, 1 together; 0: filled up.
+
+        Returns:
+            float32 (3,): the loss; the share of records that are right, of cosent of pairs of
+            pairs, of cosine the mean absolute error; Σ weight.
+        """
+        if len(labels.shape) == 3:
+            product = ops.sum(vectors * labels)
+            return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
+        loss_of = self._formula()
+        if self.dimensions is None:
+            return loss_of(vectors, labels, weights)
+        each = [
+            loss_of(_unit(vectors[..., :dimension]), labels, weights)
+            for dimension in sorted(self.dimensions, reverse=True)
+        ]
+        return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
+
+    def _formula(self) -> Callable:
+        if self.name == "triplet":
+            return functools.partial(triplet, margin=self.margin)
+        if self.name == "cosine":
+            return cosine
+        return functools.partial(infonce if self.name == "infonce" else cosent, scale=self.scale)
+
+
+def infonce(vectors, numbers, weights, scale: float):
+    """Each record's first text chooses its second one from all others' second and further texts.
+
+    Cross-entropy over scale × cosine (van den Oord et al. 2018, arXiv 1807.03748, eq. 4;
+    MultipleNegativesRankingLoss). Left out as negatives: texts with the number of the record's
+    first or second text; second texts of records with the same first; records that weigh nothing.
+    """
+    found = _unit(vectors)
+    anchors, others = found[:, 0], found[:, 1:]
+    further = vectors.shape[1] - 2  # columns of negatives
+    candidates = ops.reshape(ops.transpose(others, (1, 0, 2)), (-1, vectors.shape[2]))
+    scores = scale * ops.matmul(anchors, ops.transpose(candidates))  # (B, (C − 1) B)
+
+    def row(of_positives, fill):
+        rest = [ops.full_like(of_positives, fill)] * further
+        return ops.expand_dims(ops.concatenate([of_positives, *rest]), 0)
+
+    places = ops.cumsum(ops.ones_like(numbers[:, 0]))  # 1 … B
+    own = ops.equal(ops.expand_dims(places, 1), row(places, 0))
+    texts = ops.reshape(ops.transpose(numbers[:, 1:]), (1, -1))
+    alike = ops.logical_or(ops.equal(texts, numbers[:, :1]), ops.equal(texts, numbers[:, 1:2]))
+    alike = ops.logical_or(alike, ops.equal(row(numbers[:, 0], -1), numbers[:, :1]))
+    empty = ops.equal(ops.expand_dims(ops.concatenate([weights] * (1 + further)), 0), 0.0)
+    left_out = ops.logical_and(ops.logical_or(alike, empty), ops.logical_not(own))
+    scores = ops.where(left_out, _NOTHING, scores)
+    losses = ops.logsumexp(scores, axis=-1) - scale * ops.sum(anchors * others[:, 0], -1)
+    hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), places - 1)
+    return _sums(weights, losses, hits)
+
+
+def triplet(vectors, numbers, weights, margin: float):
+    """max(0, |a − p| − |a − n| + margin), Euclidean (Schroff et al. 2015, arXiv 1503.03832, eq. 2;
+    distances themselves, as in TripletLoss)."""
+    near = _length(vectors[:, 0] - vectors[:, 1])
+    far = _length(vectors[:, 0] - vectors[:, 2])
+    return _sums(weights, ops.relu(near - far + margin), near < far)
+
+
+def cosine(vectors, scores, weights):
+    """The squared error of cosines (Reimers and Gurevych 2019, arXiv 1908.10084, section 3;
+    CosineSimilarityLoss)."""
+    errors = _cosines(vectors) - scores
+    return _sums(weights, ops.square(errors), ops.abs(errors))
+
+
+def cosent(vectors, scores, weights, scale: float):
+    """log(1 + Σ exp(scale · (cos_j − cos_i))) over all i, j where pair i has the higher score.
+
+    Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
+    """
+    cosines, real = _cosines(vectors), weights > 0
+    higher = ops.expand_dims(scores[:, 0], 1) > ops.expand_dims(scores[:, 0], 0)
+    higher = ops.logical_and(higher, ops.expand_dims(real, 1))
+    higher = ops.logical_and(higher, ops.expand_dims(real, 0))
+    differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
+    terms = ops.reshape(ops.where(higher, scale * differences, _NOTHING), (-1,))
+    loss = ops.logsumexp(ops.concatenate([ops.zeros_like(terms[:1]), terms]))
+    apart = ops.sum(ops.cast(higher, "float32"))
+    right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
+    total = ops.sum(weights)
+    return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
+
+
+def _sums(weights, losses, hits):
+    hits = ops.cast(hits, "float32")
+    return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
+
+
+def _cosines(vectors):
+    return ops.sum(_unit(vectors[:, 0]) * _unit(vectors[:, 1]), -1)
+
+
+def _length(vectors, keepdims: bool = False):
+    squares = ops.sum(ops.square(vectors), -1, keepdims=keepdims)
+    return ops.sqrt(ops.maximum(squares, _LEAST))
+
+
+def _unit(vectors):
+    return vectors / _length(vectors, keepdims=True)
+
+
+def _pooled(states, real, pooling: str):
+    """(B, H) of float32 (B, S, H) and bool (B, S, 1)."""
+    if pooling == "cls":
+        return states[:, 0]
+    if pooling == "max":
+        return ops.max(ops.where(real, states, float("-inf")), axis=1)
+    real = ops.cast(real, "float32")
+    return ops.sum(states * real, axis=1) / ops.sum(real, axis=1)

@@ -1,0 +1,54 @@
+"""The site's pages, as the gate has built them, from the disk: narrow and wide, light and dark."""
+
+import pytest
+from browser_pages import opened
+from sizes import ROOT
+
+SITE = ROOT / "build" / "site"
+NOT_PAGES = ("_static/", "_sources/", "_modules/", "explorer.html")
+
+# What in the text reaches beyond the window, and stands in nothing that scrolls by itself.
+STICKING_OUT = """[...document.querySelectorAll("article *")].filter((one) =>
+  one.getBoundingClientRect().right > innerWidth + 1
+  && !one.closest("pre, svg, .table-wrapper, .output, math"))
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
+
+def pages():
+    if not (SITE / "index.html").exists():
+        pytest.skip("python -m sphinx docs build/site: the site")
+    found = [page.relative_to(SITE).as_posix() for page in sorted(SITE.rglob("*.html"))]
+    return [page for page in found if not page.startswith(NOT_PAGES)]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "each"),
+    [(400, "light", 1), (1280, "dark", 3), (400, "dark", 9), (1280, "light", 9)],
+)
+def test_no_page_overflows_or_asks_the_network(browser, width, scheme, each):
+    """Nor says anything on the console, see `opened`; in the dark the page is dark."""
+    found = pages()
+    assert len(found) > 60
+    with opened(browser, SITE / "index.html", width=width, scheme=scheme) as page:
+        for name in found[::each]:
+            page.goto((SITE / name).as_uri())
+            assert page.evaluate(STICKING_OUT) == [], name
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            dark = sum(map(int, paper[4:-1].split(","))) < 384
+            assert dark is (scheme == "dark"), (name, paper)
+
+
+def test_the_explorer_works_within_its_page(browser):
+    pages()
+    with opened(browser, SITE / "understand" / "explorer.html") as page:
+        frame = page.frame_locator("iframe.explorer")
+        frame.get_by_text("109,705,010").first.wait_for()
+        assert page.locator("iframe.explorer").bounding_box()["height"] > 500
+
+
+def test_the_search_finds_without_a_server(browser):
+    pages()
+    with opened(browser, SITE / "search.html", "?q=rematerialize") as page:
+        page.locator("#search-results li a").first.wait_for()
+        found = page.locator("#search-results li a").all_inner_texts()
+        assert any("Memory" in text for text in found), found

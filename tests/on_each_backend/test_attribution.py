@@ -1,0 +1,77 @@
+"""Integrated gradients: captum's numbers on transformers' models, and what they must sum to."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.tasks.attribution.inference import attribute
+
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+from peer_attribution import CASES, MASKED, OTHER, PAIR, STEPS, TEXT  # noqa: E402
+from small_berts import small_berts  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folders(small, tmp_path_factory):
+    for package in ("transformers", "captum"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"pip install --no-deps {package}: whose numbers these are")
+    out = tmp_path_factory.mktemp("attribution")
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    script = str(TESTS / "peer_attribution.py")
+    command = [sys.executable, script, json.dumps(small.to_dict()), str(out)]
+    done = subprocess.run(
+        command, env=environment | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return out
+
+
+def found_for(case: str, folders):
+    if case.startswith("label"):
+        bert = kbert.load(folders / "BertForSequenceClassification")
+        if case == "label":
+            return attribute(bert, TEXT, PAIR, target="white", steps=STEPS)
+        return attribute(bert, TEXT, PAIR, target=2, value="logit", baseline="mask", steps=STEPS)
+    if case == "token-logit":
+        bert = kbert.load(folders / "BertForMaskedLM")
+        return attribute(bert, MASKED, target="cat", mask=2, value="logit", steps=STEPS)
+    return attribute(kbert.load(folders / "BertModel"), TEXT, similar_to=OTHER, steps=STEPS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_are_captums(folders, case):
+    wanted = dict(np.load(folders / "captum.npz"))
+    found = found_for(case, folders)
+    value, baseline_value = wanted[f"{case}-ends"]
+    scores = wanted[case][0].sum(-1)
+    assert np.abs(scores).max() > 0.01
+    assert_allclose(found.scores, scores, atol=1e-4)
+    assert_allclose([found.value, found.baseline_value], [value, baseline_value], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small)
+
+
+def test_scores_sum_to_what_is_attributed_and_the_error_is_said(berts):
+    """Completeness: their proposition 1. With two points the sum is off, and by what it says."""
+    found = attribute(berts["classifier"], "the red cat sees dogs", "big moon!")
+    label, *_ = kbert.classify(berts["classifier"], "the red cat sees dogs", "big moon!")
+    assert (found.target, round(found.value, 5)) == (label.label, round(label.probability, 5))
+    difference = found.value - found.baseline_value
+    assert abs(found.scores.sum() - difference) <= 0.01 * abs(difference) + 1.01e-4
+    assert found.scores[0] == 0 and found.scores[found.tokens.index("[SEP]")] == 0
+    rough = attribute(berts["classifier"], "the red cat sees dogs", "big moon!", steps=1)
+    assert_allclose(rough.scores.sum() - difference, rough.error, atol=1e-5)
+    assert abs(rough.error) > abs(found.error)

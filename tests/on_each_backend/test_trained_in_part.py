@@ -1,0 +1,201 @@
+"""Frozen parts, adapters and rates of their own: what an update computes, keeps and changes."""
+
+import functools
+
+import numpy as np
+import pytest
+from sizes import SIZES
+from training_batches import LENGTH, arrays, batch_of
+
+import kbert
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import trained_parts
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from kbert.training.trained_weights import weights_of
+
+BATCH, RATE = 12, 1e-2
+CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+CONFIG["num_hidden_layers"] = 2
+SPEC = GraphSpec(kbert.BertConfig(**CONFIG), "classifier", seq_len=LENGTH, num_labels=3)
+ALL = "query,key,value,attention_output,intermediate,output"
+
+
+@functools.cache
+def engine_of(decay=None, head=1.0, any_length=True, prepared=(), **parts):
+    """An engine of a model whose weights are the same each time, and its first state."""
+    import keras
+
+    keras.utils.set_random_seed(11)
+    engine = engines.start()
+    with engine.scope():
+        model = kbert.build_classifier(
+            SPEC.config, num_labels=3, seq_len=None if any_length else LENGTH
+        )
+        random = np.random.default_rng(7)
+        model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
+        trained = weights_of(model, trained_parts(SPEC, **parts), 5, decay, head)
+    optimizer = Optimizer(learning_rate=RATE, schedule="constant", total_steps=9, weight_decay=0)
+    engine.prepare(model, optimizer, trained, **dict(prepared))
+    return engine, engine.state()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return arrays("classifier", 3, BATCH)
+
+
+def with_adapters(engine, first):
+    """The state with B that are not 0, so that A has gradients too."""
+    random = np.random.default_rng(3)
+    return {
+        name: random.normal(0, 0.1, array.shape).astype("float32")
+        if name.startswith("adapter/") and name.endswith("B")
+        else array
+        for name, array in first.items()
+    }
+
+
+@pytest.mark.parametrize("any_length", [False, True], ids=["one length", "any length"])
+def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_length, backend):
+    """d/dA = s·Bᵀ·G and d/dB = s·G·Aᵀ, of G, the gradient of W + s·B·A in a model of its own."""
+    if backend != "tensorflow" and not any_length:
+        pytest.skip("the same parts compute any length here; on TensorFlow the graph's layers do")
+    engine, first = engine_of(lora=5, lora_on=ALL, lora_alpha=8.0, any_length=any_length)
+    state = with_adapters(engine, first)
+    engine.restore(state)
+    found, scale = engine.gradients(batch_of(data, 0), 0), 8.0 / 5
+    whole, _ = engine_of(any_length=any_length)
+    merged = {name: array for name, array in whole.state().items()}
+    for one in engine.trained.adapters:
+        a, b = (state[f"adapter/{half.path}"] for half in (one.a, one.b))
+        path = f"model/{one.kernel.path}"
+        merged[path] = state[path] + (scale * b @ a).T.reshape(state[path].shape)
+    merged |= {
+        name: state[name]
+        for name in merged
+        if name.startswith("model/")
+        and name not in {f"model/{one.kernel.path}" for one in engine.trained.adapters}
+    }
+    whole.restore(merged)
+    full = whole.gradients(batch_of(data, 0), 0)
+    assert len(found) == 2 * 6 * 2 + 2  # A and B of six matrices of two blocks, and the head
+    for one in engine.trained.adapters:
+        a, b = (state[f"adapter/{half.path}"] for half in (one.a, one.b))
+        gradient = full[one.kernel.path].reshape(a.shape[1], b.shape[0]).T  # (outputs, inputs)
+        expected = {one.a.path: scale * b.T @ gradient, one.b.path: scale * gradient @ a.T}
+        for path, array in expected.items():
+            assert np.abs(array).max() > 1e-5 or ".key." in path
+            np.testing.assert_allclose(found[path], array, atol=2e-6, rtol=1e-3, err_msg=path)
+    kernel = next(path for path in found if path.endswith("Classifier/kernel"))
+    np.testing.assert_allclose(found[kernel], full[kernel], atol=1e-6)
+    ours, theirs = (one.predict(batch_of(data, 0).inputs)[0] for one in (engine, whole))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
+    parts, prepared = {"freeze": "embeddings,1"}, {"accumulation": 3, "clip_norm": 1e-3}
+    engine, first = engine_of(prepared=tuple(prepared.items()), **parts)
+    whole, _ = engine_of()
+    whole.restore(whole.state() | {k: v for k, v in first.items() if k.startswith("model/")})
+    engine.restore(first)
+    full, found = (one.gradients(batch_of(data, 0), 0) for one in (whole, engine))
+    layers = {path.split("/")[0] for path in found}
+    assert layers == {name for name in layers if name.startswith(("Encoder-2", "NSP", "Class"))}
+    for path, array in found.items():
+        np.testing.assert_allclose(array, full[path], atol=1e-6, err_msg=path)
+    moments = [name for name in first if name.startswith("optimizer/first/")]
+    assert {name.removeprefix("optimizer/first/") for name in moments} == set(found)
+    engine.update(batch_of(data, 0), 0)
+    state = engine.state()
+    for name in (name for name in first if name.startswith("model/") and "seed" not in name):
+        still = np.array_equal(state[name], first[name])
+        assert still is (name.removeprefix("model/") not in found) or "key/bias" in name, name
+
+
+def test_clipping_and_micro_batches_are_those_of_what_is_trained(data, backend):
+    """The norm is of the gradients that there are; parts add up to the whole batch's update."""
+    if backend == "jax":
+        pytest.skip("compiles twice more; the engines share this")
+    results = []
+    for count in (1, 4):
+        engine, first = engine_of(prepared=(("accumulation", count), ("clip_norm", 0.05)), lora=5)
+        engine.restore(with_adapters(engine, first))
+        gradients = engine.gradients(batch_of(data, 1), 1).values()
+        norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients))
+        logs = engine.update(batch_of(data, 1), 1)
+        assert norm > 0.05 and float(logs["gradient_norm"]) == pytest.approx(norm, rel=1e-5)
+        results.append((norm, engine.state()))
+    (norm, state), (other, states) = results
+    assert other == pytest.approx(norm, rel=1e-5)
+    for name, array in state.items():
+        np.testing.assert_allclose(states[name], array, atol=1e-4, err_msg=name)
+
+
+def test_each_layer_moves_at_its_own_rate(data):
+    """AdamW's first step is the rate itself, whatever the gradient, where that is not next to 0."""
+    engine, first = engine_of(decay=0.5, head=3.0)
+    engine.restore(first)
+    engine.update(batch_of(data, 0), 0)
+    state = engine.state()
+    shares = {"Embedding-Norm": 0.5**4, "Encoder-1-FeedForward": 0.5**3, "Classifier": 3.0}
+    shares |= {"Encoder-2-MultiHeadSelfAttention": 0.5**2, "NSP-Dense": 0.5}
+    for layer, share in shares.items():
+        moved = [
+            np.abs(state[name] - array).max()
+            for name, array in first.items()
+            if name.startswith(f"model/{layer}/")
+        ]
+        assert max(moved) == pytest.approx(RATE * share, rel=1e-2), layer
+
+
+def test_the_account_has_the_flops_that_torch_counts(data, backend):
+    """Matrix products, each counted as it is computed; the look-up of segments is one here too."""
+    if backend != "torch":
+        pytest.skip("torch counts")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    def counted(**parts):
+        engine, first = engine_of(**parts)
+        engine.restore(first)
+        with FlopCounterMode(display=False) as counter:
+            engine.gradients(batch_of(data, 0), 0)
+        return counter.get_total_flops()
+
+    segments = 2 * BATCH * LENGTH * SIZES["type_vocab_size"] * SIZES["hidden_size"]
+    for parts in (
+        {"freeze": "embeddings,1"},
+        {"freeze": "embeddings,pooler"},
+        {"freeze": "2"},
+        {"freeze": "embeddings,encoder"},
+        {"lora": 5, "lora_on": "query,key,value"},
+        {"lora": 5, "lora_on": "attention_output,output"},
+        {"lora": 7, "lora_on": ALL, "freeze": "1"},
+    ):
+        found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3, **parts)
+        looked_up = segments * (1 if "lora" in parts or "embeddings" in parts["freeze"] else 2)
+        assert counted(**parts) == found.training_flops + looked_up, parts
+
+
+def test_layers_below_what_is_trained_keep_nothing_for_the_backward_pass(data, backend):
+    """One block of two: what autograd keeps is its own and the head's, not that of all."""
+    if backend != "torch":
+        pytest.skip("torch says what it keeps")
+    import torch
+
+    def kept(**parts):
+        engine, first = engine_of(**parts)
+        engine.restore(first)
+        sizes = {}
+
+        def keep(tensor):
+            if tensor.ndim > 1 and tensor.shape[0] in (BATCH, BATCH * LENGTH):  # no weights
+                sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            engine.gradients(batch_of(data, 0), 0)
+        return sum(sizes.values())
+
+    assert 0 < kept(freeze="embeddings,1") < 0.55 * kept()
+    assert kept(freeze="embeddings,encoder") < 0.05 * kept()

@@ -1,0 +1,108 @@
+"""kbert.to_keras_nlp and back, beside the real keras_nlp in this process."""
+
+import logging
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+
+SMALL = kbert.BertConfig(
+    vocab_size=11,
+    hidden_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=37,
+    max_position_embeddings=17,
+    hidden_act="gelu_new",
+)
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "bark", "##ed", "."]
+CLASSES = {
+    "encoder": "BertBackbone",
+    "pretraining": "BertMaskedLM",
+    "classifier": "BertTextClassifier",
+}
+peer = pytest.mark.keras_hub
+
+
+def made(head: str, **changes) -> kbert.Bert:
+    """One whose weights tell erf and tanh GELU apart."""
+    config = SMALL.replace(**changes)
+    build = {
+        "encoder": kbert.build_encoder,
+        "pretraining": kbert.build_bert,
+        "classifier": kbert.build_classifier,
+        "tokens": kbert.build_token_classifier,
+    }
+    model = build[head](config, seq_len=None)
+    random = np.random.default_rng(3)
+    for weight in model.weights:
+        noise = 0.5 * random.standard_normal(weight.shape)
+        weight.assign(np.asarray(weight) + noise.astype("float32"))
+    return kbert.Bert(config, head, model, kbert.Tokenizer.from_vocab(WORDS, lowercase=True))
+
+
+def inputs():
+    ids = np.random.default_rng(4).integers(1, 11, (13, 7))
+    ids[1::2, 5:] = 0
+    return ids, np.random.default_rng(5).integers(0, 2, ids.shape)
+
+
+def computed(found, head):
+    """keras_nlp's sequence output, or logits."""
+    ids, segments = inputs()
+    given = {"token_ids": ids, "segment_ids": segments, "padding_mask": ids != 0}
+    if head == "pretraining":
+        given["mask_positions"] = np.tile(np.arange(5), (13, 1))
+    output = found(given)  # `predict` of a task takes texts
+    return np.asarray(output["sequence_output"] if head == "encoder" else output)
+
+
+@peer
+@pytest.mark.parametrize("head", CLASSES)
+def test_a_live_model_has_the_same_numbers_and_comes_back(head):
+    pytest.importorskip("keras_nlp")
+    bert = made(head)
+    found = kbert.to_keras_nlp(bert)
+    assert type(found).__name__ == CLASSES[head]
+    again = kbert.load(found)
+    ids, segments = inputs()
+    ours = next(iter(kbert.predict(bert.model, ids, segments).values()))
+    theirs = computed(found, head)
+    if head == "classifier":
+        assert_allclose(theirs, ours, atol=2e-5)
+        tokens = found.preprocessor(["The dogs barked."])["token_ids"]
+        wanted = bert.tokenizer.encode("The dogs barked.").ids
+        assert list(np.asarray(tokens)[0][: len(wanted)]) == wanted
+        assert again.tokenizer.tokens == bert.tokenizer.tokens
+    elif head == "encoder":
+        assert_allclose(theirs[ids != 0], ours[ids != 0], atol=2e-5)
+    for layer in bert.model.layers:
+        if layer.name != "NSP":
+            for one, other in zip(
+                layer.weights, again.model.get_layer(layer.name).weights, strict=True
+            ):
+                assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@peer
+def test_what_differs_is_said(caplog):
+    pytest.importorskip("keras_nlp")
+    with caplog.at_level(logging.WARNING, "kbert"):
+        found = kbert.to_keras_nlp(made("encoder", hidden_act="gelu"))
+    assert "tanh GELU, not hidden_act=gelu" in caplog.text
+    ids, segments = inputs()
+    ours = kbert.predict(made("encoder", hidden_act="gelu").model, ids, segments)
+    apart = np.abs(computed(found, "encoder") - next(iter(ours.values())))[ids != 0].max()
+    assert apart > 1e-3
+
+
+def test_what_it_cannot_be_is_one_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"keras-nlp, which is not installed: pip install"):
+        kbert.to_keras_nlp(made("encoder"))
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="format keras_hub must have the head pretraining, enc"):
+        pytest.importorskip("keras_nlp")
+        kbert.to_keras_nlp(made("tokens"))
