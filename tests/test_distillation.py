@@ -151,6 +151,13 @@ def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
     )
 
 
+def test_with_adapters_the_projection_is_trained_too(folder):
+    """LoRA freezes the student's blocks, and nothing of what learns beside them."""
+    lines = distilled(folder, lora=2, hidden_weight=5.0).history.updates
+    losses = [[line[f"Teacher-Hidden-{n}_loss"] for line in (lines[0], lines[-1])] for n in (0, 1)]
+    assert all(last < first for first, last in losses)
+
+
 ROWS = {
     "regress": [("cat dog", 1.5), ("sun", 0.25), ("red tree moon", 4.0)],
     "multilabel": [("cat dog", ["a", "b"]), ("sun", ["c"]), ("red tree moon", [])],
