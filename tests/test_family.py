@@ -138,10 +138,7 @@ def test_the_tasks_read_them(folders, tmp_path):
 
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
 def test_a_few_updates_learn(folders, name, tmp_path, uncased):
-    bert = with_tokens(folders, name) if name == "RobertaModel" else None
-    if bert is None:
-        tokenizer = kbert.Tokenizer.from_vocab(uncased, lowercase=True)
-        bert = dataclasses.replace(kbert.load(folders / name), tokenizer=tokenizer)
+    bert = with_words(folders, name, uncased)
     rows = [("dog bark", "good"), ("the dogs", "bad")] * 8
     found = kbert.finetune(
         bert, "classify", train=rows, epochs=20, batch_size=8, learning_rate=3e-3, max_length=9
@@ -153,6 +150,27 @@ def test_a_few_updates_learn(folders, name, tmp_path, uncased):
     assert again.labels == ("bad", "good")
     with_pair = [(*row[:1], "barked", row[1]) for row in rows]
     assert len(kbert.classify(again, [row[0] for row in with_pair], ["barked"] * 16)) == 16
+
+
+@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
+def test_sentence_vectors_are_trained(folders, name, tmp_path, uncased, caplog):
+    """Nothing is said of a pooler, which DistilBERT has none of; RoBERTa's stays."""
+    bert = with_words(folders, name, uncased)
+    pairs = [("dog bark", "the dogs"), ("barked", "dogs bark"), ("the dog", "dog")]
+    found = kbert.finetune(bert, "embed", train=pairs, epochs=2, batch_size=3, learning_rate=1e-2)
+    assert "lacks" not in caplog.text
+    kbert.save(found.bert, tmp_path)
+    ours, again = (kbert.embed(b, ["dog", "barked"]) for b in (found.bert, kbert.load(tmp_path)))
+    assert_allclose(again, ours, atol=1e-6)
+    assert np.abs(ours - kbert.embed(bert, ["dog", "barked"], pooling="mean")).max() > 1e-3
+
+
+def with_words(folders, name, uncased):
+    """A model with a tokenizer whose words fit its table."""
+    if name == "RobertaModel":
+        return with_tokens(folders, name)
+    tokenizer = kbert.Tokenizer.from_vocab(uncased, lowercase=True)
+    return dataclasses.replace(kbert.load(folders / name), tokenizer=tokenizer)
 
 
 @pytest.fixture

@@ -2,22 +2,20 @@
 
 from kbert.data.tokenization.vocabulary import Vocabulary
 
+_WAY_OUT = ": save it with format='transformers'"
 
-def check_model(bert, what: str) -> None:
-    """A ValueError for another of the family: `what` begins the sentence."""
+
+def check_model(bert, what: str, way_out: str = "") -> None:
+    """A ValueError for another of the family: `what` begins the sentence, a way out ends it."""
     if bert.config.model_type != "bert":
-        raise ValueError(f"{what} must be of a BERT, got {bert.config.family.title}")
+        raise ValueError(f"{what} must be of a BERT, got {bert.config.family.title}{way_out}")
 
 
 def check(bert, form: str) -> None:
     """A ValueError for another of the family, or another tokenizer."""
-    title = bert.config.family.title
-    if bert.config.model_type != "bert":
-        raise ValueError(
-            f"format {form} must be of a BERT, got {title}: save it with format='transformers'"
-        )
+    check_model(bert, f"format {form}", _WAY_OUT)
     if bert.tokenizer and not isinstance(bert.tokenizer.vocabulary, Vocabulary):
         raise ValueError(
             f"format {form} must have a WordPiece tokenizer, got one of "
-            f"{bert.tokenizer.vocabulary.kind}: save it with format='transformers'"
+            f"{bert.tokenizer.vocabulary.kind}{_WAY_OUT}"
         )

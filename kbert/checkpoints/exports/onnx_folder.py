@@ -58,7 +58,7 @@ def write(
         OSError: it cannot be written; an old one stays.
     """
     serving.check_backend(_WHAT, _BACKENDS)
-    only_bert.check_model(bert, "format transformers_onnx")
+    only_bert.check_model(bert, "format transformers_onnx", ": save it with format='onnx'")
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
     proto = onnx.converted(_served(bert, name), bert.config.positions)

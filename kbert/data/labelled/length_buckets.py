@@ -132,12 +132,7 @@ class BucketedBatches:
         Raises:
             ValueError: a step that is not a whole number from 0 on.
         """
-        if step < 0:
-            raise ValueError(f"step must be a whole number of at least 0, got {step}")
-        places = self._places(step)
-        count = len(places)
-        filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
-        return self._made(filled, count, part)
+        return self._made(*self._filled(step), part)
 
     def with_lengths(self, lengths: Sequence[int]) -> Self:
         """The same batches, of other lengths."""
@@ -174,6 +169,14 @@ class BucketedBatches:
         segments = [self.examples.segment_ids[p] for p in places[part]]
         inputs = {TOKEN_IDS: padded(ids, length, self.pad_id)}
         return TrainingBatch(inputs | {SEGMENT_IDS: padded(segments, length, 0)}, labels, weights)
+
+    def _filled(self, step: int) -> tuple[np.ndarray, int]:
+        """The examples of an update, its first again where it has fewer; and how many count."""
+        if step < 0:
+            raise ValueError(f"step must be a whole number of at least 0, got {step}")
+        places = self._places(step)
+        count = len(places)
+        return np.concatenate([places, np.full(self.batch_size - count, places[0])]), count
 
     def _places(self, step: int) -> np.ndarray:
         """Which examples an update has: batch_size of them, or fewer in the odd one."""

@@ -111,11 +111,7 @@ class ColumnBatches(BucketedBatches):
         Raises:
             ValueError: a step that is not a whole number from 0 on.
         """
-        if step < 0:
-            raise ValueError(f"step must be a whole number of at least 0, got {step}")
-        places = self._places(step)
-        count = len(places)
-        filled = np.concatenate([places, np.full(self.batch_size - count, places[0])])
+        filled, count = self._filled(step)
         texts, labels = self._columns(filled, step // self.steps_per_epoch)
         length = padded_length(self.lengths, int(self._lengths_of_texts[texts].max()))
         chosen = texts[part]

@@ -142,14 +142,18 @@ class VectorTraining(Finetuning):
         self._update, self._metrics = self._best.restore(history)
         model = build(self.spec)
         copy_weights(engine.model, model, leave=[names.POOLER])
-        if self.bert.spec.has_pooler:
-            pooler = self.bert.model.get_layer(names.POOLER)
-            model.get_layer(names.POOLER).set_weights(pooler.get_weights())
-        else:
-            _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
+        if self.spec.has_pooler:
+            self._copy_pooler(model)
         length = self._own_length() or longest(self.bert, self.settings.max_length)
         sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
         return Bert(self.bert.config, self.task.head, model, self.bert.tokenizer, sentence=sentence)
+
+    def _copy_pooler(self, model) -> None:
+        if not self.bert.spec.has_pooler:
+            _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
+            return
+        pooler = self.bert.model.get_layer(names.POOLER)
+        model.get_layer(names.POOLER).set_weights(pooler.get_weights())
 
     def described(self, done: int) -> dict[str, str]:
         epoch, negatives = self.batches.steps_per_epoch, ""
