@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.fill_mask.inference import fill_mask as fill_mask
     from kbert.tasks.finetuning.evaluate import evaluate as evaluate
     from kbert.tasks.finetuning.finetune import finetune as finetune
+    from kbert.tasks.glue.glue import glue as glue
     from kbert.tasks.pretraining.pretrain import pretrain as pretrain
     from kbert.tasks.resume import resume as resume
     from kbert.tasks.searching.inference import rank as rank
@@ -95,6 +96,7 @@ _PUBLIC = {
     "fill_mask": "kbert.tasks.fill_mask.inference",
     "finetune": "kbert.tasks.finetuning.finetune",
     "get_config": "kbert.graph.presets",
+    "glue": "kbert.tasks.glue.glue",
     "inspect": "kbert.checkpoints.inspection",
     "keep_tokens": "kbert.checkpoints.resizing",
     "large": "kbert.graph.presets",

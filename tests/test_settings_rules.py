@@ -36,8 +36,9 @@ TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "masked_shar
 NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len", "max_length"}
 NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution"}
+NOT_ZERO |= {"temperature", "hidden_weight"}
 ANY_ORDER = {"dimensions"}  # of the others they ascend
-SHARES = {"masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
+SHARES = {"alpha", "masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
 
 
 def kind_of(annotation) -> tuple[type, bool]:
@@ -82,7 +83,7 @@ def in_a_run(function, *arguments, **needed):
 PREPARED = {
     name: parameter.annotation
     for name, parameter in inspect.signature(Engine.prepare).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY
+    if parameter.kind is parameter.KEYWORD_ONLY and name != "lessons"  # no setting
 }
 AROUND = {name: kind for name, kind in fields_of(Surroundings).items() if name != "callbacks"}
 WAYS = {
@@ -128,16 +129,18 @@ def test_no_setting_has_no_rule():
     assert named - {"name"} <= set(RULES)
 
 
-# As settings.json has them, which --help follows; packing is newer than the rest.
+# As settings.json has them, which --help follows; packing and what a teacher is for are newer.
 ORDERS = {
     PretrainingSettings: "steps batch_size seq_len max_predictions optimizer learning_rate "
     "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
-    "masked_share short_share whole_word mlm_only held_out evaluate_every evaluation_batches "
+    "temperature alpha hidden_states hidden_weight masked_share short_share whole_word mlm_only "
+    "held_out evaluate_every evaluation_batches "
     "save_every log_every freeze",
     FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing "
     "class_weights loss pooling scale margin dimensions learning_rate warmup_share optimizer "
     "freeze head_learning_rate layer_decay lora lora_on lora_alpha schedule weight_decay clip_norm "
-    "accumulation precision jit rematerialize seed keep_best evaluate_every save_every log_every",
+    "accumulation precision jit rematerialize seed temperature alpha hidden_states hidden_weight "
+    "keep_best evaluate_every save_every log_every",
 }
 
 

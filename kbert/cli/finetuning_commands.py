@@ -60,11 +60,12 @@ _HELP = {
 @click.option("--task", type=_TASKS, help="Texts, words or answers.")
 @click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
 @click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
+@click.option("--teacher", metavar="SRC", help="To learn of: a model of the same labels.")
 @click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
 @with_settings(FinetuningSettings, _HELP)
 @with_surroundings
-def finetune(source, task, train, dev, output, run, around, **settings):
+def finetune(source, task, train, dev, teacher, output, run, around, **settings):
     """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
 
     \b
@@ -82,7 +83,8 @@ def finetune(source, task, train, dev, output, run, around, **settings):
     settings = given(settings, around)
     if run is not None:
         refuse_with_resume(task=task, output=output)
-        _go_on(run, source=source, train=train, dev=dev, **around, **settings)
+        moved = {"source": source, "train": train, "dev": dev, "teacher": teacher}
+        _go_on(run, **moved, **around, **settings)
         return
     needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
     for name, value in needed:
@@ -95,11 +97,13 @@ def finetune(source, task, train, dev, output, run, around, **settings):
     check_file(train)
     check_file(dev)
     check_source(source)
+    if teacher is not None:
+        check_source(teacher)
     with starting_keras():
         from kbert.tasks.finetuning.finetune import finetune as start
 
         import_engine()
-    data = {"train": train, "dev": dev, "output": output}
+    data = {"train": train, "dev": dev, "teacher": teacher, "output": output}
     tuned = stoppable(start, source, task, **data, **around, **settings)
     _say(tuned)
 
@@ -108,8 +112,9 @@ def _go_on(run: Path, **options) -> None:
     from kbert.training.run.run_folder import RunFolder
 
     refuse_other_task(RunFolder.open(run), "finetune")
-    if options["source"] is not None:
-        check_source(options["source"])
+    for name in ("source", "teacher"):
+        if options[name] is not None:
+            check_source(options[name])
     check_file(options["train"])
     check_file(options["dev"])
     with starting_keras():

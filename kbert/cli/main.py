@@ -22,6 +22,7 @@ MODULES = {
     "data_commands": ("vocab", "prepare"),
     "pretraining_commands": ("pretrain",),
     "finetuning_commands": ("finetune", "evaluate"),
+    "glue_command": ("glue",),
     "completion_commands": ("completion",),
 }
 SECTIONS = {
@@ -34,7 +35,7 @@ SECTIONS = {
         *("embed", "similarity", "search", "rank", "attention", "attribute", "fill-mask"),
         *("next-sentence", "classify", "regress", "tag", "answer"),
     ),
-    "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate"),
+    "Train": ("vocab", "prepare", "pretrain", "finetune", "evaluate", "glue"),
     "The shell": ("completion",),
 }
 

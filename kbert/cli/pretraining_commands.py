@@ -40,12 +40,13 @@ _HELP = {
 @click.option("--config", help="A preset or a JSON file; default: tiny.")
 @click.option("--init", metavar="SRC", help="A checkpoint to begin with.")
 @click.option("--dev", metavar="SHARDS", help="Shards to evaluate with.")
+@click.option("--teacher", metavar="SRC", help="A checkpoint to learn of, of this vocabulary.")
 @click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
 @click.option("--steps", type=int, help="Updates.")
 @with_settings(PretrainingSettings, _HELP)
 @with_surroundings
-def pretrain(shards, config, init, dev, output, run, around, **settings):
+def pretrain(shards, config, init, dev, teacher, output, run, around, **settings):
     """Pretrain a BERT on SHARDS, which kbert prepare wrote: -o RUN --steps N.
 
     Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
@@ -53,25 +54,24 @@ def pretrain(shards, config, init, dev, output, run, around, **settings):
     settings = given(settings, around)
     if run is not None:
         refuse_with_resume(config=config, init=init, output=output)
-        _go_on(run, settings, shards=shards, dev=dev, **around)
+        _go_on(run, settings, shards=shards, dev=dev, teacher=teacher, **around)
         return
     for name, value in (("SHARDS", shards), ("-o RUN", output), ("--steps", settings.get("steps"))):
         if value is None:
             raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
     if init is not None and config is not None:
         raise click.UsageError("--init brings its own configuration: leave --config out")
-    _check(shards, config, output, init, dev, settings)
+    _check(shards, config, output, (init, teacher), dev, settings)
     with starting_keras():
         from kbert.tasks.pretraining.pretrain import pretrain as start
 
         import_engine()
-    trained = stoppable(
-        start, shards, config or "tiny", output=output, init=init, dev=dev, **around, **settings
-    )
+    data = {"output": output, "init": init, "dev": dev, "teacher": teacher}
+    trained = stoppable(start, shards, config or "tiny", **data, **around, **settings)
     say_where(trained)
 
 
-def _check(shards: Path, config, output: Path, init, dev, settings: dict) -> None:
+def _check(shards: Path, config, output: Path, sources, dev, settings: dict) -> None:
     """What can be known before Keras starts."""
     from kbert.data.corpus.shards import open_shards
     from kbert.graph.presets import get_config
@@ -80,8 +80,9 @@ def _check(shards: Path, config, output: Path, init, dev, settings: dict) -> Non
     PretrainingSettings.of(settings)
     if config is not None:
         get_config(config)
-    if init is not None:
-        check_source(init)
+    for source in sources:
+        if source is not None:
+            check_source(source)
     for folder in (shards, dev):
         if folder is not None:
             open_shards(folder, check=False)

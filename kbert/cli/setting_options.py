@@ -9,6 +9,7 @@ from kbert.cli.options import POSITIVE
 from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import (
     CLASS_WEIGHTS,
+    HIDDEN_STATES,
     KEEPS,
     LOSSES,
     OPTIMIZERS,
@@ -23,6 +24,7 @@ _CHOICES = {
     "schedule": list(SCHEDULES),
     "precision": list(PRECISIONS),
     "class_weights": list(CLASS_WEIGHTS),
+    "hidden_states": list(HIDDEN_STATES),
     "loss": list(LOSSES),
     "pooling": list(VECTOR_POOLINGS),
 }
@@ -57,6 +59,10 @@ _TEXTS = {
     "precision": "",
     "jit": "Compile with XLA; default: as the device likes it.",
     "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
+    "temperature": "With --teacher: which logits are divided by.",
+    "alpha": "With --teacher: its share of the loss, beside the labels'.",
+    "hidden_states": "With --teacher: learn its states, of all blocks or of the last.",
+    "hidden_weight": "With --hidden-states: what they count for.",
     "log_every": "Updates between two lines of metrics.jsonl.",
 }
 

@@ -38,6 +38,9 @@ SPAN_START = "Span-Start"
 SPAN_END = "Span-End"
 
 
+TEACHER = "Teacher-"  # what a student learns of its teacher, beside the graph's own outputs
+
+
 def encoder(block: int | str, part: str, step: str = "") -> str:
     """The name of one layer of encoder block `block`: 1 … L, or the letter that stands for one.
 
@@ -50,6 +53,16 @@ def encoder(block: int | str, part: str, step: str = "") -> str:
 def encoder_output(block: int) -> str:
     """The layer whose output is hidden state `block`: 0 is the embeddings', L the last block's."""
     return encoder(block, FEED_FORWARD, "Norm") if block else EMBEDDING_NORM
+
+
+def of_teacher(output: str) -> str:
+    """What a student is taught of the teacher's output of that name."""
+    return f"{TEACHER}{output}"
+
+
+def taught_state(block: int) -> str:
+    """What a student is taught of its hidden state `block`, which counts as `encoder_output`'s."""
+    return of_teacher(f"Hidden-{block}")
 
 
 def from_checkpoint_index(index: int) -> int:

@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbert.checkpoints.bert import Bert
     from kbert.data.labelled.in_memory import Rows
     from kbert.tasks.finetuning.recipe import Finetuned
     from kbert.tasks.pretraining.recipe import Trained
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def resume(
-    folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows"
+    folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows | Bert"
 ) -> "Trained | Finetuned":
     """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
 
@@ -22,8 +23,8 @@ def resume(
     Args:
         folder: the run's.
         options: those of `Surroundings`: `devices`, `callbacks` and so on; where the data lie now,
-            if they have moved: `shards` and `dev` of `pretrain`, `source`, `train` and `dev` of
-            `finetune`; settings that must be the run's own, said again.
+            if they have moved: `shards`, `dev` and `teacher` of `pretrain`, `source`, `train`,
+            `dev` and `teacher` of `finetune`; settings that must be the run's own, said again.
 
     Returns:
         What `pretrain` or `finetune` gives; a finished run is opened, and the log says that it is

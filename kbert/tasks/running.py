@@ -57,7 +57,7 @@ def function_of(
     functions = _functions.setdefault(model, {})
     if key not in functions:
         view = build(model)
-        functions[key] = _compiled(view) if model is bert.model else _cast_function(model, view)
+        functions[key] = compiled(view) if model is bert.model else _cast_function(model, view)
     return functions[key]
 
 
@@ -79,7 +79,7 @@ def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
 
         call = fused_encoder.fused(model, view)
     else:
-        call = _compiled(view)
+        call = compiled(view)
     return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
 
 
@@ -193,19 +193,23 @@ def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
         _logger.warning("%s: %d of %d texts cut to %d tokens%s", task, cut, total, limit, way_out)
 
 
-def _compiled(model: keras.Model) -> Callable:
-    """The model as a function of NumPy arrays, which no new length or batch size retraces."""
+def compiled(model: keras.Model) -> Callable:
+    """The model as a function of int32 (B, S) arrays, its inputs in their order; others follow.
+
+    No new length or batch size retraces it.
+    """
     count = len(model.inputs)  # one where there are no segments
     if keras.backend.backend() != "tensorflow":
         return lambda *ids: _listed(model.predict_on_batch(list(ids[:count])))
-    return _traced(lambda *ids: model(list(ids[:count]), training=False))
+    traced = _traced(lambda *ids: model(list(ids), training=False), count)
+    return lambda *ids: traced(*ids[:count])
 
 
-def _traced(call: Callable) -> Callable:
+def _traced(call: Callable, inputs: int) -> Callable:
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
     any_ids = tf.TensorSpec((None, None), "int32")
-    traced = tf.function(call, input_signature=[any_ids] * 2, autograph=False)
+    traced = tf.function(call, input_signature=[any_ids] * inputs, autograph=False)
     # The concrete function: TensorFlow warns of retracing where one process opens five models.
     concrete = traced.get_concrete_function()
     return lambda *ids: [value.numpy() for value in _listed(concrete(*map(tf.constant, ids)))]

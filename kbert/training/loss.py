@@ -4,11 +4,27 @@ What a label is decides on its loss: the number of a class has the cross-entropy
 number of its own the squared error, a row of noughts and ones the cross-entropy of sigmoid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from keras import backend, ops
 
+from kbert.graph import names as layers
+
 MEASURES = ("loss", "accuracy", "weight")  # a column each of `measured`
+
+
+class Lesson(NamedTuple):
+    """What an output learns beside its own labels: of a teacher, say.
+
+    Attributes:
+        output: the output that learns.
+        measure: as `measured`, of its logits, what it is to learn, and the weights.
+    """
+
+    output: str
+    measure: Callable
 
 
 def measured(logits, labels, weights, smoothing: float = 0.0):
@@ -43,14 +59,25 @@ def is_class(labels) -> bool:
 def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
     """What the second of `measured`'s sums is, by output: "accuracy" or "absolute_error".
 
+    Of what a teacher says "agreement", of its hidden states "cosine"
+    (`kbert.training.distillation`).
+
     Args:
         labels: by output.
         axes: those before a label's own: 2 where micro-batches come before the examples.
     """
     return {
-        name: "accuracy" if is_class(given) or len(given.shape) > axes else "absolute_error"
+        name: _second_measure(name, is_class(given) or len(given.shape) > axes)
         for name, given in labels.items()
     }
+
+
+def _second_measure(name: str, of_classes: bool) -> str:
+    if name.startswith(layers.of_teacher("Hidden")):
+        return "cosine"
+    if not of_classes:
+        return "absolute_error"
+    return "agreement" if name.startswith(layers.TEACHER) else "accuracy"
 
 
 def _counted(logits, weights):
@@ -83,13 +110,31 @@ def _of_numbers(logits, labels):
     return ops.square(errors), ops.abs(errors)
 
 
-def objective(outputs: Mapping, labels: Mapping, weights: Mapping, measure=measured):
-    """The loss of some examples, a scalar, and `measured` of each output, (outputs, 3)."""
-    sums = ops.stack([measure(outputs[name], labels[name], weights[name]) for name in labels])
+def objective(
+    outputs: Mapping,
+    labels: Mapping,
+    weights: Mapping,
+    measure=measured,
+    lessons: Mapping[str, Lesson] = MappingProxyType({}),
+):
+    """The loss of some examples, a scalar, and `measured` of each output, (outputs, 3).
+
+    `lessons` are those of the labels that are no output's own, by their name.
+    """
+    each = [(name, *lessons.get(name, Lesson(name, measure))) for name in labels]
+    sums = ops.stack(
+        [of(outputs[output], labels[name], weights[name]) for name, output, of in each]
+    )
     return ops.sum(sums[:, 0]), sums
 
 
-def scaled_objective(forward, micro_batch, scale, measure=measured):
+def scaled_objective(
+    forward,
+    micro_batch,
+    scale,
+    measure=measured,
+    lessons: Mapping[str, Lesson] = MappingProxyType({}),
+):
     """What an engine takes the gradient of: the loss of one micro-batch of a replica.
 
     Args:
@@ -98,13 +143,14 @@ def scaled_objective(forward, micro_batch, scale, measure=measured):
         scale: the loss scale. It comes in here, before the gradients are taken, so that none of
             them is too small for float16; the engine divides by it once they are summed.
         measure: `measured`, or what gives the same.
+        lessons: see `objective`.
 
     Returns:
         The loss times the scale, and sums, (outputs + 1, 3): `measured` of each output, and in the
         last row the wishes.
     """
     inputs, labels, weights, wishes = micro_batch
-    loss, sums = objective(forward(inputs), labels, weights, measure)
+    loss, sums = objective(forward(inputs), labels, weights, measure, lessons)
     wished = ops.sum(wishes["wishes"], 0, keepdims=True)
     return loss * scale, ops.concatenate([sums, wished])
 

@@ -1,6 +1,6 @@
 """What a run is, of whatever task: the one protocol, which `kbert.training.runner` carries out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -8,10 +8,29 @@ from kbert.checkpoints.bert import Bert
 from kbert.data.training_batch import Batches
 from kbert.graph.spec import GraphSpec
 from kbert.training.loop.history import History
+from kbert.training.loss import Lesson
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_settings import RunSettings
 from kbert.training.trained_weights import TrainedWeights
 from kbert.training.vector_loss import VectorLoss
+
+
+class Teaching(Protocol):
+    """What a model learns beside its labels, of a teacher.
+
+    Attributes:
+        lessons: of the batches' labels that are no output's own, by their name.
+        digest: of the teacher.
+    """
+
+    lessons: Mapping[str, Lesson]
+    digest: str
+
+    def taught(self, model):
+        """The model with the outputs that lessons are of, beside its own; or the model itself."""
+
+    def batches(self, batches: Batches) -> Batches:
+        """The recipe's batches with the lessons' labels."""
 
 
 class Recipe(Protocol):
@@ -35,6 +54,7 @@ class Recipe(Protocol):
         flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
+        teaching: what else is learned, of a teacher; None: nothing.
         vectors: what is learned, where it is vectors of texts; else labels of outputs.
     """
 
@@ -53,6 +73,7 @@ class Recipe(Protocol):
     flops: float
     packing: bool = False
     label_smoothing: float = 0.0
+    teaching: Teaching | None = None
     vectors: VectorLoss | None = None
 
     @classmethod

@@ -119,6 +119,10 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
             trained = recipe.trained_weights(model)
         if begin:
             recipe.begin(model)
+        if recipe.teaching:
+            with engine.scope():
+                model = recipe.teaching.taught(model)
+            trained = trained and trained.and_all_new_of(model)
     optimizer = Optimizer(
         name=settings.optimizer,
         learning_rate=settings.learning_rate,
@@ -130,6 +134,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
     options = {name: getattr(settings, name) for name in names}
     options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
+    if recipe.teaching:
+        options["lessons"] = recipe.teaching.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution
     engine.vectors = recipe.vectors
     engine.prepare(model, optimizer, trained, **options)
@@ -159,9 +165,10 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
     if run is not None:
         run.warn_of_another_environment(engine)
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
+    batches = recipe.teaching.batches(recipe.batches) if recipe.teaching else recipe.batches
     history = train(
         engine,
-        recipe.batches,
+        batches,
         recipe.steps,
         run=run,
         start=done,

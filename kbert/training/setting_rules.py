@@ -12,6 +12,7 @@ SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 KEEPS = ("model", "all")
 CLASS_WEIGHTS = ("balanced",)
+HIDDEN_STATES = ("mse", "cosine")
 LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 
@@ -128,6 +129,10 @@ RULES = {
     "warmup_share": _SHARE,
     "label_smoothing": _BELOW_ONE,
     "class_weights": _one_of(CLASS_WEIGHTS),
+    "temperature": _POSITIVE,
+    "alpha": _SHARE,
+    "hidden_states": _one_of(HIDDEN_STATES),
+    "hidden_weight": _POSITIVE,
     "loss": _one_of(LOSSES),
     "pooling": _one_of(VECTOR_POOLINGS),
     "scale": _POSITIVE,

@@ -7,7 +7,7 @@ of it, and the gradient of that sum goes on to A and B alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,13 @@ class TrainedWeights:
     def added(self) -> list:
         """The variables that are not the model's."""
         return [one for adapter in self.adapters for one in (adapter.a, adapter.b)]
+
+    def and_all_new_of(self, model) -> "TrainedWeights":
+        """These, and what a model has beside them and the frozen ones, at the whole rate."""
+        known = {id(one) for one in (*self.variables, *self.frozen)}
+        new = [one for one in model.trainable_variables if id(one) not in known]
+        variables, rates = self.variables + new, self.rates + [1.0] * len(new)
+        return replace(self, variables=variables, rates=rates)
 
     def values(self, trained: Sequence, frozen: Sequence) -> dict:
         """What the model is computed with: its variables' values by their id.

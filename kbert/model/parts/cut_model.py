@@ -83,7 +83,10 @@ class CutModel:
             self._similarity = parts.similarity(model)
             self._place = model.output_names.index(names.MLM)
             outputs[self._place] = model.get_layer(names.MLM_NORM).output
-        heads = [cuts[-1], *([table] if self._has_table and not self._similarity else [])]
+        last = len(cuts) - 1
+        self._taught = [n for n in range(last) if names.taught_state(n) in layers]
+        heads = [cuts[n] for n in (last, *self._taught)]
+        heads += [table] if self._has_table and not self._similarity else []
         self._heads = keras.Model([*heads, *(inputs[name] for name in self._others)], outputs)
         self.heads_draw = bool(own_seed_states(self._heads))
 
@@ -104,22 +107,25 @@ class CutModel:
             mask, _ = self._padding(inputs[names.TOKEN_IDS])
         with scope(EMBEDDINGS):
             x, table = self._embeddings(values, *ids)
+        states = [x]
         for block, weights in zip(self._blocks, self._weights, strict=True):
             if recomputed:
                 x = _recomputed(recomputed, block, weights, values, x, mask)
             else:
                 x = block(values, x, mask)
+            states.append(x)
         if self._packing and self._has_first:
             x = packed_rows.first_tokens(x, inputs[FIRSTS])
         with scope(HEADS):
-            return self._outputs_of(values, x, table, inputs)
+            last = [x, *(states[n] for n in self._taught)]
+            return self._outputs_of(values, last, table, inputs)
 
-    def _outputs_of(self, values: dict, x, table, inputs: dict) -> list:
-        """Of the last block's output (B, S, H) and the token table."""
+    def _outputs_of(self, values: dict, states: list, table, inputs: dict) -> list:
+        """Of the last block's output (B, S, H), others that are taught, and the token table."""
         rest = [inputs[name] for name in self._others]
         if self._has_table and not self._similarity:
             rest = [table, *rest]
-        outputs = stateless(self._heads, values, [x, *rest])
+        outputs = stateless(self._heads, values, [*states, *rest])
         if self._similarity:
             outputs[self._place] = self._similarity(values, outputs[self._place], table)
         return outputs

@@ -42,7 +42,7 @@ class BestWeights:
     def _figures(self) -> dict[str, float]:
         if self._dev is None:
             return {}
-        return self._dev(self._engine.predict, list(self._engine.model.output_names))
+        return self._dev(self._engine.predict, self._engine.output_names)
 
     def restore(self, history) -> tuple[int, dict[str, float]]:
         """Gives the engine the weights to keep; returns their update and their figures."""

@@ -27,6 +27,7 @@ def finetune(
     *,
     train: str | os.PathLike | Rows,
     dev: str | os.PathLike | Rows | None = None,
+    teacher: Bert | str | os.PathLike | None = None,
     output: str | os.PathLike | None = None,
     devices: int | None = None,
     callbacks: "Sequence[keras.callbacks.Callback]" = (),
@@ -53,6 +54,8 @@ def finetune(
             negative, …), (text, text, score) or (text, label). See `given_labelled`,
             `given_tagged`, `given_questions` and `given_records` in the tasks' reading.
         dev: the same, to evaluate with after each epoch; None: no evaluation.
+        teacher: to learn of, as `source`: a model fine-tuned for the same task with the same
+            labels, of any size, and of the same vocabulary; see `DistillationSettings`.
         output: the run's folder, new or empty; None: nothing is kept.
         devices, callbacks, show, peak_flops, keep, steps_per_execution: see `Surroundings`.
         options: see `FinetuningSettings`.
@@ -68,6 +71,6 @@ def finetune(
         OSError: a file that cannot be read, a full disk.
     """
     surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
-    sources = {"source": source, "train": train, "dev": dev}
+    sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     recipe = Finetuning.of_task(task_of(task), FinetuningSettings.of(options), sources)
     return runner.start(recipe, output, surroundings)

@@ -20,7 +20,10 @@ from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.model.copy_weights import copy_weights
-from kbert.tasks.checks import longest, require_tokenizer, require_two_segments
+from kbert.tasks.checks import longest, require_head, require_tokenizer, require_two_segments
+from kbert.tasks.distillation import settings as distillation_settings
+from kbert.tasks.distillation.distillation import Distillation
+from kbert.tasks.distillation.teacher import check_reads, open_teacher
 from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.evaluate import (
     Evaluation,
@@ -73,11 +76,11 @@ class Finetuning(Recipe):
     Args:
         task: what is learned.
         settings: the run's.
-        sources: "source", "train" and "dev" as `finetune` takes them.
+        sources: "source", "train", "dev" and "teacher" as `finetune` takes them.
     """
 
     command, settings_type = "finetune", FinetuningSettings
-    may_move = ("source", "train", "dev")
+    may_move = ("source", "train", "dev", "teacher")
 
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
@@ -85,6 +88,11 @@ class Finetuning(Recipe):
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
         settings.check_for(task.name)
+        distillation_settings.check(settings, sources.get("teacher"))
+        if task.name == "embed" and sources.get("teacher") is not None:
+            raise ValueError("teacher must be for a task with outputs of its own, got it for embed")
+        if self.packing and sources.get("teacher") is not None:
+            raise ValueError("packing does not go with a teacher: leave one of them out")
         if self.packing and task.head not in _PACKED_HEADS:
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
         if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
@@ -102,7 +110,8 @@ class Finetuning(Recipe):
     @classmethod
     def of_run(cls, run: RunFolder, settings: FinetuningSettings, moved: dict) -> "Finetuning":
         sources = {name: run.places.get(name) if it is None else it for name, it in moved.items()}
-        for name in ("source", "train"):
+        taught = run.fingerprint.get("teacher") is not None
+        for name in ("source", "train", *(["teacher"] if taught else [])):
             if sources[name] is None:
                 raise ValueError(f"{name} must be given to go on: the run began with no file of it")
         return cls.of_task(task_of(run.settings["task"]), settings, sources)
@@ -132,6 +141,28 @@ class Finetuning(Recipe):
         self.warmup_steps = round(self.settings.warmup_share * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
         self.flops = mean_flops(self.spec, self.batches, self._parts)
+        if (teacher := self._sources.get("teacher")) is not None:
+            self._learn_of(teacher, lengths[-1])
+
+    def _learn_of(self, source, tokens: int) -> None:
+        """Opens the teacher, of whom the batches then have its word."""
+        task, settings = self.task, self.settings
+        tokenizer = require_tokenizer(self.bert, "finetune")
+        teacher = open_teacher(source, tokenizer)
+        pairs = any(max(row, default=0) > 0 for row in self.batches.examples.segment_ids)
+        check_reads(teacher, tokens, pairs)
+        if settings.alpha:
+            _require_same_labels(teacher, task, self.labels)
+        teaching = self.teaching = Distillation(
+            teacher,
+            settings,
+            self.spec.outputs,
+            self.bert.config.num_hidden_layers,
+            problem_type=task.problem_type,
+            precision=settings.precision,
+            pad_id=tokenizer.pad_id,
+        )
+        self.fingerprint["teacher"] = teaching.digest
 
     def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
         """The records as the model reads them; returns which of the lengths they have."""
@@ -264,6 +295,26 @@ def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
             raise ValueError(
                 f"{name} must be for the task {' or '.join(_CLASSES)}, got {task.name}"
             )
+
+
+def _require_same_labels(teacher: Bert, task: Task, labels: tuple[str, ...] | None) -> None:
+    """A ValueError where a teacher's outputs are not the student's."""
+    outputs = ("Span",) if task.head == "qa" else GraphSpec(teacher.config, task.head).outputs
+    require_head(teacher, "a teacher (but with alpha 0)", task.head, outputs)
+    found, wanted = known_labels(teacher), labels
+    if task.problem_type == "regression" and teacher.spec.num_labels == 1:
+        return
+    if found != wanted:
+        raise ValueError(
+            f"teacher must have the labels of the data, {_listed(wanted)}, got {_listed(found)}: "
+            "fine-tune it on the same labels, or take alpha 0 and hidden_states"
+        )
+
+
+def _listed(labels: tuple[str, ...] | None) -> str:
+    labels = labels or ()
+    more = f", … ({len(labels)})" if len(labels) > 6 else ""
+    return ", ".join(labels[:6]) + more
 
 
 def with_balanced_classes(examples: Examples, count: int) -> Examples:

@@ -5,12 +5,13 @@ from typing import ClassVar
 
 from kbert.graph.trained_parts import LORA_ON
 from kbert.io import json_schema as js
+from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
 from kbert.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings(RunSettings):
-    """Settings of `finetune`, beside those of every run (`RunSettings`).
+class FinetuningSettings(DistillationSettings, RunSettings):
+    """Settings of `finetune`, beside those of every run (`RunSettings`) and of a teacher.
 
     Args:
         epochs: passes over the training data.
@@ -76,6 +77,7 @@ class FinetuningSettings(RunSettings):
         **{"freeze": None, "head_learning_rate": None, "layer_decay": None},
         **{"lora": None, "lora_on": LORA_ON, "lora_alpha": None},
         **of_vectors,
+        **DEFAULTS,
     }
 
     epochs: int = 3

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbert.checkpoints.bert import Bert
 from kbert.graph.config import BertConfig
 from kbert.tasks.pretraining.recipe import Pretraining, Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
@@ -28,6 +29,7 @@ def pretrain(
     steps: int,
     init: str | os.PathLike | None = None,
     dev: str | os.PathLike | None = None,
+    teacher: Bert | str | os.PathLike | None = None,
     devices: int | None = None,
     callbacks: "Sequence[keras.callbacks.Callback]" = (),
     show: bool = True,
@@ -46,6 +48,9 @@ def pretrain(
         init: a checkpoint to begin with, of any format that `kbert.load` opens; its configuration
             is the model's then.
         dev: shards to evaluate with; None: a part of `shards` is held out.
+        teacher: to learn of: a `Bert` or a checkpoint with the shards' vocabulary and, unless alpha
+            is 0, both heads; see `DistillationSettings`. What it says of the predicted positions,
+            batch_size · max_predictions · vocab_size numbers, is in memory for three batches.
         devices, callbacks, show, peak_flops, keep, steps_per_execution: see `Surroundings`.
         options: see `kbert.tasks.pretraining.settings.PretrainingSettings`.
 
@@ -62,5 +67,7 @@ def pretrain(
     surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
     settings = PretrainingSettings.of({"steps": steps} | options)
     data = {"shards": shards, "dev": dev, "init": init}
+    data["teacher"] = None if isinstance(teacher, Bert) else teacher
     places = {name: path and str(Path(path).absolute()) for name, path in data.items()}
-    return runner.start(Pretraining(settings, places, config, init), output, surroundings)
+    recipe = Pretraining(settings, places, config, init, teacher=teacher)
+    return runner.start(recipe, output, surroundings)

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.checkpoints.bert import Bert, load
+from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.copy_weights import copy_weights
+from kbert.tasks.checks import MLM_LAYERS, require_head
+from kbert.tasks.distillation import settings as distillation_settings
+from kbert.tasks.distillation.distillation import Distillation
+from kbert.tasks.distillation.teacher import Source, check_reads, open_teacher
 from kbert.tasks.pretraining.held_out import HeldOutEvaluation, open_batches
 from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, configuration
 from kbert.training.loop.history import History
@@ -44,9 +49,11 @@ class Pretraining(Recipe):
         places: the folders of "shards" and "dev" and the checkpoint "init"; these two may be None.
         config, init: as `pretrain` takes them.
         own_config: that of a run which is gone on with; None: it is made of the two.
+        teacher: as `pretrain` takes it.
     """
 
-    command, settings_type, may_move = "pretrain", PretrainingSettings, ("shards", "dev")
+    command, settings_type = "pretrain", PretrainingSettings
+    may_move = ("shards", "dev", "teacher")
     score, title = "-loss", "Pretraining a BERT"
 
     def __init__(
@@ -56,7 +63,10 @@ class Pretraining(Recipe):
         config: BertConfig | str | os.PathLike | None = None,
         init: str | os.PathLike | None = None,
         own_config: BertConfig | None = None,
+        teacher: Source | None = None,
     ):
+        distillation_settings.check(settings, teacher)
+        self._teacher = teacher
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
         if settings.freeze is not None and not places.get("init"):
@@ -72,11 +82,15 @@ class Pretraining(Recipe):
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: PretrainingSettings, moved: dict) -> "Pretraining":
+        teacher = moved.pop("teacher") or run.places.get("teacher")
+        if teacher is None and run.fingerprint.get("teacher") is not None:
+            raise ValueError("teacher must be given to go on: the run began with no file of it")
         places = run.places | {name: str(path) for name, path in moved.items() if path is not None}
         if moved["shards"] is None and not Path(places["shards"]).exists():
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
             raise FileNotFoundError(2, how, places["shards"])
-        return cls(settings, places, own_config=BertConfig.from_dict(run.settings["config"]))
+        config = BertConfig.from_dict(run.settings["config"])
+        return cls(settings, places, own_config=config, teacher=teacher)
 
     def read(self) -> None:
         self.batches, self.held_out = open_batches(self._places, self.settings)
@@ -103,6 +117,29 @@ class Pretraining(Recipe):
         counted = account(self.config, seq_len, size, max_predictions=predictions, freeze=freeze)
         self.flops = counted.training_flops
         self._parts = trained_parts(self.spec, freeze)
+        if self._teacher is not None:
+            self._learn_of(self._teacher)
+
+    def _learn_of(self, source: Source) -> None:
+        """Opens the teacher, of whom the batches then have its word."""
+        settings, batches = self.settings, self.batches
+        head = "pretraining" if settings.alpha else None
+        teacher = open_teacher(source, batches.shards.tokenizer, head)
+        check_reads(teacher, batches.seq_len, pairs=not settings.mlm_only)
+        outputs = (names.MLM,) if settings.mlm_only else (names.MLM, names.NSP)
+        if settings.alpha:
+            heads = MLM_LAYERS if settings.mlm_only else (*MLM_LAYERS, names.POOLER, names.NSP)
+            require_head(teacher, "a teacher (but with alpha 0)", "pretraining", heads)
+        teaching = self.teaching = Distillation(
+            teacher,
+            settings,
+            outputs,
+            self.config.num_hidden_layers,
+            max_predictions=batches.max_predictions,
+            precision=settings.precision,
+            pad_id=self.config.pad_token_id,
+        )
+        self.fingerprint["teacher"] = teaching.digest
 
     def content(self) -> dict:
         return self.settings.as_dict() | {"config": self.config.to_dict()}

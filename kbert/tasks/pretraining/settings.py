@@ -6,14 +6,15 @@ from typing import ClassVar
 
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
+from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
 from kbert.training.run_settings import RunSettings
 
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingSettings(RunSettings):
-    """Settings of `pretrain`, beside those of every run (`RunSettings`).
+class PretrainingSettings(DistillationSettings, RunSettings):
+    """Settings of `pretrain`, beside those of every run (`RunSettings`) and of a teacher.
 
     Args:
         steps: updates.
@@ -44,7 +45,7 @@ class PretrainingSettings(RunSettings):
         *("optimizer", "learning_rate", "warmup_steps"),
     )
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
-    later: ClassVar[dict] = {"freeze": None}
+    later: ClassVar[dict] = {"freeze": None} | DEFAULTS
 
     steps: int
     seq_len: int = 128

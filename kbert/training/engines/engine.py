@@ -1,11 +1,13 @@
 """What the engines share: how a batch is split, and how the model is computed."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
 from kbert.model.devices import device_names
 from kbert.model.parts import elementwise, fused_parts, packed_rows
 from kbert.model.parts.cut_model import CutModel
@@ -35,6 +37,7 @@ class Engine(GradientCache, OptimizerStep):
         shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
             step, in updates: tracing.
         steps_per_execution: updates that one call of the device does at most.
+        output_names: what `predict` gives, in its order.
     """
 
     replicas = 1
@@ -56,6 +59,7 @@ class Engine(GradientCache, OptimizerStep):
         rematerialize: bool = False,
         packing: bool = False,
         label_smoothing: float = 0.0,
+        lessons: Mapping[str, objectives.Lesson] = MappingProxyType({}),
         steps_per_execution: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -72,6 +76,7 @@ class Engine(GradientCache, OptimizerStep):
                 keeping its activations: less memory, more time, the same numbers.
             packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
             label_smoothing: see `kbert.training.loss.measured`.
+            lessons: of the labels that are no output's own, see `kbert.training.loss.objective`.
             steps_per_execution: updates that one call of the device does at most; None: as suits
                 the device.
             seed: of the dropout.
@@ -94,7 +99,9 @@ class Engine(GradientCache, OptimizerStep):
         self.seed = seed
         self.steps_per_execution = steps_per_execution or self.default_steps_per_execution()
         self.rematerialize, self.packing = rematerialize, packing
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.lessons = label_smoothing, lessons
+        taught = names.TEACHER  # hidden states, which training alone has a use for
+        self.output_names = [name for name in model.output_names if not name.startswith(taught)]
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
         self.trained = trained or all_of(model)
@@ -264,7 +271,8 @@ class Engine(GradientCache, OptimizerStep):
             outputs = stateless(self.model, values, ordered, training)
         if self.vectors:
             return {VECTORS: self.vectors.vectors(outputs[0], given)}
-        return dict(zip(self.model.output_names, outputs, strict=True))
+        found = dict(zip(self.model.output_names, outputs, strict=True))
+        return found if training else {name: found[name] for name in self.output_names}
 
     def cut_model(self) -> CutModel | None:
         """The model with other blocks, or in parts, where training needs it so."""

@@ -156,7 +156,7 @@ class JaxEngine(Engine):
                 forward = functools.partial(
                     self._outputs, weights, seed, training=True, frozen=frozen
                 )
-                return loss.scaled_objective(forward, part, scale, self._loss_sums)
+                return loss.scaled_objective(forward, part, scale, self._loss_sums, self.lessons)
 
             (_, sums), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
             return gradients, sums

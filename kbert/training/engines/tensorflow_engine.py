@@ -254,7 +254,9 @@ class TensorFlowEngine(Engine):
         with tf.GradientTape() as tape:
             tape.watch(weights)
             forward = functools.partial(self._outputs, weights, seeds, training=True, frozen=frozen)
-            loss, sums = objectives.scaled_objective(forward, part, scale, self._loss_sums)
+            loss, sums = objectives.scaled_objective(
+                forward, part, scale, self._loss_sums, self.lessons
+            )
         gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
         for gradient, weight in zip(gradients, weights, strict=True):

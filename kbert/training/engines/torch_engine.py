@@ -122,7 +122,9 @@ class TorchEngine(Engine):
             with self._drawn_from(seeds[micro]):
                 forward = functools.partial(self._outputs, weights, seeds[micro], training=True)
                 scale = self.counts[1].value
-                loss, found = objectives.scaled_objective(forward, part, scale, self._loss_sums)
+                loss, found = objectives.scaled_objective(
+                    forward, part, scale, self._loss_sums, self.lessons
+                )
             new = torch.autograd.grad(loss, weights, allow_unused=True)
             new = [
                 torch.zeros_like(weight) if gradient is None else gradient

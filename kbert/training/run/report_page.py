@@ -5,7 +5,9 @@ HTML with everything in it: one file that opens anywhere, light or dark, wide or
 
 import html
 import json
+import os
 import statistics
+from collections.abc import Sequence
 
 from kbert.io import printable
 from kbert.io.atomic_write import write_atomically
@@ -70,14 +72,24 @@ def write_report(run, result: dict, bert, data: dict, *, title: str, score: str)
         _folded("Settings", run.settings),
         _folded("Environment", environment),
     ]
-    name = html.escape(run.path.name)
+    write_page(run.path / "report.html", f"{run.path.name}: a kbert run", parts)
+
+
+def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> None:
+    """Writes parts of HTML as one page, in the style of a run's report.
+
+    Args:
+        path: the file.
+        title: the window's, as text.
+        parts: what the page has, one after the other.
+    """
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{name}: a kbert run</title><style>{_STYLE}</style></head>"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
-    write_atomically(run.path / "report.html", printable.lines(page).encode())
+    write_atomically(path, printable.lines(page).encode())
 
 
 def _ending(result: dict) -> str:

@@ -1,0 +1,18 @@
+"""A hash of a model's weights: what says that a checkpoint is still the same."""
+
+import hashlib
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+
+
+def weights_digest(bert: Bert) -> str:
+    """A hash of all weights and labels, 16 hexadecimal digits, on every backend the same."""
+    found = hashlib.blake2b(digest_size=8)
+    found.update("\n".join(bert.labels or ()).encode())
+    for layer in bert.model.layers:
+        for array in layer.get_weights():
+            found.update(f"{layer.name} {array.shape} {array.dtype}".encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

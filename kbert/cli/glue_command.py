@@ -1,0 +1,83 @@
+"""The command that runs GLUE: parses, calls, prints; imports wait for the command."""
+
+import logging
+from pathlib import Path
+
+import click
+
+from kbert.cli.command import command, files
+from kbert.cli.console import say, starting_keras
+from kbert.cli.early_checks import Output, check_source, check_writable
+from kbert.cli.options import POSITIVE
+from kbert.cli.pretraining_commands import import_engine
+from kbert.tasks.glue.benchmark import tasks_named
+from kbert.tasks.glue.grid import Grid
+from kbert.training.setting_rules import PRECISIONS
+
+
+class _Numbers(click.ParamType):
+    """Numbers between commas: 16,32."""
+
+    name = "numbers"
+
+    def __init__(self, kind: type):
+        self._kind = kind
+
+    def convert(self, value, param, ctx):
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(self._kind(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"numbers between commas expected, got {value!r}", param, ctx)
+
+
+@command(
+    short_help="Fine-tune on GLUE's nine tasks; a table beside the published figures.",
+    examples=(
+        "kbert glue folder --data glue_data -o glue",
+        "kbert glue folder --data glue_data --tasks cola,rte --seeds 3 -o glue",
+    ),
+)
+@click.argument("source", metavar="SRC", shell_complete=files)
+@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), required=True)
+@click.option("--tasks", default="all", show_default=True, help="Names between commas.")
+@click.option("--seeds", type=POSITIVE, default=Grid.seeds, show_default=True)
+@click.option("-o", "--output", metavar="OUT", type=Output(), required=True, help="Of the runs.")
+@click.option("--batch-sizes", type=_Numbers(int), default="16,32", show_default=True)
+@click.option("--learning-rates", type=_Numbers(float), default="5e-5,3e-5,2e-5", show_default=True)
+@click.option("--epochs", type=_Numbers(int), default="2,3,4", show_default=True)
+@click.option("--max-length", type=POSITIVE, default=128, show_default=True, help="Tokens.")
+@click.option("--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True)
+@click.option("--accumulation", type=POSITIVE, default=1, help="Micro-batches of an update.")
+@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
+def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs, **options):
+    """Fine-tune the checkpoint SRC on the GLUE files in DIR: DIR/CoLA/train.tsv, …
+
+    Every point of the grid with one seed, the best on dev data with all seeds. Each run is a
+    folder of OUT: given again, the command goes on where it was, and takes what is done as it is.
+    """
+    from kbert.tasks.glue.reading import folders
+
+    grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
+    Grid(**grid, seeds=seeds)
+    folders(data, tasks_named(tasks))
+    check_source(source)
+    check_writable(output / "a run")
+    with starting_keras():
+        from kbert.tasks.glue.glue import glue as start
+
+        import_engine()
+    from kbert.training.stopping import Stopped
+
+    logging.getLogger("kbert").setLevel(logging.INFO)  # a line a run
+    try:
+        found = start(source, data, output=output, tasks=tasks, seeds=seeds, **grid, **options)
+    except Stopped:
+        say("kbert: stopped; the state is saved: the same command goes on", err=True)
+        raise click.exceptions.Exit(130) from None
+    click.echo(str(found))
+    click.echo(f"wrote {output / 'report.html'}")
+
+
+COMMANDS = (glue,)

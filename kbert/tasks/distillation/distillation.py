@@ -1,0 +1,129 @@
+"""A student's lessons: what of its teacher it learns, in every batch, and how far it is from it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.weights_digest import weights_digest
+from kbert.data.training_batch import Batches, TrainingBatch
+from kbert.graph import names
+from kbert.model.student import layer_map, with_states
+from kbert.tasks.distillation.settings import DistillationSettings
+from kbert.tasks.distillation.teacher import Teacher
+from kbert.training import distillation
+from kbert.training.loss import Lesson
+
+
+class Distillation:
+    """What a student learns of a teacher.
+
+    Args:
+        bert: the teacher, which can read what the student does.
+        settings: the run's.
+        outputs: names of the student's outputs, which the teacher has too.
+        blocks: of the student.
+        problem_type: as transformers' config.json has it, of outputs that are classes' or numbers.
+        max_predictions, precision: see `Teacher`.
+        pad_id: the padding token.
+
+    Attributes:
+        lessons: see `kbert.training.recipe.Teaching`.
+        digest: of the teacher.
+    """
+
+    def __init__(
+        self,
+        bert: Bert,
+        settings: DistillationSettings,
+        outputs: Sequence[str],
+        blocks: int,
+        *,
+        problem_type: str | None = None,
+        max_predictions: int | None = None,
+        precision: str = "float32",
+        pad_id: int = 0,
+    ):
+        self._pad_id = pad_id
+        self._settings, self._outputs = settings, list(outputs) if settings.alpha else []
+        pairs = layer_map(blocks, bert.config.num_hidden_layers)
+        some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_states]
+        self._states, self._width = dict(some), bert.config.hidden_size
+        of_logits = distillation.of_logits(problem_type, settings.temperature)
+        self.lessons: Mapping[str, Lesson] = {
+            names.of_teacher(name): Lesson(name, of_logits) for name in self._outputs
+        }
+        for block in self._states:
+            name = names.taught_state(block)
+            self.lessons[name] = Lesson(name, distillation.of_states(str(settings.hidden_states)))
+        self.digest = weights_digest(bert)
+        asked = sorted(set(self._states.values()))
+        self._teacher = Teacher(
+            bert, self._outputs, asked, max_predictions=max_predictions, precision=precision
+        )
+
+    def taught(self, model):
+        """See `kbert.training.recipe.Teaching`."""
+        return with_states(model, list(self._states), self._width) if self._states else model
+
+    def batches(self, batches: Batches) -> "DistilledBatches":
+        """The batches with what the teacher says of each."""
+        return DistilledBatches(self, batches, self._pad_id)
+
+    def added_to(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
+        """A batch with what the teacher says of it among its labels.
+
+        Args:
+            batch: the student's.
+            tokens: float32 (B, S), what each one's hidden states count for; None: nothing.
+        """
+        alpha, said = self._settings.alpha, self._teacher(batch.inputs)
+        labels = dict(batch.labels) if alpha < 1 else {}
+        weights = {name: (1 - alpha) * batch.weights[name] for name in labels}
+        for name in self._outputs:
+            of_numbers = batch.labels[name].ndim == 1 and batch.labels[name].dtype.kind == "f"
+            taught = names.of_teacher(name)
+            labels[taught] = said[name][:, 0] if of_numbers else said[name]
+            weights[taught] = alpha * batch.weights[name]
+        for block, its in self._states.items():
+            assert tokens is not None
+            labels[names.taught_state(block)] = said[names.encoder_output(its)]
+            weights[names.taught_state(block)] = self._settings.hidden_weight * tokens
+        weights = {name: array.astype(np.float32) for name, array in weights.items()}
+        return TrainingBatch(batch.inputs, labels, weights)
+
+    @property
+    def has_states(self) -> bool:
+        """Whether hidden states are learned."""
+        return bool(self._states)
+
+
+class DistilledBatches:
+    """`kbert.data.training_batch.Batches` with a teacher's word on each.
+
+    A batch is a pure function of its number still: the teacher draws nothing, and does not change.
+
+    Args:
+        distillation: what is learned.
+        batches: the student's own.
+        pad_id: the padding token.
+    """
+
+    def __init__(self, distillation: Distillation, batches: Batches, pad_id: int):
+        self._distillation, self._batches, self._pad_id = distillation, batches, pad_id
+        self.batch_size, self.fingerprint = batches.batch_size, batches.fingerprint
+
+    def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
+        """See `Batches`."""
+        if not self._distillation.has_states:
+            return self._distillation.added_to(self._batches.batch(step, part), None)
+        whole = self._batches.batch(step)  # a token counts for one of all of the update's
+        tokens = self._tokens(whole)[part]
+        return self._distillation.added_to(whole.rows(part), tokens)
+
+    def _tokens(self, batch: TrainingBatch) -> np.ndarray:
+        """What each token counts for, (B, S): 1 together; 0: padding, rows without a label."""
+        weights = batch.weights.values()
+        counts = sum(array.reshape(len(batch), -1).sum(1) for array in weights) > 0
+        tokens = (batch.inputs[names.TOKEN_IDS] != self._pad_id) & np.asarray(counts)[:, None]
+        return tokens.astype(np.float32) / max(tokens.sum(), 1)

@@ -1,0 +1,100 @@
+"""A teacher: who can be one, and what it says of a batch."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from kbert.checkpoints.bert import Bert, load
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.graph import names
+from kbert.model.copy_weights import copy_weights
+from kbert.tasks.checks import require_tokenizer
+from kbert.tasks.running import compiled
+
+Source = Bert | str | os.PathLike
+
+
+def open_teacher(source: Source, tokenizer: Tokenizer, head: str | None = None) -> Bert:
+    """The teacher, whose ids mean what the student's do.
+
+    Args:
+        source: a `Bert`, or a checkpoint of any format.
+        tokenizer: the student's.
+        head: to load a checkpoint with; None: its own.
+
+    Raises:
+        ValueError: another vocabulary.
+    """
+    bert = source if isinstance(source, Bert) else load(source, head=head)
+    tokens = require_tokenizer(bert, "a teacher").tokens
+    if tokens != tokenizer.tokens:
+        raise ValueError(
+            f"teacher must have the student's vocabulary of {len(tokenizer.tokens):,} tokens, got "
+            f"another, of {len(tokens):,}: take a teacher that reads the same ids"
+        )
+    return bert
+
+
+def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
+    """A ValueError where the teacher cannot read sequences so long, or second texts."""
+    config = teacher.config
+    if config.positions < tokens:
+        raise ValueError(
+            f"teacher must have a position for each of {tokens} tokens, got "
+            f"{config.positions}: cut the student's texts (max_length, seq_len)"
+        )
+    if pairs and config.type_vocab_size < 2:
+        raise ValueError(
+            f"teacher must have two segments for pairs of texts, got {config.type_vocab_size}"
+        )
+
+
+class Teacher:
+    """What a teacher says of a batch: without dropout, and without gradients.
+
+    It is computed where batches are made, in their thread, as a function of its own: the student's
+    program has no weights of it, and what it says is the batch's, like labels.
+
+    Args:
+        bert: the teacher.
+        outputs: names of outputs whose logits are given.
+        states: hidden states that are given; 0 is the embeddings' output.
+        max_predictions: predicted positions of the student's MLM head; None: it has none.
+        precision: the run's.
+    """
+
+    def __init__(
+        self,
+        bert: Bert,
+        outputs: Sequence[str],
+        states: Sequence[int],
+        *,
+        max_predictions: int | None = None,
+        precision: str = "float32",
+    ):
+        from kbert.model.builder import build
+
+        predictions = max_predictions if bert.head == "pretraining" else None
+        spec = dataclasses.replace(
+            bert.spec, seq_len=None, max_predictions=predictions, dtype=precision
+        )
+        model = build(spec)
+        copy_weights(bert.model, model)
+        self._names = [*outputs, *map(names.encoder_output, states)]
+        said = [model.get_layer(name).output for name in self._names]
+        self._model = keras.Model(model.inputs, said)
+        self._inputs = [tensor.name for tensor in model.inputs]
+        self._function = compiled(self._model)
+
+    def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Logits and hidden states, float32, by the name of the layer.
+
+        Args:
+            inputs: a batch's.
+        """
+        said = self._function(*(inputs[name] for name in self._inputs))
+        arrays = (np.asarray(array, np.float32) for array in said)
+        return dict(zip(self._names, arrays, strict=True))

@@ -1,0 +1,1 @@
+"""GLUE: nine tasks from their own files, fine-tuned by the paper's settings: `glue`."""

@@ -1,0 +1,203 @@
+"""GLUE from its files to a table: `glue` fine-tunes a checkpoint over each task's grid and seeds.
+
+import kbert
+print(kbert.glue("checkpoint", "glue_data", output="glue"))
+"""
+
+import gc
+import json
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.weights_digest import weights_digest
+from kbert.io import json_schema as js
+from kbert.io.atomic_write import write_atomically
+from kbert.tasks.finetuning.evaluate import evaluate
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.recipe import Finetuned
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.glue.benchmark import GlueTask, tasks_named
+from kbert.tasks.glue.grid import Grid, Setting
+from kbert.tasks.glue.page import write_glue_page
+from kbert.tasks.glue.reading import TaskData, digest_of, folders, read_task
+from kbert.tasks.glue.results import GlueResult, Run, TaskResult, score
+from kbert.tasks.resume import resume
+from kbert.training.run_settings import Setting as Value
+
+_logger = logging.getLogger("kbert")
+FIGURES = "figures.json"  # of a run that is done, in its folder
+SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
+_CONTENT = js.fields({"figures": js.mapping_of(js.number(-1e9, 1e9)), "made_of": js.OBJECT})
+_OF_THE_GRID = {
+    "batch_size": "batch_sizes",
+    "learning_rate": "learning_rates",
+    "epochs": "epochs",
+    "seed": "seeds",
+}
+_OWN = ("keep_best", "evaluate_every")  # which the protocol decides on
+
+
+def glue(
+    source: Bert | str | os.PathLike,
+    data: str | os.PathLike,
+    *,
+    output: str | os.PathLike,
+    tasks: str | Sequence[str] = "all",
+    seeds: int = 5,
+    batch_sizes: Sequence[int] = (16, 32),
+    learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5),
+    epochs: Sequence[int] = (2, 3, 4),
+    devices: int | None = None,
+    show: bool = True,
+    **options: Value,
+) -> GlueResult:
+    """Fine-tunes on GLUE's tasks by the paper's settings (section 4.1, appendix A.3).
+
+    Of each task every point of the grid is trained with seed 0; the one that does best on the dev
+    data, by the mean of the task's official metrics, is trained with the other seeds. Figures are
+    those of the last update's weights. Each run is a folder, `output`/TASK/RUN: called again,
+    those that are done are taken as they are, one that was interrupted goes on, and more tasks,
+    seeds or points may be asked for. Of a task's models the best run's alone stays.
+
+    Args:
+        source: a checkpoint of any format that `kbert.load` opens, or a `Bert`.
+        data: GLUE's folder, as its download has it: CoLA/train.tsv, CoLA/dev.tsv, …
+        output: the folder of the runs and of report.html; new, or one of these.
+        tasks: "all", names between commas, or a list of them.
+        seeds: how many the best setting is trained with: 0, 1, …
+        batch_sizes, learning_rates, epochs: of the grid.
+        devices, show: see `kbert.training.run_settings.Surroundings`.
+        options: others of `FinetuningSettings`: max_length, precision, accumulation, …
+
+    Returns:
+        A `GlueResult`; printed, it is a table beside the published figures.
+
+    Raises:
+        FileNotFoundError: a task that has no folder or file in `data`.
+        ValueError: a file that is not as GLUE has it, with file and line; settings out of their
+            range; a run of `output` that was made of something else.
+        and what `kbert.finetune` raises.
+    """
+    wanted = tasks_named(tasks)
+    grid = Grid(batch_sizes, learning_rates, epochs, seeds)
+    _check(options)
+    read = {name: read_task(task, folder) for task, (name, folder) in _with_folders(data, wanted)}
+    bert = source if isinstance(source, Bert) else load(source)
+    around = {"devices": devices, "show": show}
+    made_of = {"source": weights_digest(bert), "options": options}
+    runs = _Runs(bert, Path(output), grid, options, around, made_of)
+    results = [runs.of_task(task, read[task.name]) for task in wanted]
+    found = GlueResult(tuple(results), Path(output))
+    write_glue_page(found, bert)
+    return found
+
+
+def _with_folders(data, wanted: list[GlueTask]):
+    return zip(wanted, folders(data, wanted).items(), strict=True)
+
+
+def _check(options: dict) -> None:
+    """Raises a ValueError for options that are the protocol's, or that there are not."""
+    for name in options:
+        if name in _OF_THE_GRID:
+            raise ValueError(f"glue has no option {name!r}: give {_OF_THE_GRID[name]}")
+        if name in (*_OWN, "packing", "class_weights", "label_smoothing"):
+            raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
+    FinetuningSettings.of(options)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The runs of a checkpoint.
+
+    Attributes:
+        bert: the checkpoint.
+        folder: of all of them.
+        grid: which there are.
+        options: settings of all of them.
+        around: their surroundings.
+        made_of: what their figures depend on, beside task, setting, seed and data.
+    """
+
+    bert: Bert
+    folder: Path
+    grid: Grid
+    options: dict
+    around: dict
+    made_of: dict
+
+    def of_task(self, task: GlueTask, data: TaskData) -> TaskResult:
+        """All runs of a task: the grid with seed 0, the best with the others."""
+        made_of = self.made_of | {"data": digest_of(data)}
+        found: list[Run] = []
+        plan = [(setting, 0) for setting in self.grid.settings()]
+        for number in range(self.grid.runs):
+            if number == len(plan):  # the grid is done
+                best = max(found, key=lambda run: score(task, run.figures)).setting
+                plan += [(best, seed) for seed in range(1, self.grid.seeds)]
+            run = self._run(task, data, *plan[number], made_of)
+            found.append(run)
+            _logger.info(
+                "%s, %d of %d: %s, seed %d: %s",
+                *(task.name, number + 1, self.grid.runs, run.setting, run.seed),
+                ", ".join(f"{name} {value:.4f}" for name, value in run.figures.items()),
+            )
+            _keep_best_model(task, found)
+        tried = found[: len(self.grid.settings())]
+        best = max(tried, key=lambda run: score(task, run.figures)).setting
+        return TaskResult(task.name, best, tuple(found))
+
+    def _run(self, task: GlueTask, data: TaskData, setting: Setting, seed: int, made_of) -> Run:
+        """One run: taken as it is where it is done, else begun or gone on with."""
+        folder = self.folder / task.name / setting.folder(seed)
+        if (folder / FIGURES).is_file():
+            return Run(setting, seed, _figures(folder, made_of), folder)
+        figures = self._figures_of(task, data, setting, seed, folder)
+        text = json.dumps({"figures": figures, "made_of": made_of}, indent=2) + "\n"
+        write_atomically(folder / FIGURES, text.encode())
+        gc.collect()  # the engine's functions and its model refer to each other
+        return Run(setting, seed, figures, folder)
+
+    def _figures_of(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
+        first, *others = data.dev
+        files = {"train": data.train, "dev": data.dev[first]}
+        if (folder / "settings.json").is_file():
+            tuned = resume(folder, source=self.bert, **files, **self.around)
+            assert isinstance(tuned, Finetuned)
+        else:
+            options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
+            options |= {"output": folder, "seed": seed}
+            # the last weights, as the paper's: the number of epochs is a point of the grid
+            options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
+            tuned = finetune(self.bert, task.kind, **files, **options, **self.around)
+        said = {first: tuned.metrics}
+        for suffix in others:
+            limit = FinetuningSettings.of(self.options).max_length
+            said[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
+        return {name + suffix: said[suffix][name] for suffix in data.dev for name in task.metrics}
+
+
+def _figures(folder: Path, made_of: dict) -> dict[str, float]:
+    """Those of a run that is done; a ValueError where it was made of something else."""
+    content = js.read(folder / FIGURES, _CONTENT)
+    for name, value in json.loads(json.dumps(made_of)).items():
+        if content["made_of"].get(name) != value:
+            raise ValueError(
+                f"{folder} was made of other {name}: {content['made_of'].get(name)}, now {value}: "
+                "choose another output"
+            )
+    return content["figures"]
+
+
+def _keep_best_model(task: GlueTask, runs: list[Run]) -> None:
+    """Removes the models of all but the best run: of base each is 900 MB."""
+    best = max(runs, key=lambda run: score(task, run.figures))
+    for run in runs:
+        if run is not best:
+            shutil.rmtree(run.folder / "model", ignore_errors=True)
+            (run.folder / "model.keras").unlink(missing_ok=True)

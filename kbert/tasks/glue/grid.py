@@ -1,0 +1,64 @@
+"""Which runs a task has: the paper's grid with the first seed, its best setting with the others."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kbert.graph.config import require_positive
+from kbert.training.setting_rules import checked
+
+
+class Setting(NamedTuple):
+    """A point of the grid."""
+
+    batch_size: int
+    learning_rate: float
+    epochs: int
+
+    def __str__(self) -> str:
+        epochs = f"{self.epochs} epoch{'s' if self.epochs > 1 else ''}"
+        return f"batch {self.batch_size}, rate {self.learning_rate:g}, {epochs}"
+
+    def folder(self, seed: int) -> str:
+        """The name of the folder of its run with a seed."""
+        rate = f"{self.learning_rate:g}"
+        return f"batch{self.batch_size}-rate{rate}-epochs{self.epochs}-seed{seed}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is tried: the default is the paper's (appendix A.3).
+
+    Attributes:
+        batch_sizes, learning_rates, epochs: every combination of them is tried with seed 0.
+        seeds: how many the best is trained with.
+
+    Raises:
+        ValueError: a value out of its range, none at all.
+    """
+
+    batch_sizes: Sequence[int] = (16, 32)
+    learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5)
+    epochs: Sequence[int] = (2, 3, 4)
+    seeds: int = 5
+
+    def __post_init__(self):
+        require_positive("seeds", self.seeds)
+        names = {"batch_sizes": "batch_size", "learning_rates": "learning_rate", "epochs": "epochs"}
+        for name, of_each in names.items():
+            values = getattr(self, name)
+            if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+                raise ValueError(f"{name} must be one number or more, in a list, got {values!r}")
+            for value in values:
+                checked({of_each: value})
+
+    def settings(self) -> list[Setting]:
+        """Every point, in order."""
+        each = self.batch_sizes, self.learning_rates, self.epochs
+        return [Setting(*values) for values in dict.fromkeys(itertools.product(*each))]
+
+    @property
+    def runs(self) -> int:
+        """Of a task."""
+        return len(self.settings()) + self.seeds - 1

@@ -1,0 +1,110 @@
+"""GLUE's results as one page: the table, each task's grid and seeds, where the figures are from."""
+
+import html
+import os
+
+from kbert.checkpoints.bert import Bert
+from kbert.tasks.glue.benchmark import TASKS
+from kbert.tasks.glue.results import (
+    Figure,
+    GlueResult,
+    Run,
+    TaskResult,
+    header,
+    rows,
+    score,
+    sources,
+)
+from kbert.training.run.report_page import write_page
+
+_NOTE = (
+    "All figures are percents. Ours are means over seeds on dev data ± the sample's standard "
+    "deviation, of the setting that did best there; most of the published ones are of the test "
+    "data, as said below: they are near each other, not the same."
+)
+
+
+def write_glue_page(result: GlueResult, bert: Bert) -> None:
+    """Writes report.html into the result's folder.
+
+    Args:
+        result: what the runs came to.
+        bert: the checkpoint they began with.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    config = bert.config
+    model = (
+        f"{config.num_hidden_layers} layers × {config.hidden_size}, "
+        f"{config.num_attention_heads} heads"
+    )
+    parts = [
+        f"<h1>GLUE</h1><p class=dim>{html.escape(result.folder.name)} · {model}</p>",
+        _cards(result.figures),
+        "<h2>Beside the published figures</h2>",
+        _table(header(), rows(result.figures), words=2),
+        f"<p class=small>{_NOTE}</p>",
+        *(_task(task, result.folder) for task in result.tasks),
+        f"<h2>Sources</h2><dl>{_sources()}</dl>",
+    ]
+    write_page(result.folder / "report.html", f"{result.folder.name}: GLUE", parts)
+
+
+def _cards(figures: list[Figure]) -> str:
+    inner = "".join(
+        f"<div class=card><b>{html.escape(str(figure))}</b>"
+        f"{html.escape(f'{figure.task}, {figure.metric}')}</div>"
+        for figure in figures
+    )
+    return f"<div class=cards>{inner}</div>"
+
+
+def _table(head: list[str], lines: list[list[str]], words: int, best: int | None = None) -> str:
+    """Cells are text; the first `words` columns stand left; row `best` is bold."""
+
+    def cells(row: list[str], tag: str) -> str:
+        return "".join(
+            f"<{tag}{' class=n' if place >= words else ''}>{html.escape(cell)}</{tag}>"
+            for place, cell in enumerate(row)
+        )
+
+    body = "".join(
+        f"<tr{' class=best' if place == best else ''}>{cells(row, 'td')}</tr>"
+        for place, row in enumerate(lines)
+    )
+    return (
+        f"<div class=wide><table><thead><tr>{cells(head, 'th')}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _task(result: TaskResult, folder: os.PathLike) -> str:
+    """A task's runs, folded: the grid and the seeds, with a link to each run's own page."""
+    task = TASKS[result.task]
+    names = list(result.runs[0].figures)
+    lines = "".join(_run(run, run.setting == result.best, names, folder) for run in result.runs)
+    head = "".join(f"<th class=n>{html.escape(name)}</th>" for name in names)
+    best = max(score(task, run.figures) for run in result.runs)
+    return (
+        f"<details><summary>{html.escape(task.name)}: {len(result.runs)} runs, the best "
+        f"{100 * best:.1f}; {html.escape(str(result.best))}</summary><div class=wide><table>"
+        f"<thead><tr><th>setting</th><th class=n>seed</th>{head}<th></th></tr></thead>"
+        f"<tbody>{lines}</tbody></table></div></details>"
+    )
+
+
+def _run(run: Run, chosen: bool, names: list[str], folder: os.PathLike) -> str:
+    figures = "".join(f"<td class=n>{100 * run.figures[name]:.1f}</td>" for name in names)
+    link = html.escape((run.folder.relative_to(folder) / "report.html").as_posix())
+    return (
+        f"<tr{' class=best' if chosen else ''}><td>{html.escape(str(run.setting))}</td>"
+        f"<td class=n>{run.seed}</td>{figures}<td><a href='{link}'>its curves</a></td></tr>"
+    )
+
+
+def _sources() -> str:
+    return "".join(
+        f"<dt>{html.escape(model)}</dt><dd>{html.escape(text)}</dd>"
+        for model, text in sources().items()
+    )

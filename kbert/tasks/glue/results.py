@@ -1,0 +1,166 @@
+"""What the runs of GLUE came to: means and deviations over seeds, beside what is published."""
+
+import csv
+import functools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from kbert.tasks.glue.benchmark import TASKS, GlueTask
+from kbert.tasks.glue.grid import Setting
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run.
+
+    Attributes:
+        setting, seed: what it was.
+        figures: on dev data, by their name: "accuracy", or "accuracy-mm" of MNLI's second.
+        folder: its own.
+    """
+
+    setting: Setting
+    seed: int
+    figures: dict[str, float]
+    folder: Path
+
+
+class Figure(NamedTuple):
+    """A metric of a task over the seeds.
+
+    Attributes:
+        task: with what is put behind its name: MNLI-mm.
+        metric: its name.
+        values: one a seed, shares: 0 to 1, correlations from −1.
+    """
+
+    task: str
+    metric: str
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample's standard deviation (n − 1); None of one seed."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {100 * self.deviation:.1f}"
+        return f"{100 * self.mean:.1f}{spread}"
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """A task's runs.
+
+    Attributes:
+        task: its name.
+        best: the setting that did best on the dev data with seed 0.
+        runs: all of them.
+    """
+
+    task: str
+    best: Setting
+    runs: tuple[Run, ...]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Each official metric on each dev file, over the seeds of the best setting."""
+        task = TASKS[self.task]
+        chosen = sorted((run for run in self.runs if run.setting == self.best), key=_seed)
+        return [
+            Figure(
+                task.name + suffix, metric, tuple(run.figures[metric + suffix] for run in chosen)
+            )
+            for suffix in task.dev
+            for metric in task.metrics
+        ]
+
+
+def _seed(run: Run) -> int:
+    return run.seed
+
+
+def score(task: GlueTask, figures: dict[str, float]) -> float:
+    """What says which setting is best: the mean of the official metrics on the first dev file."""
+    first = next(iter(task.dev))
+    return statistics.fmean(figures[metric + first] for metric in task.metrics)
+
+
+@dataclass(frozen=True)
+class GlueResult:
+    """What `kbert.glue` gives; printed, it is the table.
+
+    Attributes:
+        tasks: a `TaskResult` each, in GLUE's order.
+        folder: with a folder a task, a folder a run in it, and report.html.
+    """
+
+    tasks: tuple[TaskResult, ...]
+    folder: Path
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Of all tasks."""
+        return [figure for task in self.tasks for figure in task.figures]
+
+    def __repr__(self) -> str:
+        return f"GlueResult({len(self.tasks)} tasks, {self.folder.name!r})"
+
+    def __str__(self) -> str:
+        return "\n".join(_aligned([header(), *rows(self.figures)]))
+
+
+def header() -> list[str]:
+    """Of the table."""
+    return ["task", "metric", "dev", *models()]
+
+
+def rows(figures: Sequence[Figure]) -> list[list[str]]:
+    """The table: a figure a row, beside the published ones; all are percents."""
+    return [
+        [figure.task, figure.metric, str(figure)]
+        + [published().get((model, figure.task, figure.metric), "") for model in models()]
+        for figure in figures
+    ]
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = 2  # columns of words
+    return [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+@functools.cache
+def _table() -> list[dict[str, str]]:
+    text = (files("kbert.tasks.glue") / "published.tsv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines(), delimiter="\t"))
+
+
+def published() -> dict[tuple[str, str, str], str]:
+    """Percents by model, task and metric, as their authors print them."""
+    return {(row["model"], row["task"], row["metric"]): row["value"] for row in _table()}
+
+
+def models() -> list[str]:
+    """Those with published figures, in the table's order."""
+    return list(dict.fromkeys(row["model"] for row in _table()))
+
+
+def sources() -> dict[str, str]:
+    """Where a model's figures are from, and on which data, by its name."""
+    return {row["model"]: f"{row['source']}; {row['data']}" for row in _table()}

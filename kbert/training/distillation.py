@@ -1,0 +1,91 @@
+"""What a student is to learn of its teacher: the losses of distillation, as `loss.measured` sums.
+
+Dimensions at line end: B examples (and tokens, where each has a label), C classes, S tokens,
+H hidden size.
+"""
+
+import functools
+from collections.abc import Callable
+
+from keras import ops
+
+from kbert.training.loss import measured
+
+_LEAST = 1e-12  # beside squared lengths, as in torch's cosine embedding loss
+
+
+def of_logits(problem_type: str | None, temperature: float) -> Callable:
+    """How far a student's logits are from its teacher's, by what the labels are.
+
+    Args:
+        problem_type: as transformers' config.json has it; None: classes, one of all.
+        temperature: which the logits of classes are divided by; numbers have none.
+
+    Returns:
+        A function of a student's logits, a teacher's and weights, as `loss.measured` is one of
+        logits, labels and weights.
+    """
+    if problem_type == "regression":
+        return measured
+    of = _of_each if problem_type == "multi_label_classification" else _of_classes
+    return functools.partial(of, temperature=temperature)
+
+
+def of_states(kind: str) -> Callable:
+    """How far hidden states are from a teacher's, float (B, S, H), with weights (B, S).
+
+    Args:
+        kind: "mse": the mean over H of the squared error (TinyBERT, Jiao et al. 2020, equation 8);
+            "cosine": 1 − the cosine (DistilBERT, Sanh et al. 2019, section 2).
+    """
+    return {"mse": _squared_error, "cosine": _angle}[kind]
+
+
+def _of_classes(logits, taught, weights, temperature: float):
+    """KL(teacher ‖ student) at a temperature T, times T² (Hinton et al. 2015, section 2).
+
+    The gradient of the softened loss shrinks as 1/T²: times T² it is as large at any temperature.
+    """
+    logits, taught = _counted(logits, taught, weights)  # (B, C)
+    student, teacher = (ops.log_softmax(row / temperature, axis=-1) for row in (logits, taught))
+    # the span head's padding: a probability of 0, whose logarithm is −∞ in bfloat16
+    shares = ops.exp(teacher)
+    terms = ops.where(shares > 0, shares * (teacher - student), 0.0)
+    agreed = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(taught, axis=-1))
+    return _sums(weights, temperature**2 * ops.sum(terms, -1), ops.cast(agreed, "float32"))
+
+
+def _of_each(logits, taught, weights, temperature: float):
+    """The same where each class is one of two: sigmoid; weights (B, C)."""
+    logits, taught = _counted(logits, taught, weights)
+    soft = [(sign * taught / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
+    terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]
+    agreed = ops.equal(logits > 0, taught > 0)
+    return _sums(weights, temperature**2 * (terms[0] + terms[1]), ops.cast(agreed, "float32"))
+
+
+def _squared_error(states, taught, weights):
+    states, taught = _counted(states, taught, weights)
+    errors = ops.mean(ops.square(states - taught), -1)  # (B, S)
+    return _sums(weights, errors, _cosines(states, taught))
+
+
+def _angle(states, taught, weights):
+    cosines = _cosines(*_counted(states, taught, weights))
+    return _sums(weights, 1 - cosines, cosines)
+
+
+def _cosines(states, taught):
+    lengths = [ops.sum(ops.square(rows), -1) + _LEAST for rows in (states, taught)]
+    return ops.sum(states * taught, -1) / ops.sqrt(lengths[0] * lengths[1])
+
+
+def _counted(logits, taught, weights):
+    """Both in float32; 0 where the weight is: they may be anything there, NaN too."""
+    if len(weights.shape) < len(logits.shape):
+        weights = ops.expand_dims(weights, -1)
+    return [ops.where(weights > 0, ops.cast(rows, "float32"), 0.0) for rows in (logits, taught)]
+
+
+def _sums(weights, losses, second):
+    return ops.stack([ops.sum(weights * losses), ops.sum(weights * second), ops.sum(weights)])
