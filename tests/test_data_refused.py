@@ -168,7 +168,7 @@ def test_bad_settings_of_batches(tmp_path):
     part = shards.split(1.1 / shards.documents)[1]
     with pytest.raises(ValueError, match=r"split off, must hold .* choose another held_out, or 0"):
         PretrainingBatches(part, batch_size=3, seq_len=61)
-    with pytest.raises(ValueError, match="must leave documents to train with, got 1 in all"):
+    with pytest.raises(ValueError, match="train with, got 1 in all: lower it, or prepare"):
         one.split(0.5)
 
 

@@ -193,7 +193,7 @@ def test_sst2_is_read(shared):
         ("good\t1\nbad\t0\t0\n", "some.tsv, line 2: 2 columns expected as before, got 3"),
         ("no label at all\n", "some.tsv, line 1: a text, or two, and a label expected"),
         ("a\tb\tc\td\n", "some.tsv, line 1: a text, or two, and a label expected"),
-        ("good\t1\n\nbad\t\n", "some.tsv, line 3: column 2 of 2 is empty"),
+        ("good\t1\n\nbad\t\n", "some.tsv, line 3: column 2 of 2 is empty: fill it in"),
         ("good\t1\n\t0\n", "some.tsv, line 2: column 1 of 2 is empty"),
         (b"good\t1\ncaf\xe9\t0\n", "some.tsv, line 2: UTF-8 text expected, got byte 0xe9"),
     ],
@@ -255,7 +255,7 @@ def test_bad_labels_are_refused_with_the_line(write, tokenizer):
     with pytest.raises(ValueError, match=r"line 1: two labels or more expected .* only '1'"):
         labels_of(records[:1])
     mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
-    with pytest.raises(ValueError, match="must all be pairs of texts, or none"):
+    with pytest.raises(ValueError, match="pairs of texts, or none, got both: leave one"):
         encode_labelled(mixed, tokenizer, ("0", "1"), 16)
 
 

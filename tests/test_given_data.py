@@ -246,7 +246,7 @@ def test_questions_in_memory_are_those_of_the_file(way):
         ("classify", {"text": ["a", "b"], "label": [1]}, "lists of one length .* 2 text, 1 label"),
         ("classify", {"text": "a", "label": 1}, "lists of one length where it is a dict"),
         ("tag", [("a b", ["O"])], 'train[0]: "words" must be a list of texts, got'),
-        ("tag", [(["a"], ["O"]), (["a", "b"], ["O"])], "train[1]: 2 words but 1 labels"),
+        ("tag", [(["a"], ["O"]), (["a", "b"], ["O"])], "train[1]: 2 words but 1 labels: give each"),
         ("tag", [(["a", 3], ["O", "O"])], 'train[0]: "words" must be a text, got 3'),
         ("tag", [{"tokens": ["a"], "pos_tags": [1], "ner_tags": [1]}], "several may be it, ner_ta"),
         ("tag", [{"tokens": ["a"]}], 'train[0]: "labels" expected, a list, got tokens'),
@@ -260,7 +260,7 @@ def test_questions_in_memory_are_those_of_the_file(way):
         (
             "qa",
             [{"question": "a", "context": "b", "answers": {"text": ["b"], "answer_start": []}}],
-            "train[0]: 1 answers but 0 answer_start",
+            "train[0]: 1 answers but 0 answer_start: give each text its start",
         ),
     ],
 )

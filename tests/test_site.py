@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS))
 
-from from_code import commands, environment, errors, mermaid, presets, versions  # noqa: E402
+from from_code import causes, commands, environment, errors, mermaid, presets, versions  # noqa: E402
 from from_code.pictures import of_steps  # noqa: E402
 from from_code.steps import STEPS  # noqa: E402
 
@@ -52,14 +53,44 @@ def test_every_variable_that_the_code_reads_has_its_line():
     assert sorted(set(environment.MEANINGS) - set(found)) == []
 
 
+# How a way out may begin: it says what to do.
+DOING = """add break build call choose compare copy cut delete divide draw end fill fine-tune for
+    get git give go hide kbert lay leave load look lower make merge match name number open pad pip
+    prepare put raise rename report run save say see set shorten split start take use wait write"""
+ROUNDABOUT = ("goes into", "is made several by", "client.get_executor()")
+
+
 def test_messages_have_their_cause_and_way_out():
     found = {message.text: message for message in errors.messages()}
     assert len(found) > 300
     one = found["a sequence must have at most … tokens (max_position_embeddings), got …: cut it"]
-    assert one.way_out == "cut it" and one.cause.endswith("got …")
+    assert one.way_out == "cut it" and "longer or shorter" in one.why
     assert one.module == "kbert.model.layers.encoder" and one.kind == "ValueError"
     other = found["head must be one of …, got …"]
-    assert other.way_out == "give one of …"
+    assert other.way_out == "give one of those that it lists" and "misspelt" in other.why
+    damaged = found["… must be a whole safetensors file, got: … (…)"]
+    assert "cut off" in damaged.why and damaged.way_out == "get it, or make it, again"
+
+
+def kind_of(message):
+    said = f"{message.module}: {message.text}"
+    return next(kind for kind in causes.KINDS if re.search(kind.pattern, said))
+
+
+def test_every_message_has_a_cause_and_every_cause_a_message():
+    kinds = Counter(map(kind_of, errors.messages()))
+    assert [kind.pattern for kind in causes.KINDS if not kinds[kind]] == []
+    assert kinds[causes.KINDS[-1]] < 0.05 * kinds.total()  # it only repeats the message
+
+
+def test_every_way_out_says_what_to_do():
+    aimless = []
+    for message in errors.messages():
+        first = re.match(r"[\w-]+", message.way_out)
+        doing = first and first[0] in DOING.split()
+        if not doing and not any(map(message.way_out.__contains__, ROUNDABOUT)):
+            aimless.append(f"{message.text} => {message.way_out}")
+    assert aimless == []
 
 
 def test_a_message_that_is_raised_is_among_those():

@@ -101,7 +101,7 @@ def test_mistakes_of_one_task_are_one_line(berts):
             r"texts\[1\] must have every \[MASK\] in its first 17 tokens, got 8 of 16 there",
         ),
         (lambda: fill_mask(mlm, "[MASK]", top_k=0), "top_k must be a whole number"),
-        (lambda: next_sentence(mlm, "a", ["b"]), "a and b must both be a str or both a list"),
+        (lambda: next_sentence(mlm, "a", ["b"]), "got a str and a list: give two texts"),
         (lambda: next_sentence(mlm, ["a"], ["b", "c"]), "b must be as many as a, 1, got 2"),
         (lambda: answer(qa, "cat " * 15, "dog"), "question must leave room"),
         (lambda: answer(qa, "cat", " "), "context must have a token"),

@@ -46,7 +46,7 @@ def write(docs: Path) -> None:
 def with_links_of_the_site(text: str) -> str:
     """Links as GitHub has them, to files beside docs/, as links to the site's pages."""
     text = re.sub(r"\]\((?:\.\./)+notebooks/", "](/notebooks/", text)
-    text = re.sub(r"\]\(docs/", "](/", text)
+    text = re.sub(r"\]\((?:\.\./)*docs/", "](/", text)
     for source, page in PAGES_OF_FILES.items():
         name = re.escape(Path(source).name)
         text = re.sub(rf"\]\((?:\.\./)*(?:benchmarks/)?{name}", f"](/{page}", text)

@@ -47,7 +47,8 @@ def errata() -> str:
         (entry.document, entry.says, entry.true, entry.arithmetic, "yes" if entry.holds else "NO")
         for entry in known_errata()
     ]
-    return table(("document", "it says", "true is", "the arithmetic", "holds"), lines)
+    told = table(("document", "it says", "true is", "the arithmetic", "holds"), lines)
+    return f":::{{div}} cards errata\n{told}:::\n"
 
 
 def memory() -> str:

@@ -1,37 +1,49 @@
-"""Every message that kbert raises, with its cause and the way out that it tells."""
+"""Every message that kbert raises, with its cause and a way out."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import kbert
+from from_code.causes import KINDS, Kind
 from from_code.commands import plain
 from from_code.table import table
 
 PACKAGE = Path(kbert.__file__).parent
-_NEEDED = (
-    r"\b(?:must (?:be|have|hold|say|name|equal|end (?:in|with))|goes with|needs) (.*?)(?:, got\b|$)"
+_VERBS = (
+    "add break build call choose compare cut delete divide draw end fill fine-tune free get git "
+    "give hide install kbert lay leave lift load lower make merge name open pad pip prepare put "
+    "raise rename report run save say see set shorten split start take unset use wait write"
 )
-_EXPECTED = r"^(?:….*?: )?(\w.*?) expected\b"
-_DAMAGED = "the file is damaged, or is not what it is called: get it again"
-_BY_KIND = {  # where a message says what is there, and no more
-    "FileExistsError": "choose a folder that is new or empty",
-    "FileNotFoundError": "give the path of one that is there",
-    "IsADirectoryError": "give a file",
-    "NotADirectoryError": "give a folder",
-    "OSError": "see what the system says behind it: often rights, or a full disk",
-    "PermissionError": "choose a place where you may write",
-    "TimeoutError": "start those that are named, and all of them again",
-    "_Said": _DAMAGED,
-    "_damaged": _DAMAGED,
-}
+# How a clause begins that says what to do; also a roundabout one, "for labels there is kbert.…".
+_DOING = re.compile(
+    r"(?:(?:in Python|for [\w ]+?|of [\w' ]+?) )?(?:it is |there is |is )?"
+    rf"(?:`?(?:{_VERBS.replace(' ', '|')}|go on|tf|keras|client)\b"
+    r"|.*(?:goes into|is made several by))"
+)
+_ASKED = (  # what a message wants, and how one says that to do
+    (r"^(give .*?)(?:, got\b|$)", "{}"),
+    (r"\bmust be (?:.* or )?left out\b", "leave it out"),
+    (r"\bmust be given\b", "give it"),
+    (r"\bmust be ((?:with)?in .*?)(?:, got\b|$)", "give one {}"),
+    (r"\bmust (?:be|have|hold) (.*?)(?:, got\b|; got\b|: …|$)", "give {}"),
+    (r"\bmust (name|say|leave|number|match) (.*?)(?:, got\b|$)", "{} {}"),
+    (r"\bmust both be (.*?)(?:, got\b|$)", "give {}"),
+    (r"\bmust end (in|with) (.*?)(?:, got\b|$)", "end it {} {}"),
+    (r"\bgoes? with (.*?)(?:, got\b|$)", "use it with {}"),
+    (r"\bdraws (.*?)(?:, got\b|$)", "give {}"),
+    (r"\bneeds (.*?)(?:, got\b|$)", "give {}"),
+    (r"^expected (.*?)(?:, got\b|$)", "give {}"),
+    (r"^(?:….*?: )?(.+?) expected\b", "give {}"),
+)
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message: "cause: way out", or "what must be what, got what".
+    """A message: "what was wrong: what to do", or "what must be what, got what".
 
     Attributes:
         kind: the exception's class.
@@ -44,46 +56,68 @@ class Message:
     module: str
 
     @property
-    def cause(self) -> str:
-        return self.text.removesuffix(self._told).rstrip(":; ")
+    def why(self) -> str:
+        """Why it comes, by its kind."""
+        return self._of_kind.why
 
     @property
     def way_out(self) -> str:
-        """What the message says to do; where it only says what must be: to give that."""
-        if self._told:
-            return self._told
-        must = re.search(_NEEDED, self.text) or re.search(_EXPECTED, self.text)
-        return f"give {must[1]}" if must else _BY_KIND.get(self.kind, "as the message says")
+        """What the message says to do, else what its kind does, else to give what it wants."""
+        return _said(self._told or self._of_kind.do or self._asked)
 
     @property
     def where(self) -> str:
         """The exception, if its name is for others, and the module."""
-        return f"`{self.module}`" if self.kind[0] == "_" else f"{self.kind}, `{self.module}`"
+        named = re.fullmatch(r"[A-Z]\w+", self.kind)
+        return f"{self.kind}, `{self.module}`" if named else f"`{self.module}`"
+
+    @property
+    def _of_kind(self) -> Kind:
+        """A message of no kind fails a test; till then the page says no more than the message."""
+        found = (kind for kind in KINDS if re.search(kind.pattern, f"{self.module}: {self.text}"))
+        return next(found, Kind("", "", "see the message"))
 
     @property
     def _told(self) -> str:
-        """The clause behind the last colon or semicolon, where it is one for people."""
-        found = re.search(r"(?<=[:;] )[a-z][^:;]{4,}$", self.text)
-        told = found is not None and found.start() > 12 and not found[0].startswith("got ")
-        return found[0] if told else ""
+        """The last clause that says what to do, with what follows it."""
+        clauses = re.split(r"(?<=[:;]) ", self.text)
+        for place in range(len(clauses) - 1, 0, -1):
+            if _DOING.match(clauses[place]):
+                return " ".join(clauses[place:]).strip("`")
+        return ""
+
+    @property
+    def _asked(self) -> str:
+        for pattern, to_do in _ASKED:
+            if found := re.search(pattern, self.text):
+                return to_do.format(*found.groups())
+        return "give …"
+
+
+def _said(way_out: str) -> str:
+    """What is put in only when it runs, the message says."""
+    way_out = re.sub(r"\bone of …$", "one of those that it lists", way_out)
+    return "give what the message says" if way_out == "give …" else way_out
 
 
 def page() -> str:
-    """A table for each folder of kbert."""
+    """A table for each folder of kbert; cards, where there is no room for one."""
     by_folder: dict[str, list[Message]] = {}
     for message in messages():
         by_folder.setdefault(".".join(message.module.split(".")[:2]), []).append(message)
     parts = []
     for folder, found in sorted(by_folder.items()):
         lines = [
-            (f"**{plain(one.cause)}**", plain(one.way_out), one.where)
+            (f"**{plain(one.text)}** {one.where}", plain(one.why), plain(one.way_out))
             for one in sorted(found, key=lambda one: one.text.lower())
         ]
-        parts.append(f"## {folder}\n\n{table(('message', 'way out', 'where'), lines)}")
+        told = table(("message", "why it comes", "what to do"), lines)
+        parts.append(f"## {folder}\n\n:::{{div}} cards errors\n{told}:::\n")
     return "\n".join(parts)
 
 
-def messages() -> list[Message]:
+@functools.cache
+def messages() -> tuple[Message, ...]:
     """Every `raise Name("text")` of the package, each text of a module once."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -94,7 +128,7 @@ def messages() -> list[Message]:
                 kind = ast.unparse(node.exc.func).rpartition(".")[2]
                 if text := _longest(node.exc.args):
                     found[module, text] = Message(kind, text, module)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def _longest(arguments: list[ast.expr]) -> str:

@@ -100,7 +100,10 @@ def convert(
 
     to = to or formats.format_for(destination)
     if (calibration is not None) != (quantize == "int8"):
-        raise click.UsageError("--quantize int8 and --calibration FILE go together, got one alone")
+        raise click.UsageError(
+            "--quantize int8 and --calibration FILE go together, got one alone: "
+            "give both, or neither"
+        )
     given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
     options = {name: value for name, value in given.items() if value is not None}
     formats.check_options(to, options)

@@ -48,7 +48,9 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
     """
     _refuse_together(rich=rich, layers=layers)
     if trained and (rich or form != "text"):
-        raise click.UsageError("--freeze and --lora go with --format text and no --rich")
+        raise click.UsageError(
+            "--freeze and --lora go with --format text and no --rich: leave one of them out"
+        )
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")
     layer_range = _layer_range(layers, config)

@@ -152,7 +152,9 @@ def refuse_with_resume(**options) -> None:
     """Raises a UsageError for what a run has of its own."""
     for name, value in options.items():
         if value is not None:
-            raise click.UsageError(f"--{name} does not go with --resume: the run has its own")
+            raise click.UsageError(
+                f"--{name} does not go with --resume: leave it out, the run has its own"
+            )
 
 
 COMMANDS = (pretrain,)

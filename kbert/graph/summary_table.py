@@ -94,7 +94,10 @@ def _matching(rows: Sequence[Row], pattern: str) -> list[int]:
     except re.error as error:
         raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
     if not places:
-        raise ValueError(f"layer_range must match layers, got {pattern!r}, which matches none")
+        raise ValueError(
+            f"layer_range must match layers, got {pattern!r}, which matches none: "
+            "see their names in the whole summary"
+        )
     return places
 
 

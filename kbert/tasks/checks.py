@@ -48,7 +48,7 @@ def listed_pairs(
         kinds = ["a str" if single else "a list" for single in (one, also_one)]
         raise ValueError(
             f"{first_name} and {second_name} must both be a str or both a list, got {kinds[0]} "
-            f"and {kinds[1]}"
+            f"and {kinds[1]}: give two texts, or two lists"
         )
     if len(firsts) != len(seconds):
         raise ValueError(

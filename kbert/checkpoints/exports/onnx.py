@@ -173,7 +173,9 @@ def _name_axes(proto) -> None:
     for value in [*proto.graph.input, *proto.graph.output]:
         batch, *others = value.type.tensor_type.shape.dim
         if batch.HasField("dim_value"):
-            raise RuntimeError(f"{value.name} was written with a fixed batch: a defect of kbert's")
+            raise RuntimeError(
+                f"{value.name} was written with a fixed batch, a defect of kbert's: report it"
+            )
         for axis in (batch, *others):
             if not axis.HasField("dim_value"):
                 axis.dim_param = _BATCH if axis is batch else _LENGTH

@@ -135,7 +135,7 @@ class Shards:
         if count >= self.documents:
             raise ValueError(
                 f"held_out={held_out} must leave documents to train with, got "
-                f"{self.documents} in all"
+                f"{self.documents} in all: lower it, or prepare more text"
             )
         order = np.argsort(fork(key_of(_SPLIT), np.asarray(self.starts)), kind="stable")
         return (

@@ -49,7 +49,10 @@ def _rows(data, name: str) -> Iterable:
         return _rows_of_columns(data, name)
     if hasattr(data, "as_numpy_iterator"):  # tf.data
         if int(data.cardinality()) == -1:
-            raise ValueError(f"{name} must have an end, got a data set that repeats for ever")
+            raise ValueError(
+                f"{name} must have an end, got a data set that repeats for ever: "
+                "leave .repeat() out"
+            )
         return data.as_numpy_iterator()
     if hasattr(data, "to_dicts"):  # polars
         return data.to_dicts()

@@ -103,7 +103,10 @@ def _as_entry(row: dict, place: str) -> dict:
             for found in (answers.get("text"), answers.get("answer_start"))
         )
         if len(texts) != len(starts):
-            raise ValueError(f"{place}: {len(texts)} answers but {len(starts)} answer_start")
+            raise ValueError(
+                f"{place}: {len(texts)} answers but {len(starts)} answer_start: "
+                "give each text its start"
+            )
         pairs = zip(texts, starts, strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
     rest = {"id": place, "is_impossible": not answers} | row

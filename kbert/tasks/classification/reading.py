@@ -121,7 +121,10 @@ def _from_cells(
             raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
         needed = columns[:2] if kind.may_be_empty else columns
         if empty := [column for column in needed if column is not None and not cells[column]]:
-            raise ValueError(f"{place}: column {empty[0] + 1} of {count} is empty")
+            raise ValueError(
+                f"{place}: column {empty[0] + 1} of {count} is empty: "
+                "fill it in, or leave the line out"
+            )
         pair = None if columns.pair is None else cells[columns.pair]
         label = kind.of_cell(cells[columns.label], place)
         yield Labelled(cells[columns.text], label, pair, place)
@@ -273,7 +276,9 @@ def encode_texts(
     """
     pairs = [record.pair for record in records if record.pair is not None]
     if pairs and len(pairs) < len(records):
-        raise ValueError("records must all be pairs of texts, or none, got both")
+        raise ValueError(
+            "records must all be pairs of texts, or none, got both: leave one of the two kinds out"
+        )
     ids, segments, cut = [], [], 0
     for portion in _portions(records):
         texts = [record.text[:_LONGEST] for record in portion]

@@ -108,7 +108,10 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         super().__post_init__()
         if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
             name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
-            raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
+            raise ValueError(
+                f"{name} must go with lora, the adapters' rank, got {name} alone: "
+                "give lora too, or leave it out"
+            )
 
     def check_for(self, task: str) -> None:
         """A ValueError where a setting of vectors is for another task, or they lack one."""

@@ -72,7 +72,7 @@ class Pretraining(Recipe):
         if settings.freeze is not None and not places.get("init"):
             raise ValueError(
                 f"freeze must be of a checkpoint to begin with, init, got {settings.freeze!r} and "
-                "none: first weights would stay as they were drawn"
+                "none, where first weights stay as they were drawn: give init, or leave it out"
             )
         self._own_config = own_config
         # the settings have put their numbers for None

@@ -140,7 +140,9 @@ def _sentence(row: Mapping, place: str, known: Mapping | None = None) -> Sentenc
         if not isinstance(row[name], list) or not row[name]:
             raise ValueError(f'{place}: "{name}" must be a list of texts, got {row[name]!r:.60}')
     if len(row[words]) != len(row[labels]):
-        raise ValueError(f"{place}: {len(row[words])} words but {len(row[labels])} labels")
+        raise ValueError(
+            f"{place}: {len(row[words])} words but {len(row[labels])} labels: give each word one"
+        )
     classes = (known or {}).get(labels)
     return Sentence(
         tuple(given.text_of(word, words, place) for word in row[words]),

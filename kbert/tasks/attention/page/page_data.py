@@ -50,7 +50,10 @@ def page_data(
         "special": special,
     }
     if not np.isfinite(found.weights).all():
-        raise ValueError("weights must be finite for a page, got NaN or infinity in them")
+        raise ValueError(
+            "weights must be finite for a page, got NaN or infinity in them: "
+            "load a model whose own weights are finite"
+        )
     parts, kept = _weights(found)
     vectors, of_vectors = _vectors(found)
     facts = {
