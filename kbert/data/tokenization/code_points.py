@@ -20,6 +20,7 @@ ITSELF = -1  # in `Replacements.values`: the code point that is replaced
 CLASS_BITS = 21  # a code point takes so many bits of a value; above them stands its class
 GONE = 255 << CLASS_BITS  # stands for none, and ends a run of marks; 255 is no mark's class
 _END = 0x110000
+_EMPTY = 0x40000, 0xE0000
 _SPACE = " "
 _BETWEEN = "0"  # in no other code point's replacement, and of class 0
 _CHUNK = 4096
@@ -66,7 +67,7 @@ def replacements(vocabulary: Vocabulary) -> Replacements:
     return _replacements(vocabulary.lowercase, strip, vocabulary.tokenize_chinese_chars)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=None)  # 300 KB for each of the few sets of rules
 def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replacements:
     normalizer = bert_normalizer(lowercase, strip_accents, chinese)
     numbers: dict[tuple[int, ...], int] = {(ITSELF,): 0}
@@ -115,8 +116,11 @@ def _class_of(point: str) -> int:
 
 
 def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
-    """Each code point and what it becomes, words apart; surrogates are none."""
-    for start in range(0, _END, _CHUNK):
+    """Each code point and what it becomes, words apart; surrogates are none.
+
+    Planes 4 to 13, of which Unicode has given nothing to anyone, stay as they are.
+    """
+    for start in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
         numbers = [n for n in range(start, start + _CHUNK) if not 0xD800 <= n < 0xE000]
         points = [chr(number) for number in numbers if chr(number) != _BETWEEN]
         texts = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
