@@ -8,10 +8,12 @@ import sys
 import unicodedata
 
 import numpy as np
+import page_blocks
 import pytest
 import texts
 from command_line import kbert as run
 from numpy.testing import assert_allclose
+from sizes import ROOT
 from small_berts import TEXTS, small_berts
 
 import kbert
@@ -209,6 +211,22 @@ def test_masks_are_filled_and_next_sentences_told_as_by_kbert(berts, tmp_path):
     found = answers["pairs"](texts=tf.constant(TEXTS), pairs=tf.constant(TEXTS[::-1]))
     wanted = kbert.next_sentence(bert, TEXTS, TEXTS[::-1])
     assert_allclose(found["probability"], wanted, atol=1e-5)
+
+
+def test_bytes_that_are_no_utf8_are_left_out():
+    import tensorflow as tf
+
+    from kbert.checkpoints.exports.text_graph import TextGraph
+
+    tokenizer = Tokenizer.from_vocab(texts.SPECIAL + ["a", "##b", "é", "e"], lowercase=True)
+    lines = [b"a\xffb \xc3", b"\xe2\x82a \xc3\xa9"]
+    found, _ = TextGraph(tokenizer.vocabulary).framed(tf.constant(lines), None, 9)
+    assert found.to_list() == [tokenizer.encode(text).ids for text in ("ab", "a é")]
+
+
+def test_the_page_prints_what_it_shows(tmp_path):
+    for block, printed in page_blocks.run(ROOT / "docs" / "do" / "serve_text.md", tmp_path):
+        assert page_blocks.same(block.shown.text, printed), printed
 
 
 def test_what_cannot_take_texts_is_one_line(berts, tmp_path, monkeypatch):
