@@ -152,6 +152,7 @@ def save(
     architecture: str | None = None,
     quantize: str | None = None,
     calibration: Sequence[str] | None = None,
+    text: bool = False,
 ) -> None:
     """Writes a model in one of the formats; all of it or nothing, and an old one survives.
 
@@ -171,6 +172,8 @@ def save(
             the `calibration` texts have (ONNX Runtime's static quantization); "int8_dynamic": by
             the ranges of each call. None: float32.
         calibration: some hundred texts like those that will come.
+        text: for a SavedModel, that it takes texts and gives answers: vectors, labels with their
+            probabilities, tokens for a [MASK]; the tokenizer is in the graph, by tensorflow-text.
 
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
@@ -185,6 +188,7 @@ def save(
     write = formats.writer(form)
     given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
     options = {name: value for name, value in given.items() if value is not None}
+    options |= {"text": True} if text else {}
     formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)
