@@ -14,10 +14,13 @@ import numpy as np
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
+from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
 from kbert.io.wording import first_few
 from kbert.model.matrices import kernel_of
+
+_TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a DistilBERT"}
 
 
 class Pair(NamedTuple):
@@ -34,7 +37,10 @@ class LoraAdapter:
 
     Attributes:
         pairs: by block, from 1, and matrix, one of `kbert.graph.trained_parts.MATRICES`.
-        saved: other weights that were trained, the head's, by transformers' names without "bert.".
+        saved: other weights that were trained, the head's, by transformers' names without "bert."
+            (or its family's prefix).
+        column: the family whose names those are, by its column of the table of names; None: its
+            file does not tell BERT from RoBERTa.
         head: the graph's, one of `kbert.graph.spec.HEADS`; None: it does not say.
         labels, problem_type: see `kbert.Bert`.
         base: `digest` of the matrices that it was trained on; None: it does not say.
@@ -44,6 +50,7 @@ class LoraAdapter:
 
     pairs: Mapping[tuple[int, str], Pair]
     saved: Mapping[str, np.ndarray]
+    column: str | None = None
     head: str | None = None
     labels: tuple[str, ...] | None = None
     problem_type: str | None = None
@@ -54,14 +61,14 @@ class LoraAdapter:
     @property
     def num_labels(self) -> int | None:
         """Outputs of its classifier; None: it has none."""
-        found = self.saved.get("classifier.weight")
+        found = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
         return None if found is None or not found.ndim else found.shape[0]
 
-    @property
-    def layers(self) -> frozenset[str]:
-        """The layers of the graph, whatever its head, that `saved` has weights of."""
+    def layers(self, config: BertConfig) -> frozenset[str]:
+        """The layers of a base's graph, whatever its head, that `saved` has weights of."""
+        column = weight_names.column_of(config)
         rows = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
-        return frozenset(row.layer for row in rows if row.transformers in self.saved)
+        return frozenset(row.layer for row in rows if getattr(row, column) in self.saved)
 
     def __repr__(self) -> str:
         ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})
@@ -98,11 +105,8 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     Raises:
         ValueError: an adapter of another base: other shapes, other blocks, other weights.
     """
-    entries = {
-        entry.name: entry
-        for part in weight_names.PARTS_OF_HEAD[spec.head]
-        for entry in weight_names.entries(part, spec.config, "transformers", spec.num_labels)
-    }
+    column = weight_names.column_of(spec.config)
+    entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
     if problems := _problems(spec, adapter, entries):
         raise ValueError(f"{source} must be an adapter of {base}, got another's: {problems[0]}")
     before = digest(model, adapter.pairs)
@@ -132,6 +136,8 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     """What does not fit the base, one line each."""
     letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
     found = []
+    if adapter.column not in (None, weight_names.column_of(spec.config)):
+        found.append(f"names of {_TITLES[adapter.column]} for a {spec.config.family.title}")
     for (block, name), (a, b, _) in adapter.pairs.items():
         if block > blocks:
             found.append(f"block {block}, of {blocks}")

@@ -116,7 +116,7 @@ def _only_products(onnx, graph) -> None:
 def _reader(ort, bert, texts: Sequence[str], feed: Callable):
     """One text at a time: no padding, whose activations are no one's."""
     limit = bert.sentence.max_length if bert.sentence else None
-    limit = min(limit or bert.config.max_position_embeddings, bert.config.max_position_embeddings)
+    limit = min(limit or bert.config.positions, bert.config.positions)
 
     def feeds():
         for text in texts:

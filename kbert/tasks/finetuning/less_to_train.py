@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from kbert.checkpoints import only_bert, transfer, weight_names
+from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
 from kbert.checkpoints.bert import Bert, adapted
 from kbert.graph.layer_table import layers as graph_layers
@@ -18,8 +18,6 @@ def parts_of(settings: FinetuningSettings, spec: GraphSpec, source: Bert) -> Tra
     Raises:
         ValueError: see `kbert.graph.trained_parts.trained_parts`.
     """
-    if settings.lora is not None:
-        only_bert.check_model(source, "lora")
     there = {layer.name for layer in source.model.layers}
     new = {layer.name for layer in graph_layers(spec)} - there
     lora = (settings.lora, settings.lora_on, settings.lora_alpha)
@@ -54,6 +52,7 @@ def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) ->
     adapter = LoraAdapter(
         pairs,
         _saved(bert, trained),
+        column=weight_names.column_of(bert.config),
         head=bert.head,
         labels=bert.labels,
         problem_type=bert.problem_type,
@@ -78,10 +77,10 @@ def _saved(bert: Bert, trained: TrainedWeights) -> dict:
     """The head's weights, and others that were trained whole, by transformers' names."""
     whole = {variable.path.split("/")[0] for variable in trained.variables}
     heads = {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
+    column = weight_names.column_of(bert.config)
     entries = [
         entry
-        for part in weight_names.PARTS_OF_HEAD[bert.head]
-        for entry in weight_names.entries(part, bert.config, "transformers", bert.spec.num_labels)
+        for entry in weight_names.entries_of(bert.spec, column)
         if entry.layer in whole | heads
     ]
     return transfer.arrays_of(bert.model, entries)
