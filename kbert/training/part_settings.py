@@ -1,0 +1,42 @@
+"""What a run that trains less than a whole model is asked for: frozen parts, adapters."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Self
+
+from kbert.graph.trained_parts import LORA_ON
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSettings:
+    """Settings of what a run trains, beside the others.
+
+    Args:
+        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
+            "head", and blocks, from 1: "3" or "1-8"; None: none. They have no gradients and no
+            moments.
+        lora: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained in the
+            place of all weights but the head's; None: no adapters. The result has them in its
+            weights, and as `Bert.adapter`; the run's folder, as adapter/, as PEFT writes it.
+        lora_on: which matrices have one, between commas: query, key, value, attention_output,
+            intermediate, output; in each block that is not frozen.
+        lora_alpha: they count lora_alpha / lora times; None: once.
+
+    Raises:
+        ValueError: lora_on or lora_alpha without lora.
+    """
+
+    freeze: str | None = None
+    lora: int | None = None
+    lora_on: str = LORA_ON
+    lora_alpha: float | None = None
+
+    def check_adapters(self) -> Self:
+        """Itself; a ValueError where something is said of adapters and there are none."""
+        if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
+            name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
+            raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
+        return self
+
+
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(PartSettings)}
