@@ -111,7 +111,7 @@ def test_keras_hub_opens_a_task_that_kbert_wrote(head, tmp_path):
 
 
 def mlm_logits(bert, as_keras_nlp: bool):
-    """kbert's, of the first five places; with the two things that keras_nlp's head has otherwise."""
+    """kbert's, of five places; with the two things that keras_nlp's head has otherwise."""
     copy = made("pretraining")
     copy.model.set_weights(bert.model.get_weights())
     if as_keras_nlp:

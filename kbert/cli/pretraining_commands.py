@@ -29,6 +29,7 @@ _HELP = {
     "lora": "Rank of adapters of --init, trained in the place of the weights.",
     "lora_on": "Their matrices, between commas.",
     "lora_alpha": "They count alpha / rank times; default: once.",
+    "lora_dropout": "Of what goes into them.",
 }
 
 

@@ -176,8 +176,15 @@ def plan(
         )
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
-    sizes = {"max_predictions": max_predictions, "dtype": precision}
-    one = account(config, seq_len, **sizes, freeze=freeze, lora=lora, lora_on=lora_on)
+    one = account(
+        config,
+        seq_len,
+        max_predictions=max_predictions,
+        dtype=precision,
+        freeze=freeze,
+        lora=lora,
+        lora_on=lora_on,
+    )
     unkept = _unkept_on_tpu(one) if devices.accelerator.kind == "TPU" else 0
     reached, (sums, sum_flops) = _reached(one), _sums(one)
     activations = _kept(one, reached, rematerialize, unkept) - sums

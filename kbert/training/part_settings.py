@@ -21,21 +21,24 @@ class PartSettings:
         lora_on: which matrices have one, between commas: query, key, value, attention_output,
             intermediate, output; in each block that is not frozen.
         lora_alpha: they count lora_alpha / lora times; None: once.
+        lora_dropout: share of the numbers that go into each adapter's A which training leaves out,
+            as PEFT's; W itself has all of them.
 
     Raises:
-        ValueError: lora_on or lora_alpha without lora.
+        ValueError: lora_on, lora_alpha or lora_dropout without lora.
     """
 
     freeze: str | None = None
     lora: int | None = None
     lora_on: str = LORA_ON
     lora_alpha: float | None = None
+    lora_dropout: float = 0.0
 
     def check_adapters(self) -> Self:
         """Itself; a ValueError where something is said of adapters and there are none."""
-        if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
-            name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
-            raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
+        for name in ("lora_alpha", "lora_dropout", "lora_on"):
+            if self.lora is None and getattr(self, name) != DEFAULTS[name]:
+                raise ValueError(f"{name} must go with lora, the adapters' rank, got {name} alone")
         return self
 
 

@@ -33,6 +33,7 @@ def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) ->
         labels=bert.labels,
         problem_type=bert.problem_type,
         base_path=base_path,
+        dropout=trained.dropout,
     )
     return adapted(bert, adapter, "the adapter", "the model")
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.transformers.classes import classes_of
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
@@ -45,6 +46,7 @@ class LoraAdapter:
         labels, problem_type: see `kbert.Bert`.
         base: `digest` of the matrices that it was trained on; None: it does not say.
         base_path: where those lay; None: unknown.
+        dropout: of what went into its A in training.
         merged: `digest` of the matrices with it; None: it is in no model.
     """
 
@@ -56,6 +58,7 @@ class LoraAdapter:
     problem_type: str | None = None
     base: str | None = None
     base_path: str | None = None
+    dropout: float = 0.0
     merged: str | None = None
 
     @property
@@ -105,8 +108,9 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     Raises:
         ValueError: an adapter of another base: other shapes, other blocks, other weights.
     """
-    column = weight_names.column_of(spec.config)
+    column, tied = weight_names.column_of(spec.config), classes_of(spec.config).tied
     entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
+    adapter = _tied(model, adapter, tied, entries, source)
     if problems := _problems(spec, adapter, entries):
         raise ValueError(f"{source} must be an adapter of {base}, got another's: {problems[0]}")
     before = digest(model, adapter.pairs)
@@ -124,6 +128,25 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
         array = array.T if entries[name].outputs_first else array
         variable.assign(array.reshape(variable.shape))
     return dataclasses.replace(adapter, base=before, merged=digest(model, adapter.pairs))
+
+
+def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source) -> LoraAdapter:
+    """The adapter without copies of weights; a ValueError where one is none.
+
+    PEFT's own training of a masked language model's head trains a copy of the token table.
+    """
+    known = {name: entries[name] for name in tied.values() if name in entries}
+    for copy in [name for name in tied if name in adapter.saved]:
+        original = adapter.saved.get(tied[copy])
+        if original is None and tied[copy] in known:
+            (original,) = transfer.arrays_of(model, [known[tied[copy]]]).values()
+        if original is None or not np.array_equal(original, adapter.saved[copy]):
+            raise ValueError(
+                f"{source} must have {copy} equal to {tied[copy]}, to which it is tied in the "
+                "graph, got others: train it with the head left out of modules_to_save"
+            )
+    saved = {name: array for name, array in adapter.saved.items() if name not in tied}
+    return dataclasses.replace(adapter, saved=saved)
 
 
 def summed(kernel: np.ndarray, pair: Pair) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import weight_names
+from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.adapters import peft_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
 from kbert.checkpoints.adapters.peft_names import Module
@@ -38,6 +38,7 @@ _CONFIG = js.fields(
     {
         "use_dora": js.or_null(js.one_of(False)),
         "use_rslora": js.or_null(js.FLAG),
+        "lora_dropout": js.or_null(js.number(0, 1)),
         "alpha_pattern": js.or_null(js.mapping_of(_POSITIVE)),
         "task_type": js.or_null(js.TEXT),
         "base_model_name_or_path": js.or_null(js.TEXT),
@@ -82,6 +83,7 @@ def read(folder: Path) -> LoraAdapter:
         problem_type=own.get("problem_type"),
         base=own.get("base"),
         base_path=config.get("base_model_name_or_path"),
+        dropout=config.get("lora_dropout") or 0.0,
     )
 
 
@@ -115,6 +117,8 @@ def write(bert, path: Path) -> None:
     for name, array in adapter.saved.items():
         prefix = _PREFIX if name.startswith(classes.heads) else body
         arrays[prefix + name] = np.ascontiguousarray(array)
+    for name, array in _copies(bert, column, classes.tied).items():
+        arrays[_PREFIX + name] = np.ascontiguousarray(array)
     own = {"head": bert.head, "labels": bert.labels and list(bert.labels)}
     own |= {"problem_type": bert.problem_type, "base": adapter.base}
     with atomic_folder(path) as folder:
@@ -122,6 +126,22 @@ def write(bert, path: Path) -> None:
         for name, values in ((CONFIG, _config(bert, adapter)), (OWN, own)):
             text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
             (folder / name).write_text(text, encoding="utf-8")
+
+
+def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
+    """What transformers ties to other weights in a module that was saved: PEFT wants all of one."""
+    saved = bert.adapter.saved
+    modules = {name.split(".")[0] for name in saved}
+    wanted = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
+    if not wanted or bert.head != "pretraining":
+        return {}
+    entries = [
+        entry
+        for entry in weight_names.entries_of(bert.spec, column)
+        if entry.name in wanted.values()
+    ]
+    arrays = transfer.arrays_of(bert.model, entries)
+    return {copy: arrays[name] for copy, name in wanted.items()}
 
 
 def _config(bert, adapter: LoraAdapter) -> dict:
@@ -140,7 +160,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "rank_pattern": {name: one for name, one in ranks.items() if one != rank},
         "alpha_pattern": {name: one for name, one in alphas.items() if one != alpha},
-        "lora_dropout": 0.0,
+        "lora_dropout": adapter.dropout,
         "bias": "none",
         "fan_in_fan_out": False,
         "init_lora_weights": True,

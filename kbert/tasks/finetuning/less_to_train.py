@@ -28,4 +28,5 @@ def trained_weights(
     if not parts.frozen and settings.layer_decay is None and rate is None:
         return None
     share = 1.0 if rate is None else rate / settings.learning_rate
-    return weights_of(model, parts, settings.seed, settings.layer_decay, share)
+    dropout = settings.lora_dropout
+    return weights_of(model, parts, settings.seed, settings.layer_decay, share, dropout)

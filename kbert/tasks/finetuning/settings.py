@@ -58,7 +58,8 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         *("label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
         *("learning_rate", "warmup_share", "optimizer"),
-        *("freeze", "head_learning_rate", "layer_decay", "lora", "lora_on", "lora_alpha"),
+        *("freeze", "head_learning_rate", "layer_decay"),
+        *("lora", "lora_on", "lora_alpha", "lora_dropout"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
     of_vectors: ClassVar[dict] = {

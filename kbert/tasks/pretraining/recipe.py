@@ -155,7 +155,8 @@ class Pretraining(Recipe):
     def trained_weights(self, model):
         if not self._parts.frozen:
             return None
-        return weights_of(model, self._parts, self.settings.seed)
+        settings = self.settings
+        return weights_of(model, self._parts, settings.seed, dropout=settings.lora_dropout)
 
     def begin(self, model) -> None:
         """With the weights of `init`, whose vocabulary must be the shards'."""
