@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.checkpoints import first_values, fitting, formats, only_bert, transfer
+from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -140,7 +140,8 @@ def load(
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         checkpoint = _padded_as(checkpoint, words)
         asked = seq_len, allow_missing, ignore, words, num_labels, labels
-        bert = _built(checkpoint, head, *asked, given=added.layers if added else ())
+        given = added.layers(checkpoint.spec.config) if added else ()
+        bert = _built(checkpoint, head, *asked, given=given)
     return bert if added is None else adapted(bert, added, str(adapter), str(path))
 
 
@@ -244,7 +245,6 @@ def _built(
 
 def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     """A model with an adapter added to its weights, which change; see `add_to`."""
-    only_bert.check_model(bert, "adapter")
     added = add_to(bert.model, bert.spec, adapter, source, base)
     kind = adapter.problem_type or bert.problem_type
     return dataclasses.replace(bert, adapter=added, problem_type=kind)

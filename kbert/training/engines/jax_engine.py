@@ -149,7 +149,7 @@ class JaxEngine(Engine):
             again = functools.partial(
                 self._gradients, weights, seeds=seeds, scale=scale, frozen=frozen
             )
-            return self._cached_gradients(again, weights, batch, seeds)
+            return self._cached_gradients(again, weights, batch, seeds, frozen)
 
         def of(part, seed):
             def loss_of(weights):

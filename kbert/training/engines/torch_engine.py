@@ -53,6 +53,9 @@ class TorchEngine(Engine):
     def _kit(self):
         return torch_kit
 
+    def _plain_kit(self):
+        return torch_kit
+
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
         variables = self._updated()
