@@ -217,6 +217,11 @@ class JaxEngine(Engine):
             frozen = [weight.addressable_data(0) for weight in frozen]
         return [np.asarray(value) for value in self._forward(weights, inputs, frozen)]
 
+    def _on_host(self, values: list) -> list[np.ndarray]:
+        for value in values:
+            value.copy_to_host_async()  # all under way before the first is waited for
+        return [np.asarray(value) for value in values]
+
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(np.array(array))
 

@@ -137,6 +137,17 @@ class TorchEngine(Engine):
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
 
+    def _on_host(self, values: list) -> list[np.ndarray]:
+        from keras import ops
+
+        # NumPy has no bfloat16 of its own: Keras gives it another's
+        return [
+            ops.convert_to_numpy(value)
+            if value.dtype == torch.bfloat16
+            else value.detach().cpu().numpy()
+            for value in values
+        ]
+
     def _frozen_values(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
         return [variable.value.detach() for variable in self.trained.frozen]
