@@ -41,7 +41,9 @@ def _vectors(data: Path, checkpoint: str | None = None, classifier: str | None =
         memory=1500,
         amount=COUNT,
         unit="texts",
-        files=Contender("files", f"{make}saved_files", {"checkpoint": checkpoint}, TEXT, TENSORFLOW),
+        files=Contender(
+            "files", f"{make}saved_files", {"checkpoint": checkpoint}, TEXT, TENSORFLOW
+        ),
     )
 
 

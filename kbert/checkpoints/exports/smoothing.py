@@ -58,7 +58,9 @@ def smooth(onnx, onnxruntime, path: Path, feeds: Iterable[dict]) -> None:
 def _products(onnx, graph) -> dict[str, list]:
     """The products with weights, by the activation that they take; weights of one product alone."""
     uses = [name for node in graph.node for name in node.input]
-    own = {one.name for one in graph.initializer if len(one.dims) == 2 and uses.count(one.name) == 1}
+    own = {
+        one.name for one in graph.initializer if len(one.dims) == 2 and uses.count(one.name) == 1
+    }
     found: dict[str, list] = {}
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in own:
