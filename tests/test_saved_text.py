@@ -119,7 +119,7 @@ def test_added_tokens_are_found_as_the_tokenizer_finds_them():
 
 @pytest.mark.parametrize("limit", [3, 4, 7, 12, 31])
 def test_pairs_and_long_texts_are_cut_as_the_tokenizer_cuts_them(limit):
-    tokenizer = Tokenizer.from_vocab(texts.SPECIAL + ["a", "##b"], lowercase=True)
+    tokenizer = Tokenizer.from_vocab([*texts.SPECIAL, "a", "##b"], lowercase=True)
     cases = list(itertools.product(range(0, 18), range(0, 18)))
     lines, pairs = ([" ".join("a" * case[side]) for case in cases] for side in (0, 1))
     assert differences(tokenizer, lines, pairs, limit) == []
@@ -129,8 +129,8 @@ def test_pairs_and_long_texts_are_cut_as_the_tokenizer_cuts_them(limit):
 def served(tmp_path, bert, **given) -> dict:
     """What a process that knows TensorFlow and tensorflow_text alone makes of texts."""
     kbert.save(bert, tmp_path / "saved", format="saved_model", text=True)
-    arrays = {name: np.array([text.encode() for text in lines], object) for name, lines in given.items()}
-    np.savez(tmp_path / "in.npz", **arrays)
+    arrays = {name: [text.encode() for text in lines] for name, lines in given.items()}
+    np.savez(tmp_path / "in.npz", **{name: np.array(a, object) for name, a in arrays.items()})
     paths = [str(tmp_path / name) for name in ("saved", "in.npz", "out.npz")]
     subprocess.run([sys.executable, "-c", SERVE, *paths], check=True, cwd=tmp_path)
     with np.load(tmp_path / "out.npz", allow_pickle=True) as found:
@@ -171,7 +171,8 @@ def test_probabilities_are_those_of_classify(berts, tmp_path, kind):
         (answers["pairs"](texts=first, pairs=second), kbert.classify(bert, TEXTS, TEXTS[::-1])),
         (loaded.serve(first), kbert.classify(bert, TEXTS)),
     ):
-        assert {tuple(row) for row in found["labels"].numpy()} == {tuple(b.encode() for b in labels)}
+        named = {tuple(label.decode() for label in row) for row in found["labels"].numpy()}
+        assert named == {labels}
         expected = [[row[label] for label in labels] for row in by_label(wanted)]
         assert_allclose(found["probabilities"], expected, atol=1e-5)
         if kind is None:
@@ -218,7 +219,7 @@ def test_bytes_that_are_no_utf8_are_left_out():
 
     from kbert.checkpoints.exports.text_graph import TextGraph
 
-    tokenizer = Tokenizer.from_vocab(texts.SPECIAL + ["a", "##b", "é", "e"], lowercase=True)
+    tokenizer = Tokenizer.from_vocab([*texts.SPECIAL, "a", "##b", "é", "e"], lowercase=True)
     lines = [b"a\xffb \xc3", b"\xe2\x82a \xc3\xa9"]
     found, _ = TextGraph(tokenizer.vocabulary).framed(tf.constant(lines), None, 9)
     assert found.to_list() == [tokenizer.encode(text).ids for text in ("ab", "a é")]

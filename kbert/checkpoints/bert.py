@@ -187,9 +187,9 @@ def save(
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    given: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    given["text"] = text or None
     options = {name: value for name, value in given.items() if value is not None}
-    options |= {"text": True} if text else {}
     formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)

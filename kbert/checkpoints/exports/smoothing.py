@@ -7,6 +7,7 @@ weights one for each output: a single channel of 28, where the others reach 2, c
 four bits. Here s is a factor of its own before the product, as LayerNorm's output goes on besides.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,8 @@ def smooth(onnx, onnxruntime, path: Path, feeds: Iterable[dict]) -> None:
 def _products(onnx, graph) -> dict[str, list]:
     """The products with weights, by the activation that they take; weights of one product alone."""
     uses = [name for node in graph.node for name in node.input]
-    own = {one.name for one in graph.initializer if len(one.dims) == 2 and uses.count(one.name) == 1}
+    once = {name for name, count in Counter(uses).items() if count == 1}
+    own = {one.name for one in graph.initializer if len(one.dims) == 2} & once
     found: dict[str, list] = {}
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in own:

@@ -38,14 +38,14 @@ def check(bert) -> None:
     require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
     if bert.head not in HEADS:
         raise ValueError(f"{_WHAT} goes with the heads {', '.join(HEADS)}, got {bert.head!r}")
-    if lacking := _lacking(bert, _NEEDED[bert.head]):
+    needed = list(_NEEDED[bert.head])
+    if bert.head == "encoder" and bert.sentence and bert.sentence.pooling == "pooler":
+        needed.append(names.POOLER)
+    if lacking := _lacking(bert, needed):
         raise ValueError(
             f"{_WHAT} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
             "in the model are random"
         )
-    if bert.head == "encoder" and bert.sentence and bert.sentence.pooling == "pooler":
-        if _lacking(bert, [names.POOLER]):
-            raise ValueError(f"{_WHAT} needs a trained pooler, as the checkpoint says, got none")
 
 
 def functions(bert, model) -> dict[str, Callable]:

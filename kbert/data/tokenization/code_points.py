@@ -7,7 +7,7 @@ the marks that stay come into Unicode's canonical order (The Unicode Standard, s
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import tokenizers
@@ -46,7 +46,6 @@ class Replacements:
     values: np.ndarray
     dropped: np.ndarray
 
-
     def with_words(self, points: Iterable[int]) -> "Replacements":
         """The table in which these code points stay, each a word by itself."""
         pages, rows = self.pages.copy(), list(self.rows)
@@ -67,7 +66,7 @@ def replacements(vocabulary: Vocabulary) -> Replacements:
     return _replacements(vocabulary.lowercase, strip, vocabulary.tokenize_chinese_chars)
 
 
-@lru_cache(maxsize=None)  # 300 KB for each of the few sets of rules
+@cache  # 300 KB for each of the few sets of rules
 def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replacements:
     normalizer = bert_normalizer(lowercase, strip_accents, chinese)
     numbers: dict[tuple[int, ...], int] = {(ITSELF,): 0}
