@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 
 import numpy as np
 import pytest
@@ -121,3 +122,19 @@ def compare_with_peft(folder, bert):
     ours = kbert.predict(bert.model, ids)
     np.testing.assert_allclose(ours["MLM"], theirs.prediction_logits.numpy(), atol=1e-5)
     np.testing.assert_allclose(ours["NSP"], theirs.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+def test_packed_rows_drop_out_what_goes_into_adapters(source, tmp_path):
+    texts = [text for pair in PAIRS for text in pair]
+    rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]
+    options = {"epochs": 4, "batch_size": 12, "learning_rate": 3e-2, "packing": True} | QUIET
+    options |= {"lora": 3, "lora_alpha": 6.0, "lora_dropout": 0.3, "output": tmp_path / "run"}
+    done = kbert.finetune(source, "classify", train=rows, **options)
+    losses = [line["Classifier_loss"] for line in done.history.updates]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    config = json.loads((tmp_path / "run" / "adapter" / "adapter_config.json").read_text())
+    assert (config["lora_dropout"], config["r"], config["lora_alpha"]) == (0.3, 3, 6)
+    again = kbert.load(source, adapter=tmp_path / "run" / "adapter")
+    assert again.adapter.dropout == 0.3 and changed(done.bert.model, again.model) == set()
+    with pytest.raises(ValueError, match="lora_dropout must go with lora, the adapters' rank"):
+        kbert.finetune(source, "classify", train=rows, lora_dropout=0.1, **QUIET)
