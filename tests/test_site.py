@@ -15,7 +15,16 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS))
 
-from from_code import causes, commands, environment, errors, mermaid, presets, versions  # noqa: E402
+from from_code import (  # noqa: E402
+    causes,
+    commands,
+    environment,
+    errors,
+    mermaid,
+    presets,
+    versions,
+    with_the_rest,
+)
 from from_code.pictures import of_steps  # noqa: E402
 from from_code.steps import STEPS  # noqa: E402
 
@@ -123,6 +132,16 @@ def test_a_flowchart_of_mermaid_is_one_of_graphviz():
     assert '"a" [label=<<b>A</b>>]' in dot
     for edge in ('{"a"} -> {"graph" "c"}', '{"c"} -> {"d"}', '{"d"} -> {"a"}'):
         assert edge in dot
+
+
+def test_a_page_that_nobody_put_in_the_contents_is_there_too():
+    contents = (DOCS / "do" / "index.md").read_text(encoding="utf-8")
+    pages = [page.stem for page in (DOCS / "do").glob("*.md") if page.stem != "index"]
+    forgotten = with_the_rest(contents, [*pages, "zebra"]).splitlines()
+    assert all(forgotten.count(page) == 1 for page in [*pages, "zebra"])
+    assert "## More" in forgotten and "the rest" not in forgotten
+    known = [line for line in contents.splitlines() if line in pages]
+    assert "## More" not in with_the_rest(contents, known)
 
 
 @pytest.mark.parametrize("name", ["equality.md", "kills.md"])
