@@ -1,11 +1,11 @@
 """How long a save stops the training, at base's size: the copy of weights and moments.
 
-    python -m benchmarks.saving [--size base] [--batch 2] [--saves 4] [--new] [--json]
+    python -m benchmarks.saving [--size base] [--batch 2] [--saves 4] [--new] [--alone] [--json]
 
-A process of its own on Keras's backend does two updates, then for each save the copy, the write of
+A process of its own on Keras's backend does an update, then for each save the copy, the write of
 the file by a thread beside, and updates until it is on the disk. `--new` copies to new memory each
-time, as `engine.state()` does, instead of to the same. Told are the least and the median, and the
-first save apart: its pages are new either way.
+time, as `engine.state()` does, instead of to the same. `--alone` takes the copies alone, with no
+update. Told are the least and the median, and the first save apart: its pages are always new.
 """
 
 import argparse
@@ -24,41 +24,41 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=2, help="sequences of an update; 2")
     parser.add_argument("--saves", type=int, default=4, help="saves, the first one apart; 4")
     parser.add_argument("--new", action="store_true", help="new memory for each copy")
+    parser.add_argument("--alone", action="store_true", help="the copies alone")
     parser.add_argument("--json", action="store_true", help="as JSON")
     asked = parser.parse_args(words)
     if asked.saves < 2 or asked.batch < 1:
         parser.error("--saves must be 2 or more, --batch 1 or more")
-    found = measured(asked.size, asked.batch, asked.saves, asked.new)
+    found = measured(asked.size, asked.batch, asked.saves, asked.new, asked.alone)
     print(json.dumps(found) if asked.json else text(found))
     return 0
 
 
-def measured(size: str, batch: int, saves: int, new: bool) -> dict:
+def measured(size: str, batch: int, saves: int, new: bool, alone: bool = False) -> dict:
     """Seconds of the clock, and for the copies of the processor: {"backend", "MiB", …}."""
     import keras
 
     engine, update = engine_of(size, batch)
-    update(), update()
-    alone = [timed(update)[0] for _ in range(3)]
-    copies, beside, writes, state = [], [], [], {}
+    found: dict[str, list[float]] = {"copy": [], "copy, processor": []}
+    if not alone:
+        update()
+        found["update"] = [timed(update)[0] for _ in range(2)]
+        found |= {"update beside a write": [], "write": []}
+    state: dict = {}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(saves):
-            # as in a run: nobody holds the numbers of the save before
-            state.clear()
-            copies.append(timed(lambda: state.update(engine.state() if new else engine.snapshot())))
+            state.clear()  # as in a run: nobody holds the numbers of the save before
+            both = timed(lambda: state.update(engine.state() if new else engine.snapshot()))
+            found["copy"].append(both[0])
+            found["copy, processor"].append(both[1])
+            if alone:
+                continue
             thread, took = writing(Path(folder, f"{number % 2}.safetensors"), dict(state))
             while thread.is_alive():
-                beside.append(timed(update)[0])
-            writes.append(took[0])
-    return {
-        "backend": keras.backend.backend(),
-        "MiB": round(sum(array.nbytes for array in state.values()) / 2**20),
-        "update": alone,
-        "copy": [round(clock, 4) for clock, _ in copies],
-        "copy, processor": [round(processor, 4) for _, processor in copies],
-        "update beside a write": beside,
-        "write": writes,
-    }
+                found["update beside a write"].append(timed(update)[0])
+            found["write"] += took
+    size_of = round(sum(array.nbytes for array in state.values()) / 2**20)
+    return {"backend": keras.backend.backend(), "MiB": size_of} | found
 
 
 def engine_of(size: str, batch: int):
