@@ -127,7 +127,7 @@ def run_proto(proto, feed):
     opened = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return opened.run(None, feed)[0]
+    return opened.run(["sequence_output"], feed)[0]
 
 
 @pytest.fixture(scope="module")
