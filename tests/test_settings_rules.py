@@ -139,8 +139,8 @@ ORDERS = {
     FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing "
     "class_weights loss pooling scale margin dimensions learning_rate warmup_share optimizer "
     "freeze head_learning_rate layer_decay lora lora_on lora_alpha lora_dropout schedule "
-    "weight_decay clip_norm accumulation precision jit rematerialize seed temperature alpha hidden_states hidden_weight "
-    "keep_best evaluate_every save_every log_every",
+    "weight_decay clip_norm accumulation precision jit rematerialize seed temperature alpha "
+    "hidden_states hidden_weight keep_best evaluate_every save_every log_every",
 }
 
 
