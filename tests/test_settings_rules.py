@@ -135,12 +135,12 @@ ORDERS = {
     "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
     "temperature alpha hidden_states hidden_weight masked_share short_share whole_word mlm_only "
     "held_out evaluate_every evaluation_batches "
-    "save_every log_every freeze",
+    "save_every log_every freeze lora lora_on lora_alpha lora_dropout",
     FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing "
     "class_weights loss pooling scale margin dimensions learning_rate warmup_share optimizer "
-    "freeze head_learning_rate layer_decay lora lora_on lora_alpha schedule weight_decay clip_norm "
-    "accumulation precision jit rematerialize seed temperature alpha hidden_states hidden_weight "
-    "keep_best evaluate_every save_every log_every",
+    "freeze head_learning_rate layer_decay lora lora_on lora_alpha lora_dropout schedule "
+    "weight_decay clip_norm accumulation precision jit rematerialize seed temperature alpha "
+    "hidden_states hidden_weight keep_best evaluate_every save_every log_every",
 }
 
 

@@ -36,6 +36,7 @@ class RunSettings:
     command: ClassVar[str]
     # the fields that stand before those of every run, in settings.json and in --help
     first: ClassVar[tuple[str, ...]]
+    last: ClassVar[tuple[str, ...]] = ()  # those that stand behind all others there
     other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
     later: ClassVar[dict] = {}  # settings that the first runs did not have, and what they did
 
@@ -78,7 +79,8 @@ class RunSettings:
     def fields(cls) -> list[dataclasses.Field]:
         """In the order of settings.json and of --help."""
         found = {field.name: field for field in dataclasses.fields(cls)}
-        return [found.pop(name) for name in cls.first] + list(found.values())
+        first, last = ([found.pop(name) for name in names] for names in (cls.first, cls.last))
+        return first + list(found.values()) + last
 
     def as_dict(self) -> dict:
         """The values by name, as settings.json has them."""

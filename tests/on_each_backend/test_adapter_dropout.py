@@ -51,7 +51,9 @@ def furthest(one: dict, other: dict) -> float:
 
 
 def test_next_to_no_dropout_changes_nothing(backend):
-    prepared = {"rematerialize": True, "accumulation": 3} if backend != "jax" else {}
+    if backend == "jax":
+        pytest.skip("as on TensorFlow: two more programs to compile")
+    prepared = {"rematerialize": True, "accumulation": 3}
     found, plain = gradients(0, 1e-8, **prepared), gradients(0, 0.0)
     assert len(found) == 2 * 4 * 2 + 2
     for path, gradient in plain.items():

@@ -55,7 +55,11 @@ def gradients(accumulation, **parts) -> dict:
     return engine_of(accumulation, **parts).gradients(batch(), 0)
 
 
-def test_frozen_parts_leave_the_others_gradients_as_they_are():
+def test_frozen_parts_leave_the_others_gradients_as_they_are(backend):
+    if backend == "jax":
+        pytest.skip(
+            "as on TensorFlow: two more programs to compile; test_trained_in_part has parts"
+        )
     found, whole = gradients(3, freeze="embeddings,1"), gradients(1)
     assert found and all(path.startswith("Encoder-2-") for path in found)
     for path, gradient in found.items():
@@ -63,7 +67,7 @@ def test_frozen_parts_leave_the_others_gradients_as_they_are():
 
 
 @pytest.mark.parametrize("on", ["query,output"])
-def test_adapters_have_the_gradients_of_one_big_batch(on, backend):
+def test_adapters_have_the_gradients_of_one_big_batch(on):
     parts = {"lora": 3, "lora_on": on, "freeze": "1"}
     found, whole = (gradients(count, **parts) for count in (3, 1))
     assert len(found) == 4 and set(found) == set(whole)

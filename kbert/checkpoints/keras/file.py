@@ -113,7 +113,8 @@ def write(bert, path: str | os.PathLike) -> None:
                 positions = bert.config.positions
                 bert.tokenizer.save(folder / "kbert", max_length=positions)
                 for name in _TOKENIZER:
-                    archive.write(folder / "kbert" / name, f"kbert/{name}")
+                    if (folder / "kbert" / name).is_file():  # vocab.txt is WordPiece's alone
+                        archive.write(folder / "kbert" / name, f"kbert/{name}")
         os.replace(whole, part)
 
 

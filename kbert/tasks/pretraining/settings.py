@@ -46,6 +46,7 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
         *("steps", "batch_size", "seq_len", "max_predictions"),
         *("optimizer", "learning_rate", "warmup_steps"),
     )
+    last: ClassVar[tuple[str, ...]] = tuple(PART_DEFAULTS)
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
     later: ClassVar[dict] = PART_DEFAULTS | DEFAULTS
 
