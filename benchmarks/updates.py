@@ -5,6 +5,7 @@ replaces its number of blocks. AdamW, decay 0.01, clip 1.0, dropout as configure
 token. Losses are read once for a call, as a training loop that shows progress does.
 """
 
+import contextlib
 import itertools
 
 PREDICTIONS = 20
@@ -162,10 +163,17 @@ def keras_bert(size, batch, length, layers=None):
     return fitting(model, inputs, (tokens, arrays["pairs"]))
 
 
+def autocast(precision: str):
+    """torch's autocast, or nothing; to be entered as often as one likes."""
+    import torch
+
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", torch.bfloat16)
+
+
 def transformers(head, size, batch, length, precision, compiled=False, layers=None):
     """transformers' BertForPreTraining, every position's logits, or the classifier, on torch."""
-    import contextlib
-
     import numpy as np
     import torch
     import transformers as peer
@@ -187,13 +195,10 @@ def transformers(head, size, batch, length, precision, compiled=False, layers=No
     model.train()
     called = torch.compile(model) if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    mixed = {"float32": contextlib.nullcontext()}.get(precision) or torch.autocast(
-        "cpu", torch.bfloat16
-    )
 
     def run(count):
         for _ in range(count):
-            with mixed:
+            with autocast(precision):
                 loss = called(**inputs).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

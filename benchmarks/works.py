@@ -8,6 +8,7 @@ from benchmarks import (
     inputs,
     limits,
     loading,
+    serving,
     starting,
     tokenizing,
     vectors,
@@ -203,5 +204,5 @@ def works() -> list[Work]:
     )
     found += starting.works() + limits.works() + growth.works()
     found += loading.works() + commands.works() + corpora.works() + finetuning.works()
-    found += tokenizing.works() + inputs.works() + packing() + vectors.works()
+    found += tokenizing.works() + inputs.works() + packing() + vectors.works() + serving.works()
     return found

@@ -1,9 +1,10 @@
 """transformers writes classes of BERT's family into folders, with what each computes.
 
-    python tests/peer_family.py TEXTS_AS_JSON OUT
+    python tests/peer_family.py TEXTS_AS_JSON OUT [CLASS …]
 
 makes OUT/<class>/ (a checkpoint) and OUT/<class>.npz (its outputs in order, ids, mask, its number
-of parameters), OUT/bpe (a byte-level BPE as tokenizer.json), OUT/bpe_files (vocab.json and
+of parameters, labels, the loss of these without dropout, and its gradient by each parameter),
+OUT/bpe (a byte-level BPE as tokenizer.json), OUT/bpe_files (vocab.json and
 merges.txt), OUT/unigram, and OUT/tokens.json: the ids that transformers gives the texts.
 """
 
@@ -25,12 +26,12 @@ def configuration(name: str, vocab_size: int):
 
     labels = {"num_labels": 5} if "SequenceC" in name or "TokenC" in name else {}
     if name.startswith("DistilBert"):
-        sizes = {"dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 37}
+        sizes = {"dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 37}
         return transformers.DistilBertConfig(
             vocab_size=99, max_position_embeddings=23, **sizes, **labels
         )
     kind = getattr(transformers, name.split("For")[0].removesuffix("Model") + "Config")
-    sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4}
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
     return kind(
         vocab_size=vocab_size,
         intermediate_size=37,
@@ -44,7 +45,7 @@ def configuration(name: str, vocab_size: int):
     )
 
 
-def main(texts: list[str], out: Path) -> None:
+def main(texts: list[str], out: Path, classes: list[str]) -> None:
     import torch
     import transformers
 
@@ -52,7 +53,7 @@ def main(texts: list[str], out: Path) -> None:
     (out / "tokens.json").write_text(json.dumps({name: tokens[name][1] for name in tokens}))
     torch.manual_seed(3)
     random = np.random.default_rng(3)
-    for name in CLASSES:
+    for name in classes:
         config = configuration(name, tokens["bpe"][0])
         pad = config.pad_token_id
         ids = random.integers(2, config.vocab_size, (13, 11))
@@ -65,7 +66,49 @@ def main(texts: list[str], out: Path) -> None:
             outputs = model(torch.tensor(ids), attention_mask=mask)
         model.save_pretrained(out / name)
         arrays = [value.numpy() for value in outputs.values()]
-        np.savez(out / f"{name}.npz", *arrays, ids=ids, params=model.num_parameters())
+        learned = learning(model, torch.tensor(ids), mask, random)
+        np.savez(out / f"{name}.npz", *arrays, ids=ids, params=model.num_parameters(), **learned)
+
+
+def learning(model, ids, mask, random) -> dict:
+    """Labels by what transformers calls them, the loss, and gradients as `gradient/NAME`."""
+    import torch
+
+    name = type(model).__name__
+    if "QuestionA" in name:  # over all places, padding too, which transformers numbers otherwise
+        ids, mask = ids[::2], mask[::2]
+    rows, length = ids.shape
+    if name.endswith("Model"):
+        loss, labels = infonce(model, ids, mask), {}
+    elif "QuestionA" in name:
+        labels = {f"{end}_positions": random.integers(0, 7, rows) for end in ("start", "end")}
+    elif "SequenceC" in name:
+        labels = {"labels": random.integers(0, 5, rows)}
+    else:
+        classes = 5 if "TokenC" in name else model.config.vocab_size
+        labels = {"labels": random.integers(0, classes, (rows, length))}
+        labels["labels"][(mask.numpy() == 0) | (random.random((rows, length)) < 0.3)] = -100
+    if labels:
+        given = {key: torch.tensor(value) for key, value in labels.items()}
+        loss = model(ids, attention_mask=mask, **given).loss
+    loss.backward()
+    gradients = {
+        f"gradient/{key}": parameter.grad.numpy()
+        for key, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    return labels | gradients | {"loss": loss.detach().numpy()}
+
+
+def infonce(model, ids, mask):
+    """In-batch negatives of six pairs, rows 2n and 2n + 1: mean vectors, cosines times 20."""
+    import torch
+
+    states = model(ids, attention_mask=mask).last_hidden_state[:12]
+    real = mask[:12, :, None]
+    vectors = (states * real).sum(1) / real.sum(1)
+    cosines = torch.cosine_similarity(vectors[0::2, None], vectors[None, 1::2], dim=-1)
+    return torch.nn.functional.cross_entropy(20 * cosines, torch.arange(6))
 
 
 def bpe(texts: list[str], out: Path):
@@ -121,4 +164,4 @@ def encoded(peer, texts: list[str]) -> dict:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or CLASSES)

@@ -71,12 +71,28 @@ def kill_at(point: str, place: float) -> None:
             if Path(path).is_dir() and list(Path(path).glob(f"step-{place:08d}.*"))
             else flush(path)
         )
+    elif point == "two updates later":  # the numbers are those of the update that it is named for
+        write_late(before, of_state, place)
     elif point == "within a line":
         records.RecordFile.add = half_a_line
     elif point == "before the report":
         before(report_page, "write_report")
     else:
         raise ValueError(point)
+
+
+def write_late(before, of_state, place: int) -> None:
+    """Has the thread write a state once two more updates are done, and dies of it then."""
+    from kbert.training.loop.loop import _Trainer
+    from kbert.training.run import run_folder
+
+    later = threading.Event()
+    before(_Trainer, "_send", lambda self, *_: self.done == place + 2, then=lambda *_: later.set())
+    before(run_folder, "write_state", lambda path, *_: of_state(path), then=lambda *_: later.wait())
+    real = run_folder.States.remove_superseded
+    run_folder.States.remove_superseded = lambda self, step: (
+        die() if step == place else real(self, step)
+    )
 
 
 def start(folder: Path, name: str, kill, together: int) -> None:

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent / "on_each_backend"
+# Most of JAX's time is XLA's, compiling what runs once. The real checkpoint's tests run without.
+LESS_COMPILING = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+}
 
 WITHOUT_TENSORFLOW = """
 import importlib.machinery
@@ -55,7 +59,7 @@ def started(tmp_path_factory):
         if importlib.util.find_spec(name):
             output = folder / f"{name}.txt"
             with output.open("w") as file:
-                environment = os.environ | {"KERAS_BACKEND": name}
+                environment = os.environ | {"KERAS_BACKEND": name} | LESS_COMPILING
                 process = subprocess.Popen(
                     command, env=environment, stdout=file, stderr=subprocess.STDOUT
                 )

@@ -263,6 +263,18 @@ def small_works(folder):
     }
 
 
+@pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.long)])
+def test_what_a_save_stops_the_training_for_is_measured(more, capsys):
+    from benchmarks import saving
+
+    assert saving.main(["--size", "tiny", "--batch", "1", "--saves", "2", "--json", *more]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["MiB"] == 50  # of tiny, weights and moments: 3 × 4.4 million × 4 bytes
+    for name in ("copy", "copy, processor"):
+        assert len(found[name]) == 2 and min(found[name]) > 0
+    assert ("write" in found) == (more == ["--new"])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "theme",

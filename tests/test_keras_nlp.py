@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
+from kbert.model.layers.activations import gelu
 
 SMALL = kbert.BertConfig(
     vocab_size=11,
@@ -78,12 +79,45 @@ def test_a_live_model_has_the_same_numbers_and_comes_back(head):
         assert again.tokenizer.tokens == bert.tokenizer.tokens
     elif head == "encoder":
         assert_allclose(theirs[ids != 0], ours[ids != 0], atol=2e-5)
+    else:
+        assert_allclose(theirs, mlm_logits(bert, as_keras_nlp=True), atol=5e-5)
     for layer in bert.model.layers:
         if layer.name != "NSP":
             for one, other in zip(
                 layer.weights, again.model.get_layer(layer.name).weights, strict=True
             ):
                 assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@peer
+@pytest.mark.parametrize("head", ["classifier", "pretraining"])
+def test_keras_hub_opens_a_task_that_kbert_wrote(head, tmp_path):
+    """By its own from_preset, where a warning is an error; and kbert opens it again."""
+    keras_nlp = pytest.importorskip("keras_nlp")
+    bert = made(head)
+    kbert.save(bert, tmp_path / "preset", format="keras_hub")
+    found = getattr(keras_nlp.models, CLASSES[head]).from_preset(str(tmp_path / "preset"))
+    theirs = computed(found, head)
+    if head == "pretraining":
+        ours = mlm_logits(bert, as_keras_nlp=True)
+        apart = np.abs(theirs - mlm_logits(bert, as_keras_nlp=False)).max()
+        assert 1e-4 < apart < 1e-2 * np.abs(ours).max()
+    else:
+        (ours,) = kbert.predict(bert.model, *inputs()).values()
+    assert_allclose(theirs, ours, atol=5e-5)
+    assert found.optimizer.learning_rate == np.float32(5e-5)  # the rate that KerasHub begins with
+    again = kbert.load(tmp_path / "preset")
+    assert (again.head, again.report.ignored) == (head, ())
+
+
+def mlm_logits(bert, as_keras_nlp: bool):
+    """kbert's, of five places; with the two things that keras_nlp's head has otherwise."""
+    copy = made("pretraining")
+    copy.model.set_weights(bert.model.get_weights())
+    if as_keras_nlp:
+        copy.model.get_layer("MLM-Dense").activation = gelu
+        copy.model.get_layer("MLM-Norm").epsilon = 1e-5
+    return kbert.predict(copy.model, *inputs())["MLM"][:, :5]
 
 
 @peer

@@ -162,3 +162,43 @@ def test_no_keras_is_imported(run_python):
         "import sys, kbert; kbert.plan('base', gpu='H100'); print('keras' in sys.modules)"
     )
     assert done.stdout.strip() == "False"
+
+
+FREEZE = {"freeze": "embeddings,1-8"}
+LORA = {"lora": 8, "lora_on": "query,value", "freeze": "embeddings,1-8"}
+
+
+@pytest.mark.parametrize("parts", [FREEZE, LORA], ids=["freeze", "lora"])
+def test_what_is_trained_in_part_is_what_account_counts_of_the_batch(parts):
+    """An update of 3 GPUs and 2 micro-batches; `account` is measured against the engines."""
+    options = {"seq_len": 64, "precision": "float32", "max_predictions": 9}
+    found = plan("base_uncased", gpu="A100:3", batch=30, accumulation=2, **options, **parts)
+    one = kbert.account("base_uncased", 64, 5, max_predictions=9, **parts)
+    assert found.trainable_params == one.trainable_params
+    assert found.flops == 6 * one.training_flops
+    sums = 4 * 768 * 768 * 2 * 4 if "lora" in parts else 0  # matrices with adapters, made anew
+    memory = found.memory
+    assert memory.weights == one.memory.weights + sums
+    assert memory.activations == one.memory.activations - sums
+    assert (memory.moments, memory.gradients) == (one.memory.adam, 2 * one.memory.gradients)
+    whole = plan("base_uncased", gpu="A100:3", batch=30, accumulation=2, **options)
+    assert found.largest_batch > whole.largest_batch
+    again = plan("base_uncased", gpu="A100:3", batch=30, rematerialize=True, **options, **parts)
+    assert (
+        again.recomputed_flops
+        == 4 * 30 * kbert.account("base_uncased", 64).groups["encoder"].flops // 12
+    )
+    inputs, block = 4 * 64 * 768 * 4, one.groups["encoder"].activation_bytes // 12
+    kept = one.memory.activations - sums - 4 * block
+    assert again.memory.activations == 2 * (kept + block) + 10 * inputs
+
+
+def test_the_command_plans_a_part(capsys):
+    words = ["plan", "base", "--gpu", "L4", "--lora", "8", "--json"]
+    done = run(capsys, *words)
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert found["lora"] == 8 and found["trainable_params"] < 2e7
+    assert run(capsys, *words[:4], "--lora-on", "key").status == 2
+    done = run(capsys, "plan", "base", "--tpu", "v5e:1x1", "--freeze", "1", "--compile")
+    assert done.status == 2 and "--compile goes with the whole model" in done.err

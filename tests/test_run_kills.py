@@ -24,9 +24,9 @@ KILLS = {
     "tensorflow": [
         ["before the settings", 0],
         ["within the write", 8],
-        ["after the rename", 12],
+        ["two updates later", 12],  # after the rename, too
     ],
-    "jax": [["before the write", 0], ["update", 17]],
+    "jax": [["before the write", 0], ["two updates later", 8], ["update", 17]],
     "torch": [
         ["update", 2],  # between the first state, of no update, and the second
         ["before the rename", 8],
@@ -43,6 +43,7 @@ EVERY = [
     ["before the rename", 8],
     ["after the rename", 12],
     ["within a line", 14],
+    ["two updates later", 16],
     ["update", 17],
     ["within the write", 22],
     ["before the report", 0],

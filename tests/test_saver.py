@@ -14,7 +14,7 @@ class Engine:
     def __init__(self):
         self.number, self.barriers = 0, 0
 
-    def state(self):
+    def snapshot(self):
         return {"number": self.number}
 
     def barrier(self):
@@ -110,7 +110,7 @@ def test_what_is_good_is_known_once_it_is_written(engine, disk):
 
 
 def test_only_the_chief_copies_its_numbers(engine, disk):
-    disk.chief, engine.state = False, None
+    disk.chief, engine.snapshot = False, None
     disk.save_state = lambda arrays, done, score: disk.written.append((arrays, done))
     Saver(engine, disk, None).save(3, None)
     assert disk.written == [({}, 3)] and engine.barriers == 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.checkpoints import first_values, fitting, formats, only_bert, transfer
+from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -140,7 +140,8 @@ def load(
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         checkpoint = _padded_as(checkpoint, words)
         asked = seq_len, allow_missing, ignore, words, num_labels, labels
-        bert = _built(checkpoint, head, *asked, given=added.layers if added else ())
+        given = added.layers(checkpoint.spec.config) if added else ()
+        bert = _built(checkpoint, head, *asked, given=given)
     return bert if added is None else adapted(bert, added, str(adapter), str(path))
 
 
@@ -152,6 +153,7 @@ def save(
     architecture: str | None = None,
     quantize: str | None = None,
     calibration: Sequence[str] | None = None,
+    text: bool = False,
 ) -> None:
     """Writes a model in one of the formats; all of it or nothing, and an old one survives.
 
@@ -171,6 +173,8 @@ def save(
             the `calibration` texts have (ONNX Runtime's static quantization); "int8_dynamic": by
             the ranges of each call. None: float32.
         calibration: some hundred texts like those that will come.
+        text: for a SavedModel, that it takes texts and gives answers: vectors, labels with their
+            probabilities, tokens for a [MASK]; the tokenizer is in the graph, by tensorflow-text.
 
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
@@ -183,7 +187,8 @@ def save(
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
-    given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    given: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
+    given["text"] = text or None
     options = {name: value for name, value in given.items() if value is not None}
     formats.check_options(form, options)
     formats.check_destination(path, form)
@@ -240,7 +245,6 @@ def _built(
 
 def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     """A model with an adapter added to its weights, which change; see `add_to`."""
-    only_bert.check_model(bert, "adapter")
     added = add_to(bert.model, bert.spec, adapter, source, base)
     kind = adapter.problem_type or bert.problem_type
     return dataclasses.replace(bert, adapter=added, problem_type=kind)

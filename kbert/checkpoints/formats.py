@@ -41,6 +41,7 @@ OPTIONS = {  # of `save`, and the formats that have them
     "architecture": ("transformers", "transformers_onnx"),
     "quantize": ("onnx", "transformers_onnx"),
     "calibration": ("onnx", "transformers_onnx"),
+    "text": ("saved_model",),
 }
 _READ_AS = {"transformers_onnx": "transformers"}  # what reads a format that is called otherwise
 _ENDINGS = {".keras": "keras", ".onnx": "onnx", ".tflite": "litert"}

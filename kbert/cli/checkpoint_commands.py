@@ -66,6 +66,7 @@ def inspect(source, config, form, every_tensor, output):
         "kbert convert folder bert.onnx",
         "kbert convert folder merged --adapter run/adapter",
         "kbert convert folder out --to transformers_onnx --quantize int8_dynamic",
+        "kbert convert folder served --to saved_model --text",
     ),
 )
 @SOURCE
@@ -87,10 +88,13 @@ def inspect(source, config, form, every_tensor, output):
     help="For onnx and transformers_onnx: the products in int8.",
 )
 @click.option("--calibration", metavar="FILE", help="For --quantize int8: a text a line.")
+@click.option(
+    "--text", is_flag=True, help="For saved_model: texts in, answers out (tensorflow-text)."
+)
 @CONFIG_OPTION
 @READ_AS
 def convert(
-    source, destination, to, head, architecture, adapter, quantize, calibration, config, form
+    source, destination, to, head, architecture, adapter, quantize, calibration, text, config, form
 ):
     """Read a checkpoint of any format and write it in another.
 
@@ -106,7 +110,12 @@ def convert(
         )
     given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
     options = {name: value for name, value in given.items() if value is not None}
+    options |= {"text": True} if text else {}
     formats.check_options(to, options)
+    if text:
+        from kbert.checkpoints.exports import saved_model
+
+        saved_model.require_text()
     if calibration is not None:
         options["calibration"] = read_lines(calibration)
     formats.check_destination(destination, to)

@@ -41,6 +41,7 @@ _HELP = {
     "lora": "Rank of adapters, trained in the place of the weights.",
     "lora_on": "Their matrices, between commas.",
     "lora_alpha": "They count alpha / rank times; default: once.",
+    "lora_dropout": "Of what goes into them.",
     "seed": "Of the head, the order and dropout.",
     "keep_best": "The weights that did best on dev, or the last. Default: best.",
     "evaluate_every": "Updates; default: an epoch.",

@@ -3,7 +3,7 @@
 import click
 
 from kbert.cli.command import command
-from kbert.cli.options import CONFIG, POSITIVE
+from kbert.cli.options import CONFIG, POSITIVE, trained_in_part
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 
 _PRECISIONS = click.Choice(PRECISIONS)
@@ -14,6 +14,7 @@ _PRECISIONS = click.Choice(PRECISIONS)
     examples=(
         "kbert plan base --tpu v5e:4x4 --batch 4096",
         "kbert plan large --gpu H100:8 --seq-len 512 --rematerialize",
+        "kbert plan large_uncased --gpu L4 --freeze embeddings,1-20",
     ),
 )
 @CONFIG
@@ -27,9 +28,10 @@ _PRECISIONS = click.Choice(PRECISIONS)
 @click.option("--max-predictions", type=POSITIVE, metavar="M", help="Of a sequence; 15 %.")
 @click.option("--utilization", type=float, default=UTILIZATION, help="Share of the peak; 0.4.")
 @click.option("--steps", type=POSITIVE, default=PAPER_STEPS, help="Updates; the paper's 1,000,000.")
+@trained_in_part
 @click.option("--compile", "compiles", is_flag=True, help="By Google's compiler too: minutes.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def plan(config, tpu, gpu, batch, compiles, as_json, **options):
+def plan(config, tpu, gpu, batch, compiles, as_json, trained, **options):
     """Plan a pretraining: memory a chip, FLOPs, the largest batch, time; no Keras is imported.
 
     Without --tpu and --gpu: a table of all accelerators. --compile takes minutes and no TPU: the
@@ -39,6 +41,9 @@ def plan(config, tpu, gpu, batch, compiles, as_json, **options):
     from kbert.io import row_formats
     from kbert.show.plan_text import accelerators_text, plan_text
 
+    options |= trained
+    if compiles and trained:
+        raise click.UsageError("--compile goes with the whole model: leave --freeze, --lora out")
     if tpu is None and gpu is None:
         given = {"--json": as_json, "--compile": compiles, "--batch": batch is not None}
         for name in (name for name, is_given in given.items() if is_given):

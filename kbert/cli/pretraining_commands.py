@@ -26,6 +26,10 @@ _HELP = {
     "evaluation_batches": "Of an evaluation, at most.",
     "save_every": "Updates; default: a tenth of them, 1,000 at most.",
     "freeze": "Parts of --init that are not trained: embeddings,1-8.",
+    "lora": "Rank of adapters of --init, trained in the place of the weights.",
+    "lora_on": "Their matrices, between commas.",
+    "lora_alpha": "They count alpha / rank times; default: once.",
+    "lora_dropout": "Of what goes into them.",
 }
 
 

@@ -7,7 +7,8 @@ are those of `kbert.graph.formulas`, and N in a shape is the batch. Its columns:
 - `graphs`: "embeddings", "unsegmented" where there are no segments; "block", once for each encoder
   block; else the heads whose graphs have the row, "gathered" for pretraining whose MLM head sees
   only the positions to predict, "mlm" and "mlm-gathered" where there is no next sentence, "bare"
-  (no row) for an encoder with no pooler, "dropped-classifier" for one that drops out twice.
+  (no row) for an encoder with no pooler, "dense-classifier" for one whose first dense layer is its
+  own and no pooler's, "dropped-classifier" for such a one that drops out before it too.
 - `flops`: forward, matrix products only, a multiply-add is 2 (PaLM, arXiv 2204.02311, appendix B).
 - `kept`: bytes that the backward pass needs, w bytes a number, dropout masks 1 byte, ids and the
   logits of the loss 4 bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1); `note` says
@@ -60,11 +61,9 @@ def _top(spec: GraphSpec) -> str:
         return "mlm"
     if spec.head == "encoder" and not family.pooler:
         return "bare"
-    return (
-        "dropped-classifier"
-        if spec.head == "classifier" and family.drops_first_token
-        else spec.head
-    )
+    if spec.head == "classifier" and not family.next_sentence:
+        return "dropped-classifier" if family.drops_first_token else "dense-classifier"
+    return spec.head
 
 
 def before_encoder(segments: int | str | None) -> list[Layer]:

@@ -7,8 +7,10 @@ from kbert.graph import accelerators
 from kbert.graph.accelerators import Devices
 from kbert.graph.accounting import Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
+from kbert.graph.layer_table import encoder_block
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.graph.presets import get_config
+from kbert.graph.trained_parts import LORA_ON
 
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
@@ -21,11 +23,12 @@ class ChipMemory:
     the larger counts.
 
     Attributes:
-        weights: float32.
+        weights: float32; with adapters these too, and the sums of their matrices with them.
         moments: Adam's two, float32.
         gradients: float32; twice with accumulation, which adds a micro-batch's to their sum.
         activations: what the backward pass keeps of a micro-batch.
         capacity: what the chip has for them.
+        micro_gradients: of one micro-batch, float32.
     """
 
     weights: int
@@ -33,19 +36,16 @@ class ChipMemory:
     gradients: int
     activations: int
     capacity: int
+    micro_gradients: int
 
     @property
     def total(self) -> int:
-        return self.fixed + max(self.activations, self._micro_gradients)
+        return self.fixed + max(self.activations, self.micro_gradients)
 
     @property
     def fixed(self) -> int:
         """What is there all the time: weights, moments, with accumulation the gradients' sum."""
-        return self.weights + self.moments + self.gradients - self._micro_gradients
-
-    @property
-    def _micro_gradients(self) -> int:
-        return self.weights  # float32 too
+        return self.weights + self.moments + self.gradients - self.micro_gradients
 
     @property
     def fits(self) -> bool:
@@ -65,6 +65,8 @@ class Plan:
         recomputed_flops: what `rematerialize` computes again, beside them.
         utilization: the share of the peak that times are for.
         largest_batch: that fits, over all chips; 0: not one sequence a chip does.
+        freeze, lora, lora_on: as they were asked for.
+        trainable_params: parameters with a gradient.
     """
 
     config: BertConfig
@@ -81,6 +83,10 @@ class Plan:
     utilization: float
     largest_batch: int
     steps: int
+    freeze: str | None
+    lora: int | None
+    lora_on: str
+    trainable_params: int
 
     @property
     def seconds(self) -> float | None:
@@ -129,6 +135,9 @@ def plan(
     max_predictions: int | None = None,
     utilization: float = UTILIZATION,
     steps: int = PAPER_STEPS,
+    freeze: str | None = None,
+    lora: int | None = None,
+    lora_on: str = LORA_ON,
 ) -> Plan:
     """What pretraining takes on a slice or some GPUs, data-parallel, with AdamW.
 
@@ -144,13 +153,16 @@ def plan(
         max_predictions: predicted positions of a sequence; None: 15 %.
         utilization: of the peak, 0 … 1, that is assumed for the times.
         steps: updates.
+        freeze, lora, lora_on: what of a checkpoint is trained, as `kbert.pretrain` has it; None:
+            all.
 
     Returns:
         A `Plan`.
 
     Raises:
         ValueError: an accelerator that is not known, a batch that chips and micro-batches do not
-            divide, a sequence longer than the positions, a value out of its range.
+            divide, a sequence longer than the positions, a value out of its range, parts that the
+            graph has not.
     """
     devices = _devices(tpu, gpu, precision)
     if not 0 < utilization <= 1:
@@ -164,18 +176,27 @@ def plan(
         )
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
-    one = account(config, seq_len, max_predictions=max_predictions, dtype=precision)
+    one = account(
+        config,
+        seq_len,
+        max_predictions=max_predictions,
+        dtype=precision,
+        freeze=freeze,
+        lora=lora,
+        lora_on=lora_on,
+    )
     unkept = _unkept_on_tpu(one) if devices.accelerator.kind == "TPU" else 0
-    activations = _kept(one, rematerialize, unkept)
+    reached, (sums, sum_flops) = _reached(one), _sums(one)
+    activations = _kept(one, reached, rematerialize, unkept) - sums
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     held = one.memory
     gradients = held.gradients * (2 if accumulation > 1 else 1)
-    memory = ChipMemory(
-        held.weights, held.adam, gradients, activations * (batch // parts), capacity
-    )
-    largest = (capacity - memory.fixed) // activations
-    if capacity < memory.fixed + held.weights:
+    kept = activations * (batch // parts)
+    memory = ChipMemory(held.weights + sums, held.adam, gradients, kept, capacity, held.gradients)
+    largest = (capacity - memory.fixed) // max(1, activations)
+    if capacity < memory.fixed + held.gradients:
         largest = 0
+    encoder = one.groups["encoder"].flops * reached // config.num_hidden_layers
     return Plan(
         config=config,
         devices=devices,
@@ -186,11 +207,15 @@ def plan(
         rematerialize=rematerialize,
         max_predictions=max_predictions,
         memory=memory,
-        flops=one.training_flops_per_sequence * batch,
-        recomputed_flops=one.groups["encoder"].flops * batch if rematerialize else 0,
+        flops=(one.training_flops - sum_flops) * batch + sum_flops * parts,
+        recomputed_flops=encoder * batch if rematerialize else 0,
         utilization=utilization,
         largest_batch=max(0, largest) * parts,
         steps=require_positive("steps", steps),
+        freeze=freeze,
+        lora=lora,
+        lora_on=lora_on,
+        trainable_params=one.trainable_params,
     )
 
 
@@ -206,20 +231,51 @@ def _devices(tpu: str | None, gpu: str | None, precision: str) -> Devices:
     return devices
 
 
-def _kept(one: Account, rematerialize: bool, unkept: int) -> int:
-    """Bytes that are kept of one sequence.
+def _reached(one: Account) -> int:
+    """Encoder blocks that a gradient comes to: from the lowest that is trained, or adapted, up."""
+    layers = one.config.num_hidden_layers
+    if one.trained is None or any(
+        row.params and row.layer not in one.trained.frozen
+        for row in one.rows
+        if row.group == "embeddings"
+    ):
+        return layers
+    adapted = {matrix.block for matrix in one.trained.adapted}
+    lowest = (
+        number
+        for number in range(1, layers + 1)
+        if number in adapted
+        or any(
+            layer.params and layer.name not in one.trained.frozen
+            for layer in encoder_block(number, "")
+        )
+    )
+    return layers + 1 - next(lowest, layers + 1)
+
+
+def _sums(one: Account) -> tuple[int, int]:
+    """Bytes of the matrices with their adapters, and FLOPs of making them: of each micro-batch."""
+    adapted = one.trained.adapted if one.trained else ()
+    sizes = sum(matrix.inputs * matrix.outputs for matrix in adapted)
+    rank = one.trained.rank if one.trained else 0
+    return 4 * sizes, 3 * 2 * sizes * rank
+
+
+def _kept(one: Account, reached: int, rematerialize: bool, unkept: int) -> int:
+    """Bytes that are kept of one sequence, and of the matrices with adapters.
 
     Args:
         one: its account.
+        reached: blocks that a gradient comes to; the others keep nothing.
         rematerialize: whether blocks are computed again: what goes into each is kept, and one.
         unkept: of a block, what the account has and the program has not.
     """
-    encoder, layers = one.groups["encoder"].activation_bytes, one.config.num_hidden_layers
-    block = encoder // layers - unkept
+    of_block = one.groups["encoder"].activation_bytes // one.config.num_hidden_layers
+    kept = one.memory.activations
     if not rematerialize:
-        return one.activation_bytes - unkept * layers
-    inputs = layers * one.seq_len * one.config.hidden_size * _width(one)
-    return one.activation_bytes - encoder + inputs + block
+        return kept - unkept * reached
+    inputs = reached * one.seq_len * one.config.hidden_size * _width(one)
+    return kept - reached * of_block + inputs + (of_block - unkept if reached else 0)
 
 
 def _unkept_on_tpu(one: Account) -> int:

@@ -220,7 +220,7 @@ def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[in
     count = spec.config.num_hidden_layers
     if beyond := [one for one in ranges if one[-1] > count]:
         raise ValueError(f"freeze must name blocks of 1 … {count}, got {beyond[0][-1]}")
-    if "pooler" in parts and not spec.has_pooler:
+    if "pooler" in parts and not any(layer.group == "pooler" for layer in graph_layers(spec)):
         raise ValueError(
             f"freeze must name parts that the graph has, got 'pooler', which the head {spec.head} "
             "has not"

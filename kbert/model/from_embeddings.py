@@ -8,12 +8,15 @@ from collections.abc import Callable
 import keras
 
 from kbert.graph import names
+from kbert.model.told_by_layers import ids_of
 
 
 def embeddings_of(model: keras.Model) -> keras.Model:
-    """From token ids and segment ids, int32 (B, S), to hidden state 0, (B, S, H)."""
-    ids = [model.get_layer(name).output for name in (names.TOKEN_IDS, names.SEGMENT_IDS)]
-    return keras.Model(ids, model.get_layer(names.EMBEDDING_NORM).output)
+    """From token ids and, where there are segments, their ids, int32 (B, S), to hidden state 0.
+
+    That is (B, S, H).
+    """
+    return keras.Model(ids_of(model), model.get_layer(names.EMBEDDING_NORM).output)
 
 
 def with_table(model: keras.Model) -> tuple[keras.Model, Callable]:

@@ -18,6 +18,8 @@ def _head(title: str, found: Plan) -> str:
     options = [found.precision]
     options += [f"{found.accumulation} micro-batches"] if found.accumulation > 1 else []
     options += ["blocks computed again"] if found.rematerialize else []
+    options += [f"{found.freeze} frozen"] if found.freeze else []
+    options += [f"adapters of rank {found.lora} on {found.lora_on}"] if found.lora else []
     return (
         f"{title} on {found.devices.name}, {', '.join(options)}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "

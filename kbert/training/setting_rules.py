@@ -119,6 +119,7 @@ RULES = {
     "lora": _at_least(1),
     "lora_on": Rule(ON, _lora_on),
     "lora_alpha": _POSITIVE,
+    "lora_dropout": _BELOW_ONE,
     "clip_norm": _POSITIVE,
     "epsilon": _POSITIVE,
     "peak_flops": _POSITIVE,

@@ -26,6 +26,7 @@ class Adapter:
         a: float32 (rank, inputs).
         b: float32 (outputs, rank).
         scale: what B·A is multiplied with.
+        draw: stands for the seed of its dropout.
     """
 
     matrix: AdaptedMatrix
@@ -33,6 +34,17 @@ class Adapter:
     a: Any
     b: Any
     scale: float
+    draw: object = field(default_factory=object)
+
+    @property
+    def block(self) -> int:
+        """The matrix's encoder block, from 1."""
+        return self.matrix.block
+
+    @property
+    def name(self) -> str:
+        """The matrix's name, of `kbert.graph.trained_parts.MATRICES`."""
+        return self.matrix.name
 
     def sum(self, values: dict):
         """W + scale · B·A in the kernel's shape, of values by their variables' id."""
@@ -52,12 +64,19 @@ class TrainedWeights:
         rates: what the learning rate of each is multiplied with.
         frozen: the model's others.
         adapters: whose A and B stand among `variables`.
+        dropout: of what goes into each A, in training.
     """
 
     variables: list
     rates: list[float]
     frozen: list = field(default_factory=list)
     adapters: list[Adapter] = field(default_factory=list)
+    dropout: float = 0.0
+
+    @property
+    def draws(self) -> list[object]:
+        """What stands for the seeds of the adapters' dropouts, one each."""
+        return [one.draw for one in self.adapters] if self.dropout else []
 
     @property
     def added(self) -> list:
@@ -95,6 +114,7 @@ def weights_of(
     seed: int,
     layer_decay: float | None = None,
     head_share: float = 1.0,
+    dropout: float = 0.0,
 ) -> TrainedWeights:
     """A model's variables that its parts say are trained, and adapters that begin with B = 0.
 
@@ -103,6 +123,7 @@ def weights_of(
         parts: of the graph.
         seed: of the first A: uniform in ±1/√inputs, as PEFT draws it.
         layer_decay, head_share: see `kbert.graph.trained_parts.rate_shares`.
+        dropout: of what goes into each A.
     """
     shares = rate_shares(parts.spec, layer_decay, head_share)
     own = [(layer.name, weight) for layer in model.layers for weight in layer.trainable_weights]
@@ -112,7 +133,7 @@ def weights_of(
     for one in adapters:
         trained += [(shares[one.matrix.layer], one.a), (shares[one.matrix.layer], one.b)]
     rates, variables = zip(*trained, strict=True)
-    return TrainedWeights(list(variables), list(rates), frozen, adapters)
+    return TrainedWeights(list(variables), list(rates), frozen, adapters, dropout)
 
 
 def _adapter(model, parts: TrainedParts, number: int, seed: int) -> Adapter:

@@ -225,8 +225,8 @@ def test_the_gradient_that_is_not_finite_is_named(data, monkeypatch):
     found = diagnosis.first_bad(engine, batch, 0)
     assert found.text(0).startswith("first bad: none: weights, layer outputs and gradients are")
 
-    def bad(outputs, labels, weights, measure):
-        loss, sums = whole(outputs, labels, weights, measure)
+    def bad(outputs, *given):
+        loss, sums = whole(outputs, *given)
         return loss + ops.sqrt(ops.sum(0.0 * outputs[names.NSP])), sums
 
     monkeypatch.setattr(objectives, "objective", bad)

@@ -12,12 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.transformers.classes import classes_of
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
+from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
 from kbert.io.wording import first_few
 from kbert.model.matrices import kernel_of
+
+_TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a DistilBERT"}
 
 
 class Pair(NamedTuple):
@@ -34,34 +38,40 @@ class LoraAdapter:
 
     Attributes:
         pairs: by block, from 1, and matrix, one of `kbert.graph.trained_parts.MATRICES`.
-        saved: other weights that were trained, the head's, by transformers' names without "bert.".
+        saved: other weights that were trained, the head's, by transformers' names without "bert."
+            (or its family's prefix).
+        column: the family whose names those are, by its column of the table of names; None: its
+            file does not tell BERT from RoBERTa.
         head: the graph's, one of `kbert.graph.spec.HEADS`; None: it does not say.
         labels, problem_type: see `kbert.Bert`.
         base: `digest` of the matrices that it was trained on; None: it does not say.
         base_path: where those lay; None: unknown.
+        dropout: of what went into its A in training.
         merged: `digest` of the matrices with it; None: it is in no model.
     """
 
     pairs: Mapping[tuple[int, str], Pair]
     saved: Mapping[str, np.ndarray]
+    column: str | None = None
     head: str | None = None
     labels: tuple[str, ...] | None = None
     problem_type: str | None = None
     base: str | None = None
     base_path: str | None = None
+    dropout: float = 0.0
     merged: str | None = None
 
     @property
     def num_labels(self) -> int | None:
         """Outputs of its classifier; None: it has none."""
-        found = self.saved.get("classifier.weight")
+        found = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
         return None if found is None or not found.ndim else found.shape[0]
 
-    @property
-    def layers(self) -> frozenset[str]:
-        """The layers of the graph, whatever its head, that `saved` has weights of."""
+    def layers(self, config: BertConfig) -> frozenset[str]:
+        """The layers of a base's graph, whatever its head, that `saved` has weights of."""
+        column = weight_names.column_of(config)
         rows = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
-        return frozenset(row.layer for row in rows if row.transformers in self.saved)
+        return frozenset(row.layer for row in rows if getattr(row, column) in self.saved)
 
     def __repr__(self) -> str:
         ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})
@@ -98,11 +108,9 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     Raises:
         ValueError: an adapter of another base: other shapes, other blocks, other weights.
     """
-    entries = {
-        entry.name: entry
-        for part in weight_names.PARTS_OF_HEAD[spec.head]
-        for entry in weight_names.entries(part, spec.config, "transformers", spec.num_labels)
-    }
+    column, tied = weight_names.column_of(spec.config), classes_of(spec.config).tied
+    entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
+    adapter = _tied(model, adapter, tied, entries, source)
     if problems := _problems(spec, adapter, entries):
         raise ValueError(f"{source} must be an adapter of {base}, got another's: {problems[0]}")
     before = digest(model, adapter.pairs)
@@ -122,6 +130,25 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     return dataclasses.replace(adapter, base=before, merged=digest(model, adapter.pairs))
 
 
+def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source) -> LoraAdapter:
+    """The adapter without copies of weights; a ValueError where one is none.
+
+    PEFT's own training of a masked language model's head trains a copy of the token table.
+    """
+    known = {name: entries[name] for name in tied.values() if name in entries}
+    for copy in [name for name in tied if name in adapter.saved]:
+        original = adapter.saved.get(tied[copy])
+        if original is None and tied[copy] in known:
+            (original,) = transfer.arrays_of(model, [known[tied[copy]]]).values()
+        if original is None or not np.array_equal(original, adapter.saved[copy]):
+            raise ValueError(
+                f"{source} must have {copy} equal to {tied[copy]}, to which it is tied in the "
+                "graph, got others: train it with the head left out of modules_to_save"
+            )
+    saved = {name: array for name, array in adapter.saved.items() if name not in tied}
+    return dataclasses.replace(adapter, saved=saved)
+
+
 def summed(kernel: np.ndarray, pair: Pair) -> np.ndarray:
     """W + scale · B·A in the kernel's shape, float32."""
     product = (pair.b @ pair.a).T * np.float32(pair.scale)  # (inputs, outputs)
@@ -132,6 +159,8 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     """What does not fit the base, one line each."""
     letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
     found = []
+    if adapter.column not in (None, weight_names.column_of(spec.config)):
+        found.append(f"names of {_TITLES[adapter.column]} for a {spec.config.family.title}")
     for (block, name), (a, b, _) in adapter.pairs.items():
         if block > blocks:
             found.append(f"block {block}, of {blocks}")

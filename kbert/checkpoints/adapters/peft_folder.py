@@ -5,18 +5,19 @@ rank); what was trained beside the adapters, the head, is there whole, as module
 kbert_adapter.json says what PEFT has no place for: the labels, and a digest of the base's matrices.
 """
 
-import functools
 import json
 import re
 from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import weight_names
+from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.adapters import peft_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
+from kbert.checkpoints.adapters.peft_names import Module
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Tensor
 from kbert.checkpoints.transformers import weight_files
-from kbert.graph import names
+from kbert.checkpoints.transformers.classes import classes_of
 from kbert.graph.spec import HEADS
 from kbert.graph.trained_parts import MATRICES
 from kbert.io import json_schema as js
@@ -37,6 +38,7 @@ _CONFIG = js.fields(
     {
         "use_dora": js.or_null(js.one_of(False)),
         "use_rslora": js.or_null(js.FLAG),
+        "lora_dropout": js.or_null(js.number(0, 1)),
         "alpha_pattern": js.or_null(js.mapping_of(_POSITIVE)),
         "task_type": js.or_null(js.TEXT),
         "base_model_name_or_path": js.or_null(js.TEXT),
@@ -50,9 +52,7 @@ _OWN = js.fields(
         "base": js.or_null(js.TEXT),
     }
 )
-_PREFIX, _BODY = "base_model.model.", "bert."
-_LAYER = "encoder.layer.{}."
-_MODULE = re.compile(r"encoder\.layer\.([0-9]{1,6})\.(.+)")
+_PREFIX = "base_model.model."
 _LORA = re.compile(r"(.*)\.lora_([AB])(?:\.default)?\.weight")
 _WRAPPED = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 
@@ -77,11 +77,13 @@ def read(folder: Path) -> LoraAdapter:
     return LoraAdapter(
         _pairs(halves, config, file),
         saved,
+        column=next((module.column for module in halves), None),
         head=own.get("head") or _head(config, saved),
         labels=tuple(labels) if labels else None,
         problem_type=own.get("problem_type"),
         base=own.get("base"),
         base_path=config.get("base_model_name_or_path"),
+        dropout=config.get("lora_dropout") or 0.0,
     )
 
 
@@ -105,14 +107,18 @@ def write(bert, path: Path) -> None:
         raise ValueError(
             "the model must have the weights of its adapter, got others: save it whole"
         )
-    body = _PREFIX + (_BODY if bert.head != "encoder" else "")
+    column, classes = weight_names.column_of(bert.config), classes_of(bert.config)
+    body = _PREFIX + (classes.prefix if bert.head != "encoder" else "")
     arrays = {}
     for place, pair in adapter.pairs.items():
         for half, array in (("A", pair.a), ("B", pair.b)):
-            arrays[f"{body}{_module(*place)}.lora_{half}.weight"] = np.ascontiguousarray(array)
+            name = f"{body}{peft_names.module(column, *place)}.lora_{half}.weight"
+            arrays[name] = np.ascontiguousarray(array)
     for name, array in adapter.saved.items():
-        prefix = body if name.startswith(("pooler.", "encoder.", "embeddings.")) else _PREFIX
+        prefix = _PREFIX if name.startswith(classes.heads) else body
         arrays[prefix + name] = np.ascontiguousarray(array)
+    for name, array in _copies(bert, column, classes.tied).items():
+        arrays[_PREFIX + name] = np.ascontiguousarray(array)
     own = {"head": bert.head, "labels": bert.labels and list(bert.labels)}
     own |= {"problem_type": bert.problem_type, "base": adapter.base}
     with atomic_folder(path) as folder:
@@ -122,12 +128,28 @@ def write(bert, path: Path) -> None:
             (folder / name).write_text(text, encoding="utf-8")
 
 
+def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
+    """What transformers ties to other weights in a module that was saved: PEFT wants all of one."""
+    saved = bert.adapter.saved
+    modules = {name.split(".")[0] for name in saved}
+    wanted = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
+    if not wanted or bert.head != "pretraining":
+        return {}
+    entries = [
+        entry
+        for entry in weight_names.entries_of(bert.spec, column)
+        if entry.name in wanted.values()
+    ]
+    arrays = transfer.arrays_of(bert.model, entries)
+    return {copy: arrays[name] for copy, name in wanted.items()}
+
+
 def _config(bert, adapter: LoraAdapter) -> dict:
     """adapter_config.json's content."""
-    ranks = {_module(*place): pair.a.shape[0] for place, pair in adapter.pairs.items()}
-    alphas = {
-        _module(*place): pair.scale * pair.a.shape[0] for place, pair in adapter.pairs.items()
-    }
+    column = weight_names.column_of(bert.config)
+    of_modules = {peft_names.module(column, *place): pair for place, pair in adapter.pairs.items()}
+    ranks = {name: pair.a.shape[0] for name, pair in of_modules.items()}
+    alphas = {name: pair.scale * pair.a.shape[0] for name, pair in of_modules.items()}
     rank, alpha = max(ranks.values()), max(alphas.values())
     modules = list(dict.fromkeys(name.split(".")[0] for name in adapter.saved))
     return {
@@ -138,7 +160,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "rank_pattern": {name: one for name, one in ranks.items() if one != rank},
         "alpha_pattern": {name: one for name, one in alphas.items() if one != alpha},
-        "lora_dropout": 0.0,
+        "lora_dropout": adapter.dropout,
         "bias": "none",
         "fan_in_fan_out": False,
         "init_lora_weights": True,
@@ -146,67 +168,32 @@ def _config(bert, adapter: LoraAdapter) -> dict:
         "use_rslora": False,
         "use_dora": False,
         "modules_to_save": modules or None,
-        "target_modules": _targets(adapter, bert.config.num_hidden_layers),
+        "target_modules": peft_names.targets(
+            column, list(adapter.pairs), bert.config.num_hidden_layers
+        ),
     }
 
 
-def _targets(adapter: LoraAdapter, blocks: int) -> list[str] | str:
-    """PEFT's target_modules: endings of modules' names where they say it, else a pattern.
-
-    An ending is that of all blocks, and "output.dense" that of two matrices.
-    """
-    numbers = sorted({block for block, _ in adapter.pairs})
-    endings = {
-        ending: name
-        for ending, name in _endings().items()
-        if any(name == other for _, other in adapter.pairs)
-    }
-    both = ("output" in endings.values()) <= ("attention_output" in endings.values())
-    if both and len(adapter.pairs) == len(endings) * blocks:
-        return [ending.removeprefix("attention.self.") for ending in endings]
-    of_blocks = "|".join(str(number - 1) for number in numbers)
-    of_matrices = "|".join(ending.replace(".", r"\.") for ending in endings)
-    return rf".*\.layer\.({of_blocks})\.({of_matrices})"
-
-
-@functools.cache
-def _endings() -> dict[str, str]:
-    """The matrices by what transformers calls their modules, after "encoder.layer.N."."""
-    rows = {
-        (row.layer, row.variable): row.transformers for row in weight_names.templates_of("encoder")
-    }
-    found = {}
-    for name, matrix in MATRICES.items():
-        row = rows[names.encoder("{n}", matrix.part), matrix.variable]
-        found[str(row).removeprefix(_LAYER.format("{i}")).removesuffix(".weight")] = name
-    return found
-
-
-def _module(block: int, name: str) -> str:
-    """What transformers calls a matrix's module, without "bert."."""
-    (ending,) = (ending for ending, other in _endings().items() if other == name)
-    return _LAYER.format(block - 1) + ending
-
-
-def _sorted_out(tensors: list[Tensor], file: Path) -> tuple[dict, dict]:
-    """The halves of the adapters by (block, matrix), and what was saved beside them by name.
+def _sorted_out(
+    tensors: list[Tensor], file: Path
+) -> tuple[dict[Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """The halves of the adapters by their matrix, and what was saved beside them by name.
 
     Raises:
         ValueError: an adapter of something that is no matrix of BERT's blocks.
     """
-    halves: dict[tuple[int, str], dict[str, np.ndarray]] = {}
+    halves: dict[Module, dict[str, np.ndarray]] = {}
     saved, others = {}, []
     for tensor in tensors:
         if ".original_module." in tensor.name:  # the base's own head, which PEFT keeps beside it
             continue
-        name = _WRAPPED.sub("", tensor.name.removeprefix(_PREFIX)).removeprefix(_BODY)
+        name = _WRAPPED.sub("", tensor.name.removeprefix(_PREFIX))
         match = _LORA.fullmatch(name)
-        module = match and _MODULE.fullmatch(match[1])
+        module = peft_names.found(match[1]) if match else None
         if match is None and "lora_" not in name:
-            saved[name] = _array(tensor)
-        elif match and module and module[2] in _endings() and len(tensor.shape) == 2:
-            place = int(module[1]) + 1, _endings()[module[2]]
-            halves.setdefault(place, {})[match[2]] = _array(tensor)
+            saved[peft_names.split(name)[1]] = _array(tensor)
+        elif match and module and len(tensor.shape) == 2:
+            halves.setdefault(module, {})[match[2]] = _array(tensor)
         else:
             others.append(tensor.name)
     if others or not halves:
@@ -217,29 +204,28 @@ def _sorted_out(tensors: list[Tensor], file: Path) -> tuple[dict, dict]:
     return halves, saved
 
 
-def _pairs(halves: dict, config: dict, file: Path) -> dict[tuple[int, str], Pair]:
+def _pairs(halves: dict[Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
     order = list(MATRICES)
     found = {}
-    for place in sorted(halves, key=lambda place: (place[0], order.index(place[1]))):
-        both = halves[place]
+    for module in sorted(halves, key=lambda one: (one.block, order.index(one.matrix))):
+        both = halves[module]
         if set(both) != {"A", "B"} or both["A"].shape[0] != both["B"].shape[1]:
             shapes = ", ".join(f"lora_{half} {array.shape}" for half, array in both.items())
             raise ValueError(
                 f"{file} must hold lora_A (rank, inputs) and lora_B (outputs, rank) of "
-                f"{_module(*place)}, got {shapes}"
+                f"{peft_names.split(module.name)[1]}, got {shapes}"
             )
         rank = both["A"].shape[0]
-        alpha = _alpha(config, _module(*place))
         root = bool(config.get("use_rslora"))
-        scale = alpha / (rank**0.5 if root else rank)
-        found[place] = Pair(both["A"], both["B"], scale)
+        scale = _alpha(config, module.name) / (rank**0.5 if root else rank)
+        found[module.block, module.matrix] = Pair(both["A"], both["B"], scale)
     return found
 
 
 def _alpha(config: dict, module: str) -> float:
     """That of a module: alpha_pattern's first key that its name ends with, else lora_alpha."""
     for ending, alpha in (config.get("alpha_pattern") or {}).items():
-        if re.fullmatch(rf"(.*\.)?({ending})", _BODY + module):
+        if re.fullmatch(rf"(.*\.)?({ending})", module):
             return alpha
     return config["lora_alpha"]
 
@@ -251,7 +237,8 @@ def _head(config: dict, saved: dict) -> str | None:
         return head
     if "qa_outputs.weight" in saved:
         return "qa"
-    return "classifier" if "classifier.weight" in saved else None
+    of_labels = ("classifier.weight", "classifier.out_proj.weight")
+    return "classifier" if any(name in saved for name in of_labels) else None
 
 
 def _array(tensor: Tensor) -> np.ndarray:

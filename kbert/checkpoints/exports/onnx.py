@@ -43,7 +43,7 @@ def write(
     """
     quantization.check(bert, quantize, calibration)
     model = serving.serving_model(bert, _WHAT, _BACKENDS)
-    if quantize is not None and len(model.inputs) > 2:
+    if quantize is not None and bert.head == "pretraining":
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
     with atomic_file(path) as part:
         proto = converted(model, bert.config.positions)
@@ -51,7 +51,7 @@ def write(
             names_of_inputs = [tensor.name for tensor in model.inputs]
 
             def feed(ids, segment_ids):
-                return dict(zip(names_of_inputs, (ids, segment_ids), strict=True))
+                return dict(zip(names_of_inputs, (ids, segment_ids), strict=False))
 
             proto = quantization.quantized(proto, bert, quantize, calibration, feed)
         part.write_bytes(proto.SerializeToString())

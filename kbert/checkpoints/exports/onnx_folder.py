@@ -1,16 +1,17 @@
 """A transformers folder with onnx/model.onnx in it: what other people's servers open.
 
 sentence-transformers (backend="onnx") and optimum look for `onnx/model.onnx`, give int64 input_ids,
-attention_mask and token_type_ids and read last_hidden_state or logits. text-embeddings-inference's
+attention_mask and token_type_ids (of a BERT alone: RoBERTa's and DistilBERT's tokenizers make none)
+and read last_hidden_state or logits. text-embeddings-inference's
 ONNX backend (huggingface/text-embeddings-inference, backends/ort/src/lib.rs) does too, pools by
 1_Pooling/config.json, whose four `pooling_mode_…` it wants, and reads config.json and
 tokenizer.json.
 """
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbert.checkpoints import only_bert
 from kbert.checkpoints.exports import onnx, quantization, serving
 from kbert.checkpoints.transformers import folder
 from kbert.graph import names
@@ -18,17 +19,17 @@ from kbert.graph import names
 _WHAT = "an ONNX file"
 _BACKENDS = ("tensorflow", "torch")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Each class's outputs, by transformers' names, and the layers that give them.
+# Outputs by transformers' names, and the layers that give them, by what a class is for.
 _OUTPUTS = {
-    "BertForPreTraining": {
+    "ForPreTraining": {
         "prediction_logits": names.MLM_SIMILARITY,
         "seq_relationship_logits": names.NSP,
     },
-    "BertForMaskedLM": {"logits": names.MLM_SIMILARITY},
-    "BertForNextSentencePrediction": {"logits": names.NSP},
-    "BertForSequenceClassification": {"logits": names.CLASSIFIER},
-    "BertForTokenClassification": {"logits": names.TOKEN_CLASSIFIER},
-    "BertForQuestionAnswering": {"start_logits": names.SPAN_START, "end_logits": names.SPAN_END},
+    "ForMaskedLM": {"logits": names.MLM_SIMILARITY},
+    "ForNextSentencePrediction": {"logits": names.NSP},
+    "ForSequenceClassification": {"logits": names.CLASSIFIER},
+    "ForTokenClassification": {"logits": names.TOKEN_CLASSIFIER},
+    "ForQuestionAnswering": {"start_logits": names.SPAN_START, "end_logits": names.SPAN_END},
 }
 
 
@@ -42,8 +43,10 @@ def write(
     """Writes the folder of `kbert.checkpoints.transformers.folder`, and onnx/model.onnx.
 
     Its inputs are int64 (batch, length) of any size, up to the configuration's positions; what
-    attention_mask has 0 at is not attended to. Outputs are float32, by the class: last_hidden_state
-    (BertModel), logits, start_logits and end_logits, prediction_logits and seq_relationship_logits.
+    attention_mask has 0 at is not attended to, and stands behind a RoBERTa's text, whose positions
+    are counted from its start. Only a BERT has token_type_ids. Outputs are float32, by the class:
+    last_hidden_state (a class with no head), logits, start_logits and end_logits,
+    prediction_logits and seq_relationship_logits.
 
     Args:
         bert: a `kbert.Bert`.
@@ -58,12 +61,12 @@ def write(
         OSError: it cannot be written; an old one stays.
     """
     serving.check_backend(_WHAT, _BACKENDS)
-    only_bert.check_model(bert, "format transformers_onnx", ": save it with format='onnx'")
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
     proto = onnx.converted(_served(bert, name), bert.config.positions)
     if quantize is not None:
-        proto = quantization.quantized(proto, bert, quantize, calibration, _feed)
+        feed = functools.partial(_feed, _inputs(bert))
+        proto = quantization.quantized(proto, bert, quantize, calibration, feed)
 
     def also(place: Path) -> None:
         (place / folder.ONNX).parent.mkdir(exist_ok=True)
@@ -77,9 +80,13 @@ def check(path: Path) -> None:
     onnx.check(path)
 
 
-def _feed(ids, segment_ids) -> dict:
-    arrays = (ids, ids * 0 + 1, segment_ids)
-    return {name: array.astype("int64") for name, array in zip(_INPUTS, arrays, strict=True)}
+def _inputs(bert) -> tuple[str, ...]:
+    return _INPUTS if bert.config.model_type == "bert" else _INPUTS[:2]
+
+
+def _feed(inputs: tuple[str, ...], ids, segment_ids) -> dict:
+    arrays = dict(zip(_INPUTS, (ids, ids * 0 + 1, segment_ids), strict=True))
+    return {name: arrays[name].astype("int64") for name in inputs}
 
 
 def _served(bert, architecture: str):
@@ -90,7 +97,10 @@ def _served(bert, architecture: str):
 
     model = serving.free_model(bert, max_predictions=None)
     last = names.encoder_output(bert.config.num_hidden_layers)
-    wanted = _OUTPUTS.get(architecture, {"last_hidden_state": last})
+    wanted = next(
+        (outputs for kind, outputs in _OUTPUTS.items() if architecture.endswith(kind)),
+        {"last_hidden_state": last},
+    )
     outputs = [model.get_layer(layer).output for layer in wanted.values()]
     if names.MLM_SIMILARITY in wanted.values():
         before, after = with_table(model)
@@ -104,13 +114,16 @@ def _served(bert, architecture: str):
         def __init__(self):
             super().__init__()
             self.before, self.rest = before, rest
-            self.inputs = [keras.KerasTensor((None, None), "int64", name=name) for name in _INPUTS]
+            self.inputs = [
+                keras.KerasTensor((None, None), "int64", name=name) for name in _inputs(bert)
+            ]
             self.output_names = list(wanted)
             self.built = True
 
         def call(self, inputs, training=None):
-            ids, mask, segments = (keras.ops.cast(part, "int32") for part in inputs)
-            states = self.before([ids, segments], training=False)
+            ids, mask, *segments = (keras.ops.cast(part, "int32") for part in inputs)
+            segments = segments or [ids * 0]
+            states = self.before([ids, *segments][: len(self.before.inputs)], training=False)
             real = [keras.ops.not_equal(mask, 0)]  # of the states; the table has none
             return self.rest.call(states, training=False, mask=real)
 

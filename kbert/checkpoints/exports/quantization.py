@@ -1,16 +1,18 @@
 """An ONNX graph's matrix products in int8, by ONNX Runtime.
 
 Weights are int8 by output channel, activations uint8. Static: their ranges are the smallest and
-largest of the calibration texts; dynamic: of each call. What multiplies activations with each other
-(attention's scores and its mean) stays float32.
+largest of the calibration texts, single large channels evened out before (`smoothing`); dynamic: of
+each call. What comes out of a product is float32: int8 there cost a sentence vector five times what
+all of the rest does (`benchmarks/LOG.md`). What multiplies activations with each other (attention's
+scores and its mean) stays float32.
 """
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kbert.checkpoints.exports import serving
+from kbert.checkpoints.exports import serving, smoothing
 
 WAYS = ("int8", "int8_dynamic")
 _WHAT = "a quantized ONNX file"
@@ -70,8 +72,10 @@ def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, fee
             with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
                 ort.quantize_dynamic(folded, after, **options)
         else:
+            smoothing.smooth(onnx, onnxruntime, folded, _feeds(bert, calibration, feed))
             options["activation_type"] = ort.QuantType.QUInt8
-            reader = _reader(ort, bert, calibration, feed)
+            options["extra_options"]["OpTypesToExcludeOutputQuantization"] = _PRODUCTS
+            reader = _reader(ort, _feeds(bert, calibration, feed))
             with serving.only_errors_of("root"):
                 ort.quantize_static(folded, after, reader, **options)
         return onnx.load(after)
@@ -113,21 +117,17 @@ def _only_products(onnx, graph) -> None:
         graph.initializer.remove(one)
 
 
-def _reader(ort, bert, texts: Sequence[str], feed: Callable):
+def _feeds(bert, texts: Sequence[str], feed: Callable) -> Iterator[dict]:
     """One text at a time: no padding, whose activations are no one's."""
-    limit = bert.sentence.max_length if bert.sentence else None
-    limit = min(limit or bert.config.max_position_embeddings, bert.config.max_position_embeddings)
+    limit = serving.longest(bert, bert.sentence.max_length if bert.sentence else None)
+    for text in texts:
+        batch = bert.tokenizer.encode_batch([text], max_length=limit)
+        yield feed(batch.token_ids, batch.segment_ids)
 
-    def feeds():
-        for text in texts:
-            batch = bert.tokenizer.encode_batch([text], max_length=limit)
-            yield feed(batch.token_ids, batch.segment_ids)
 
+def _reader(ort, feeds: Iterator[dict]):
     class Reader(ort.CalibrationDataReader):
-        def __init__(self):
-            self.left = feeds()
-
         def get_next(self):
-            return next(self.left, None)
+            return next(feeds, None)
 
     return Reader()

@@ -8,10 +8,11 @@ from pathlib import Path
 from kbert.checkpoints.exports import serving
 from kbert.io import folders
 
+_WHAT = "a SavedModel"
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
 
 
-def write(bert, path: str | os.PathLike) -> None:
+def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     """Writes the model as a folder; the tokenizer's files go into its folder `tokenizer`.
 
     The signature `serving_default`, also called `serve`, takes int32 tensors of any batch and
@@ -20,19 +21,36 @@ def write(bert, path: str | os.PathLike) -> None:
     output layers; those of an encoder and of a sentence vector as in ONNX. An id outside its table
     gives NaN or TensorFlow's own error.
 
+    With `text` the signatures take strings: `serving_default` the tensor `texts` (N,), `pairs`,
+    where the model answers to two texts, `texts` and `pairs`. They are cut into the tokens that the
+    model's own tokenizer makes of them, and to the length that `kbert.embed`, `classify` and so on
+    cut to. What opens it needs tensorflow_text. Given are, by the head:
+
+        encoder      sentence_embedding, float32 (N, H): as `kbert.embed`
+        classifier   probabilities, float32 (N, labels), and labels, their names (N, labels); where
+                     they are of one choice, label, the likeliest, (N,); of a regression value,
+                     float32 (N,)
+        pretraining  of every [MASK] the likeliest tokens, (N, masks, 5), and their probabilities,
+                     float32, filled up with "" and 0; of pairs probability, float32 (N,), that the
+                     second text is next
+
     Args:
         bert: a `kbert.Bert`.
         path: the folder; an old SavedModel there is replaced once the new one is whole.
+        text: whether it takes texts, and not ids.
 
     Raises:
-        ValueError: a backend that is not TensorFlow; a folder that is no SavedModel.
+        ValueError: a backend that is not TensorFlow; a folder that is no SavedModel; with `text` a
+            tokenizer that is no WordPiece, another head, one with random weights.
+        ImportError: tensorflow_text is needed and not there, or of another TensorFlow.
         OSError: it cannot be written; an old one stays.
     """
     # Keras would write one on JAX too: TensorFlow 2.21 cannot read the StableHLO of JAX 0.10.
-    model = serving.serving_model(bert, "a SavedModel")
+    model = serving.serving_model(bert, _WHAT, vectors=not text)
+    functions = _of_texts(bert, model) if text else None
     check(Path(path))
     with folders.atomic_folder(path, alone=True) as folder:
-        save(model, folder)
+        save(model, folder, functions)
         if bert.tokenizer is not None:
             positions = bert.config.positions
             bert.tokenizer.save(folder / TOKENIZER, max_length=positions)
@@ -40,18 +58,79 @@ def write(bert, path: str | os.PathLike) -> None:
 
 def check(path: Path) -> None:
     """Raises where a SavedModel cannot be written to a path, or on this backend."""
-    serving.check_backend("a SavedModel")
+    serving.check_backend(_WHAT)
     folders.finish(path)
     if path.exists() and not _may_be_replaced(path):
         raise ValueError(f"{path} must be new, or a SavedModel to replace, got something else")
 
 
-def save(model, folder: Path) -> None:
+def require_text() -> None:
+    """An ImportError, one line, where tensorflow_text is missing."""
+    serving.require_package(f"{_WHAT} with text", "tensorflow_text")
+
+
+def save(model, folder: Path, functions: dict | None = None) -> None:
     """Writes a model of any length into a folder.
+
+    Args:
+        model: the model.
+        folder: the folder.
+        functions: TensorFlow functions by their signatures' names, "serving_default" among them,
+            which is called `serve` too; None: that of the model's own inputs.
 
     Raises:
         OSError: it cannot be written.
     """
+    import tensorflow as tf
+
+    class Served(tf.Module):
+        """A plain object: a module computes these three, and here they are given."""
+
+        variables: Sequence = ()
+        trainable_variables: Sequence = ()
+        non_trainable_variables: Sequence = ()
+
+    # As Keras's ExportArchive lays it out, which keras.layers.TFSMLayer expects; but that (Keras
+    # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
+    saved = Served()
+    functions = functions or {"serving_default": _of_ids(model)}
+    functions = functions | {"serve": functions["serving_default"]}
+    for name, function in functions.items():
+        if name != "serving_default":
+            setattr(saved, name, function)
+    saved.trainable_variables = [weight.value for weight in model.trainable_weights]
+    saved.non_trainable_variables = [weight.value for weight in model.non_trainable_weights]
+    saved.variables = [weight.value for weight in model.weights]
+    signatures = {name: function.get_concrete_function() for name, function in functions.items()}
+    try:
+        tf.saved_model.save(saved, str(folder), signatures)
+    except tf.errors.OpError as error:  # a full disk, among others
+        raise OSError(errno.EIO, error.message, str(folder)) from None
+
+
+def _of_texts(bert, model) -> dict:
+    """The functions of strings.
+
+    Raises:
+        ImportError: tensorflow_text is missing, or another TensorFlow's.
+        ValueError: a model that cannot answer to texts.
+    """
+    require_text()
+    import tensorflow as tf
+
+    try:
+        from kbert.checkpoints.exports import text_answers
+    except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
+        version = ".".join(tf.__version__.split(".")[:2])
+        raise ImportError(
+            f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow {tf.__version__}: "
+            f"pip install 'tensorflow-text=={version}.*'"
+        ) from error
+    text_answers.check(bert)
+    return text_answers.functions(bert, model)
+
+
+def _of_ids(model):
     import tensorflow as tf
 
     names = [tensor.name for tensor in model.inputs]
@@ -64,26 +143,7 @@ def save(model, folder: Path) -> None:
         parameter: tf.TensorSpec(tensor.shape, "int32", parameter)
         for parameter, tensor in zip(parameters, model.inputs, strict=True)
     }
-
-    class Served(tf.Module):
-        """A plain object: a module computes these three, and here they are given."""
-
-        variables: Sequence = ()
-        trainable_variables: Sequence = ()
-        non_trainable_variables: Sequence = ()
-
-    # As Keras's ExportArchive lays it out, which keras.layers.TFSMLayer expects; but that (Keras
-    # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
-    saved = Served()
-    saved.serve = tf.function(serve, input_signature=[signature], autograph=False)
-    saved.trainable_variables = [weight.value for weight in model.trainable_weights]
-    saved.non_trainable_variables = [weight.value for weight in model.non_trainable_weights]
-    saved.variables = [weight.value for weight in model.weights]
-    function = saved.serve.get_concrete_function()
-    try:
-        tf.saved_model.save(saved, str(folder), {"serving_default": function, "serve": function})
-    except tf.errors.OpError as error:  # a full disk, among others
-        raise OSError(errno.EIO, error.message, str(folder)) from None
+    return tf.function(serve, input_signature=[signature], autograph=False)
 
 
 def _may_be_replaced(path: Path) -> bool:

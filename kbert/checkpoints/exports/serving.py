@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 
+from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph import names
 
 # An ONNX file and a LiteRT file are one message each, of 2 GiB at most; the graph needs some room.
@@ -17,13 +18,16 @@ SENTENCE = "sentence_embedding"  # the output with a text's vector
 _logger = logging.getLogger("kbert")
 
 
-def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
+def serving_model(
+    bert, form: str, backends: Collection[str] = ("tensorflow",), vectors: bool = True
+):
     """The model of `bert` for a format.
 
     Args:
         bert: a `kbert.Bert`.
         form: what the format is called in errors.
         backends: Keras's backends that it is written on.
+        vectors: whether the output is added that the last sentence of this text is of.
 
     Returns:
         The model itself, or where it has a fixed length or computes in another dtype, a copy of
@@ -41,7 +45,8 @@ def serving_model(bert, form: str, backends: Collection[str] = ("tensorflow",)):
             f"{form} needs a model that kbert built, with inputs {' and '.join(expected)}, got "
             f"{', '.join(inputs)}"
         )
-    return _with_sentence_vector(bert, free_model(bert))
+    model = free_model(bert)
+    return _with_sentence_vector(bert, model) if vectors else model
 
 
 def free_model(bert, **changes):
@@ -72,6 +77,12 @@ def require_package(form: str, package: str) -> None:
         there = False
     if not there:
         raise _missing(form, package)
+
+
+def longest(bert, own: int | None = None) -> int:
+    """The tokens that a text is cut to: positions, a fixed length, the checkpoint's own limit."""
+    limits = [bert.config.positions, bert.spec.seq_len, own]
+    return min(limit for limit in limits if limit is not None)
 
 
 def parameter(name: str) -> str:
@@ -142,15 +153,26 @@ def _with_sentence_vector(bert, model):
     if pooling == "pooler" and not bert.spec.has_pooler:
         _logger.warning("the export has no %s: head %s has no pooler", SENTENCE, bert.head)
         return model
+    from kbert.model.bert_model import BertModel
+
+    outputs = [*model.outputs, sentence_vector(model, bert.sentence)]
+    return BertModel(model.inputs, outputs, spec=None)
+
+
+def sentence_vector(model, sentence: SentenceSettings):
+    """`kbert.embed`'s vector of a text, a tensor (B, H) of the model's graph.
+
+    Args:
+        model: a functional model that kbert built.
+        sentence: how the vector is made; with a pooler only where the model has one.
+    """
     import keras
 
-    from kbert.model.bert_model import BertModel
     from kbert.model.pooling import build_vectors
 
-    vectors = build_vectors(model, pooling, 1).outputs[0]
-    last = keras.layers.UnitNormalization if bert.sentence.normalize else keras.layers.Identity
-    outputs = [*model.outputs, last(name=SENTENCE)(vectors)]
-    return BertModel(model.inputs, outputs, spec=None)
+    vectors = build_vectors(model, sentence.pooling, 1).outputs[0]
+    last = keras.layers.UnitNormalization if sentence.normalize else keras.layers.Identity
+    return last(name=SENTENCE)(vectors)
 
 
 def _computes_in_float32(model) -> bool:

@@ -6,10 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.checkpoints.keras_hub import writer
-from kbert.checkpoints.keras_hub.weights import TASK_PARTS, TASK_WEIGHTS, name_within
 
 if TYPE_CHECKING:
     import keras
@@ -49,18 +47,4 @@ def to_keras_nlp(bert: Bert) -> "keras.Model":
         writer.write(bert, preset)
         import keras_nlp
 
-        # Its own loading of a task's weights fails where the task is compiled, as by default.
-        (preset / TASK_WEIGHTS).unlink(missing_ok=True)
-        found = getattr(keras_nlp.models, _CLASSES[bert.head]).from_preset(os.fspath(preset))
-    _fill_head(found, bert)
-    return found
-
-
-def _fill_head(model, bert: Bert) -> None:
-    """The weights of the task around the backbone."""
-    variables = {name_within(variable.path): variable for variable in model.weights}
-    for part in weight_names.PARTS_OF_HEAD[bert.head]:
-        if part in TASK_PARTS:
-            entries = weight_names.entries(part, bert.config, "keras_hub", bert.spec.num_labels)
-            for name, array in transfer.arrays_of(bert.model, entries).items():
-                variables[name].assign(array)
+        return getattr(keras_nlp.models, _CLASSES[bert.head]).from_preset(os.fspath(preset))

@@ -27,6 +27,7 @@ _INDEX = js.fields({"weight_map": js.mapping_of(_FILES, "file names by group")})
 TASK_WEIGHTS = "task.weights.h5"
 TASK_PARTS = ("mlm", "classifier")
 
+_OPTIMIZER = (np.int64(0), np.float32(5e-5))  # `compile` of TextClassifier and MaskedLM
 _BLOCK = "transformer_layer_"
 _OF_TRAINING = {"optimizer", "seed_generator"}  # the dropouts' random numbers, in older files
 _LAYERS = {
@@ -106,13 +107,17 @@ def opened_tensors(
         yield {name: tensors[name] for name in tensors if name not in left_out}, left_out
 
 
-def write_weights(file: Path, arrays: dict[str, np.ndarray], root: str) -> None:
+def write_weights(
+    file: Path, arrays: dict[str, np.ndarray], root: str, compiled: bool = False
+) -> None:
     """Writes a .weights.h5.
 
     Args:
         file: where to.
         arrays: by the paths of their variables.
         root: the name of the model.
+        compiled: whether it is a task's: KerasHub compiles tasks as it makes them, and finds its
+            optimizer's variables in the file.
 
     Raises:
         OSError: it cannot be written.
@@ -128,9 +133,19 @@ def write_weights(file: Path, arrays: dict[str, np.ndarray], root: str) -> None:
                 content[place_of(name)].parent.attrs["name"] = name.split("/")[-2]
                 if careful.error:
                     break
+            if compiled and not careful.error:
+                _write_optimizer(content)
     if careful.error:
         code, why = careful.error.errno, careful.error.strerror
         raise OSError(code, f"the weights cannot be written, {why}", str(file))
+
+
+def _write_optimizer(content) -> None:
+    """Keras's Adam as KerasHub's tasks begin with it: updates done, learning rate."""
+    group = content.create_group("optimizer/vars")
+    group.attrs["name"] = "adam"
+    for number, value in enumerate(_OPTIMIZER):
+        group[str(number)] = value
 
 
 class _Careful:

@@ -54,7 +54,8 @@ def write(bert, path: Path) -> None:
     with atomic_folder(path) as folder:
         write_weights(folder / WEIGHTS, body, "bert_backbone")
         if of_task:
-            write_weights(folder / TASK_WEIGHTS, of_task, files["task.json"]["config"]["name"])
+            name = files["task.json"]["config"]["name"]
+            write_weights(folder / TASK_WEIGHTS, of_task, name, compiled=True)
         for name, content in files.items():
             (folder / name).write_text(json.dumps(content, indent=4) + "\n", encoding="utf-8")
         if bert.tokenizer is not None:

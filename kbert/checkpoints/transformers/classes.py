@@ -87,3 +87,12 @@ _BY_MODEL_TYPE = {
 def classes_of(config: BertConfig) -> Classes:
     """The classes of a configuration's family."""
     return _BY_MODEL_TYPE[config.model_type]
+
+
+def classes_by_column() -> dict[str, Classes]:
+    """The classes by the column that has their weights' names; RoBERTa's stand for XLM-R's."""
+    return {
+        "transformers": BERT,
+        "roberta": _BY_MODEL_TYPE["roberta"],
+        "distilbert": _BY_MODEL_TYPE["distilbert"],
+    }

@@ -13,7 +13,9 @@ class Encoding:
 
     Attributes:
         ids: the tokens' ids.
-        segment_ids: 0 for [CLS], the first text and its [SEP], 1 for the second text and its own.
+        segment_ids: 0 for [CLS], the first text and its [SEP], 1 for the second text and its own;
+            RoBERTa's are all 0.
+        text_numbers: which text a token is of, 0 or 1; of those around them, their segment.
         tokens: the tokens as text.
         offsets: (start, end) of the token in its original text, in characters; (0, 0) for a
             token that [CLS] and [SEP] frame the text with.
@@ -32,6 +34,11 @@ class Encoding:
     @cached_property
     def segment_ids(self) -> list[int]:
         return self._encoding.type_ids
+
+    @cached_property
+    def text_numbers(self) -> list[int]:
+        both = zip(self._encoding.sequence_ids, self.segment_ids, strict=True)
+        return [segment if number is None else number for number, segment in both]
 
     @cached_property
     def tokens(self) -> list[str]:

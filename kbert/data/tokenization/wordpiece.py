@@ -13,6 +13,18 @@ class WordPiece(RustTokenizer):
         super().__init__(_build(vocabulary), [entry["content"] for entry in vocabulary.added])
 
 
+def bert_normalizer(
+    lowercase: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+) -> tokenizers.normalizers.Normalizer:
+    """What cleans a text before it is cut into words; the arguments are `Vocabulary`'s."""
+    return tokenizers.normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=tokenize_chinese_chars,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+
+
 def _build(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     """The Rust tokenizer, as transformers builds BertTokenizer's."""
     special = vocabulary.special_tokens
@@ -22,11 +34,8 @@ def _build(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         max_input_chars_per_word=vocabulary.max_word_chars,
     )
     rust = tokenizers.Tokenizer(word_piece)
-    rust.normalizer = tokenizers.normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=vocabulary.tokenize_chinese_chars,
-        strip_accents=vocabulary.strip_accents,
-        lowercase=vocabulary.lowercase,
+    rust.normalizer = bert_normalizer(
+        vocabulary.lowercase, vocabulary.strip_accents, vocabulary.tokenize_chinese_chars
     )
     rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     rust.decoder = tokenizers.decoders.WordPiece(prefix="##", cleanup=True)

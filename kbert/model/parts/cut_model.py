@@ -34,6 +34,9 @@ class Parts(Protocol):
         The mask is bool (B, S); (B, S, S) where rows are packed.
         """
 
+    def added(self, number: int) -> list:
+        """Trained variables that encoder block `number` reads beside the model's own."""
+
     def similarity(self, model) -> Callable:
         """The MLM head's logits, (B, M, T), of values, vectors (B, M, H) and the table."""
 
@@ -63,7 +66,10 @@ class CutModel:
         self._encoded = [name for name in inputs if name in _ENCODED]
         self._others = [name for name in inputs if name not in _ENCODED]
         blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
-        self._weights = [one.trainable_variables for one in blocks]
+        self._weights = [
+            [*one.trainable_variables, *(parts.added(number) if parts else [])]
+            for number, one in enumerate(blocks, start=1)
+        ]
         if parts:
             self._embeddings = parts.embeddings(model)
         elif packing:

@@ -97,6 +97,10 @@ class FusedParts:
         """See `Parts`."""
         return EncoderBlock(model, number, self._kit)
 
+    def added(self, number: int) -> list:
+        """See `Parts`."""
+        return []
+
     def similarity(self, model) -> Callable:
         """See `Parts`."""
         return Similarity(model, self._kit)
@@ -194,20 +198,21 @@ class EncoderBlock:
         scaled = [(w * scale, b * scale) for (w, b), scale in zip(weights, scales, strict=True)]
         kernel = ops.concatenate([_matrix(w, 1) for w, _ in scaled], 1)  # (H, 3·H)
         bias = ops.concatenate([ops.reshape(b, (-1,)) for _, b in scaled], 0)
-        query, keys, vectors = self._split(self._product(x, kernel), bias)  # (B, A, S, D) each
+        y = self._product(values, x, kernel, "query", "key", "value")
+        query, keys, vectors = self._split(y, bias)  # (B, A, S, D) each
         scores = self._matmul(query, keys, transposed=True)  # (B, A, S, S)
         keep = ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)  # packed: (B, S, S)
         shares = self._weights(scores, keep, seed_of(values, self._seeds))
         context = self._merged(self._matmul(shares, vectors))  # (B, S, H)
         output = attention.output_dense
-        y = self._product(context, _matrix(value(output.kernel), 2))
+        y = self._product(values, context, _matrix(value(output.kernel), 2), "attention_output")
         return self._ended(values, self._ends[0], y, output.bias, x)
 
     def _fed_forward(self, values: dict, x):
         inner, outer = self.feed_forward.intermediate_dense, self.feed_forward.output_dense
-        y = self._product(x, values[id(inner.kernel)])
+        y = self._product(values, x, values[id(inner.kernel)], "intermediate")
         y = self._activated(y, values[id(inner.bias)])  # (B, S, F)
-        y = self._product(y, values[id(outer.kernel)])
+        y = self._product(values, y, values[id(outer.kernel)], "output")
         return self._ended(values, self._ends[1], y, outer.bias, x)
 
     def _ended(self, values: dict, end: tuple, y, bias, x):
@@ -216,7 +221,9 @@ class EncoderBlock:
         given = (values[id(one)] for one in (norm.gamma, norm.beta))
         return function(y, values[id(bias)], x, *given, seed_of(values, seeds))
 
-    def _product(self, x, kernel):
+    def _product(self, values: dict, x, kernel, *matrices: str):
+        """x times the kernel of the matrices side by side, by `kbert.graph.trained_parts`' names;
+        for adapters, which know what goes into theirs."""
         return _product(self._matmul, x, kernel)
 
 

@@ -12,7 +12,7 @@ def stateless(model, values: dict, inputs: list, training: bool = True, **option
     outputs, _ = model.stateless_call(
         of(model.trainable_variables),
         of(model.non_trainable_variables),
-        inputs if len(inputs) > 1 else inputs[0],
+        inputs if isinstance(model.input, list) else inputs[0],  # as it was built
         training=training,
         **options,
     )

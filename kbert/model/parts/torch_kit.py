@@ -87,7 +87,12 @@ def _measured(logits, labels, weights):
     return torch.stack([weights.flatten() @ losses, (weights * hits).sum(), weights.sum()])
 
 
+def _dropped(x, seed, rate):
+    return functional.dropout(x, rate)
+
+
 _OWN: dict[Callable, Callable] = {
+    elementwise.dropped: _dropped,
     elementwise.normalized_sum: _normalized_sum,
     elementwise.normalized_embeddings: _normalized_embeddings,
     elementwise.attention_weights: _attention_weights,

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.checkpoints import only_bert, transfer
+from kbert.checkpoints import transfer
 from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS
 from kbert.data.tokenization.tokenizer import check_text
@@ -78,7 +78,6 @@ def attribute(
             does not have; a text without [MASK] where one is needed; what no text is.
     """
     tokenizer = require_tokenizer(bert, "attribute")
-    only_bert.check_model(bert, "attribute")
     _check(bert, text, pair, similar_to, target, value, baseline, steps)
     limit = longest(bert)
     encoding = tokenizer.encode(text, pair, max_length=limit)
@@ -106,7 +105,7 @@ def attribute(
         steps=found.steps,
         texts=(text,) if pair is None else (text, pair),
         offsets=tuple(encoding.offsets),
-        segments=tuple(encoding.segment_ids),
+        segments=tuple(encoding.text_numbers),
         word_ids=tuple(encoding.word_ids),
         truncated=encoding.truncated,
     )
@@ -147,7 +146,8 @@ def _states(bert: Bert, rows: list[list[int]], segments: list[int]) -> tuple:
             f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "
             f"got {ids.max()}: it is not this model's"
         )
-    found = embeddings_of(_model(bert))([ids, segment_ids], training=False)
+    before = embeddings_of(_model(bert))
+    found = before([ids, segment_ids][: len(before.inputs)], training=False)
     return ops.convert_to_numpy(found), np.arange(length) < len(segments)
 
 
@@ -157,7 +157,7 @@ def _length(bert: Bert, tokens: int) -> int:
         return bert.spec.seq_len
     if keras.backend.backend() != "jax":
         return tokens
-    most = bert.config.max_position_embeddings
+    most = bert.config.positions
     return min(next((length for length in LENGTHS if length >= tokens), tokens), most)
 
 

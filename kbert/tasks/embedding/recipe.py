@@ -7,12 +7,14 @@ from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph import names
+from kbert.graph.layer_table import layers as graph_layers
 from kbert.model.copy_weights import copy_weights
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
 from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
+from kbert.training.trained_adapters import amount_trained, with_adapters
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
 _logger = logging.getLogger("kbert")
@@ -40,6 +42,7 @@ class VectorTraining(Finetuning):
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         super().open(compiled, shape_cost)
+        self._refuse_nothing_to_train()
         if self.settings.loss == "infonce":
             self._refuse_duplicates()
         config, settings = self.bert.config, self.settings
@@ -115,6 +118,15 @@ class VectorTraining(Finetuning):
                 f"{max(self.settings.dimensions)}"
             )
 
+    def _refuse_nothing_to_train(self) -> None:
+        """A ValueError where the pooler alone is left, which has no share in the vectors."""
+        owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
+        if not self._parts.adapted and owners - self._parts.frozen <= {names.POOLER}:
+            raise ValueError(
+                f"freeze must leave something of the encoder to train for embed, got "
+                f"{self.settings.freeze!r}"
+            )
+
     def _refuse_duplicates(self) -> None:
         if self.settings.batch_size == 1 and self.batches.count == 2:
             raise ValueError("batch_size must be at least 2 with loss infonce, got 1: no negatives")
@@ -146,7 +158,11 @@ class VectorTraining(Finetuning):
             self._copy_pooler(model)
         length = self._own_length() or longest(self.bert, self.settings.max_length)
         sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
-        return Bert(self.bert.config, self.task.head, model, self.bert.tokenizer, sentence=sentence)
+        words = self.bert.tokenizer
+        bert = Bert(self.bert.config, self.task.head, model, words, sentence=sentence)
+        if not self._parts.adapted:
+            return bert
+        return with_adapters(bert, engine.trained, self.places().get("source"))
 
     def _copy_pooler(self, model) -> None:
         if not self.bert.spec.has_pooler:
@@ -163,6 +179,8 @@ class VectorTraining(Finetuning):
         found = {"Data": f"{len(self.batches.examples):,} {self._kind}{negatives}"}
         if self.dev is not None:
             found["Dev data"] = f"{len(self.dev):,} {self._dev_kind}"
+        if self._parts.frozen:
+            found["Trained"] = amount_trained(self._parts)
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
 
 

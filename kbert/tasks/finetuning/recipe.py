@@ -31,17 +31,13 @@ from kbert.tasks.finetuning.evaluate import (
     known_labels,
     records_of,
 )
-from kbert.tasks.finetuning.less_to_train import (
-    amount_trained,
-    parts_of,
-    trained_weights,
-    with_adapters,
-)
+from kbert.tasks.finetuning.less_to_train import parts_of, trained_weights
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, task_of
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.trained_adapters import amount_trained, with_adapters
 
 _logger = logging.getLogger("kbert")
 _PACKED_HEADS = ("classifier", "tokens")

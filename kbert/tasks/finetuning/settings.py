@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kbert.graph.trained_parts import LORA_ON
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
+from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
+from kbert.training.part_settings import PartSettings
 from kbert.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningSettings(DistillationSettings, RunSettings):
-    """Settings of `finetune`, beside those of every run (`RunSettings`) and of a teacher.
+class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
+    """Settings of `finetune`, beside those of every run (`RunSettings`), of what is trained
+    (`PartSettings`) and of a teacher.
 
     Args:
         epochs: passes over the training data.
@@ -37,18 +39,9 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             loss of its own; None: whole vectors alone.
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_share: of the updates, over which the rate grows from 0.
-        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
-            "head", and blocks, from 1: "3" or "1-8"; None: none. They have no gradients and no
-            moments.
         head_learning_rate: the highest of the head; None: as the others.
         layer_decay: what the rate is multiplied with from layer to layer, from the head down, as
             ELECTRA's (`kbert.graph.trained_parts.rate_shares`); None: 1.
-        lora: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained in the
-            place of all weights but the head's; None: no adapters. The result has them in its
-            weights, and as `Bert.adapter`; the run's folder, as adapter/, as PEFT writes it.
-        lora_on: which matrices have one, between commas: query, key, value, attention_output,
-            intermediate, output; in each block that is not frozen.
-        lora_alpha: they count lora_alpha / lora times; None: once.
         keep_best: whether the result has the weights that did best on the dev data, or the last.
         evaluate_every: updates between two evaluations; None: an epoch.
         save_every: updates between two states; None: at evaluations that are the best so far and
@@ -65,7 +58,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         *("label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
         *("learning_rate", "warmup_share", "optimizer"),
-        *("freeze", "head_learning_rate", "layer_decay", "lora", "lora_on", "lora_alpha"),
+        *("freeze", "head_learning_rate", "layer_decay"),
+        *("lora", "lora_on", "lora_alpha", "lora_dropout"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
     of_vectors: ClassVar[dict] = {
@@ -74,8 +68,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     }
     later: ClassVar[dict] = {
         **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
-        **{"freeze": None, "head_learning_rate": None, "layer_decay": None},
-        **{"lora": None, "lora_on": LORA_ON, "lora_alpha": None},
+        **{"head_learning_rate": None, "layer_decay": None},
+        **PART_DEFAULTS,
         **of_vectors,
         **DEFAULTS,
     }
@@ -97,27 +91,17 @@ class FinetuningSettings(DistillationSettings, RunSettings):
     evaluate_every: int | None = None
     save_every: int | None = None
     log_every: int = 1
-    freeze: str | None = None
     head_learning_rate: float | None = None
     layer_decay: float | None = None
-    lora: int | None = None
-    lora_on: str = LORA_ON
-    lora_alpha: float | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        if self.lora is None and (self.lora_alpha is not None or self.lora_on != LORA_ON):
-            name = "lora_alpha" if self.lora_alpha is not None else "lora_on"
-            raise ValueError(
-                f"{name} must go with lora, the adapters' rank, got {name} alone: "
-                "give lora too, or leave it out"
-            )
+        self.check_adapters()
 
     def check_for(self, task: str) -> None:
         """A ValueError where a setting of vectors is for another task, or they lack one."""
-        for name in ("freeze", "head_learning_rate", "layer_decay", "lora"):
-            if task == "embed" and getattr(self, name) is not None:
-                raise ValueError(f"{name} must be for another task, got it for embed")
+        if task == "embed" and self.head_learning_rate is not None:
+            raise ValueError("head_learning_rate must be for a task with a head, got it for embed")
         for name, default in self.of_vectors.items():
             if task != "embed" and getattr(self, name) != default:
                 raise ValueError(f"{name} must be for the task embed, got {task}")

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.graph import names
 from kbert.graph.config import BertConfig
@@ -20,6 +21,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings, check_fits, co
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
+from kbert.training.trained_adapters import amount_trained, with_adapters
 from kbert.training.trained_weights import weights_of
 
 
@@ -69,11 +71,13 @@ class Pretraining(Recipe):
         self._teacher = teacher
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
-        if settings.freeze is not None and not places.get("init"):
-            raise ValueError(
-                f"freeze must be of a checkpoint to begin with, init, got {settings.freeze!r} and "
-                "none, where first weights stay as they were drawn: give init, or leave it out"
-            )
+        for name in ("freeze", "lora"):
+            value = getattr(settings, name)
+            if value is not None and not places.get("init"):
+                raise ValueError(
+                    f"{name} must be of a checkpoint to begin with, init, got {value!r} and none: "
+                    "first weights would stay as they were drawn: give init, or leave it out"
+                )
         self._own_config = own_config
         # the settings have put their numbers for None
         assert settings.warmup_steps is not None and settings.evaluate_every is not None
@@ -113,10 +117,11 @@ class Pretraining(Recipe):
 
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
-        freeze, size = self.settings.freeze, self.batches.batch_size
-        counted = account(self.config, seq_len, size, max_predictions=predictions, freeze=freeze)
-        self.flops = counted.training_flops
-        self._parts = trained_parts(self.spec, freeze)
+        asked, size = self.settings, self.batches.batch_size
+        parts = (asked.lora, asked.lora_on, asked.lora_alpha)
+        self._parts = trained_parts(self.spec, asked.freeze, *parts)
+        counted = account(self.config, seq_len, size, max_predictions=predictions)
+        self.flops = dataclasses.replace(counted, trained=self._parts).training_flops
         if self._teacher is not None:
             self._learn_of(self._teacher)
 
@@ -148,9 +153,10 @@ class Pretraining(Recipe):
         return self._places
 
     def trained_weights(self, model):
-        if self.settings.freeze is None:
+        if not self._parts.frozen:
             return None
-        return weights_of(model, self._parts, self.settings.seed)
+        settings = self.settings
+        return weights_of(model, self._parts, settings.seed, dropout=settings.lora_dropout)
 
     def begin(self, model) -> None:
         """With the weights of `init`, whose vocabulary must be the shards'."""
@@ -174,7 +180,10 @@ class Pretraining(Recipe):
 
         model = build(dataclasses.replace(self.spec, seq_len=None, max_predictions=None))
         copy_weights(engine.model, model)
-        return Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
+        bert = Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
+        if not self._parts.adapted:
+            return bert
+        return with_adapters(bert, engine.trained, self._places.get("init"))
 
     def result(self, last: dict) -> dict:
         return {name: value for name, value in last.items() if name not in ("step", "skipped")}
@@ -185,6 +194,8 @@ class Pretraining(Recipe):
         found = {"Data": _amount(batches.shards) + vocabulary}
         if self.held_out is not None:
             found["Dev data"] = _amount(self.held_out.shards)
+        if self._parts.frozen:
+            found["Trained"] = amount_trained(self._parts)
         seen = done * batches.batch_size
         words = f"{seen:,} examples of {batches.seq_len} tokens: {seen / epoch:.2f} epochs"
         return found | {"Seen": words}
@@ -192,6 +203,8 @@ class Pretraining(Recipe):
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Trained:
         assert folder is not None  # `pretrain` asks for one
+        if bert.adapter is None and (folder / "adapter").is_dir():
+            bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))
         return Trained(bert, history, folder)
 
 

@@ -7,14 +7,17 @@ from typing import ClassVar
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
+from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
+from kbert.training.part_settings import PartSettings
 from kbert.training.run_settings import RunSettings
 
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingSettings(DistillationSettings, RunSettings):
-    """Settings of `pretrain`, beside those of every run (`RunSettings`) and of a teacher.
+class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
+    """Settings of `pretrain`, beside those of every run (`RunSettings`), of what is trained of
+    `init` (`PartSettings`) and of a teacher.
 
     Args:
         steps: updates.
@@ -33,7 +36,6 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         save_every: updates between two states; None: a tenth of all, at most 1,000.
         log_every: updates between two lines of metrics.jsonl; None: such that there are 10,000 at
             most.
-        freeze: parts of `init` that stay as they are, as `finetune` has it; None: none.
 
     Raises:
         ValueError: a value out of its range.
@@ -45,7 +47,7 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         *("optimizer", "learning_rate", "warmup_steps"),
     )
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
-    later: ClassVar[dict] = {"freeze": None} | DEFAULTS
+    later: ClassVar[dict] = PART_DEFAULTS | DEFAULTS
 
     steps: int
     seq_len: int = 128
@@ -61,10 +63,10 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     evaluation_batches: int = 50
     save_every: int | None = None
     log_every: int | None = None
-    freeze: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
+        self.check_adapters()
         defaults = {
             "warmup_steps": min(MOST_WARMUP, self.steps // 10),
             "evaluate_every": max(1, self.steps // 10),

@@ -9,7 +9,8 @@ import numpy as np
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.model.devices import device_names
-from kbert.model.parts import elementwise, fused_parts, packed_rows
+from kbert.model.parts import elementwise, fused_parts, packed_rows, plain_kit
+from kbert.model.parts.adapted_parts import AdaptedParts
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states, seeds_of
 from kbert.model.parts.scopes import LOSS, scope
@@ -102,11 +103,12 @@ class Engine(GradientCache, OptimizerStep):
         self.label_smoothing, self.lessons = label_smoothing, lessons
         taught = names.TEACHER  # hidden states, which training alone has a use for
         self.output_names = [name for name in model.output_names if not name.startswith(taught)]
+        self.trained = trained or all_of(model)
         self.cut = self.cut_model()
         self.scaled = precision.needs_scale(model)
-        self.trained = trained or all_of(model)
         self.weights, self.rates = self.trained.variables, self.trained.rates
         self.seed_states = seed_states(model)
+        self._draws = [*self.seed_states, *self.trained.draws]
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
         with self.scope():
             self._make_variables()
@@ -219,7 +221,7 @@ class Engine(GradientCache, OptimizerStep):
         """Of the dropouts of an update; see `seeds_of`."""
         # Functions of (seed, step), not states that each draw moves on: a run that goes on draws
         # what it would have drawn, and each replica and micro-batch has masks of its own.
-        return seeds_of(self.seed, step, replicas, self.accumulation, len(self.seed_states))
+        return seeds_of(self.seed, step, replicas, self.accumulation, len(self._draws))
 
     def _no_seeds(self) -> np.ndarray:
         """For what draws nothing."""
@@ -262,7 +264,7 @@ class Engine(GradientCache, OptimizerStep):
         if self.vectors:
             inputs = self.vectors.texts(given)
         values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
-        values |= {id(state): seeds[place] for place, state in enumerate(self.seed_states)}
+        values |= {id(state): seeds[place] for place, state in enumerate(self._draws)}
         if training and self.cut:
             recomputed = self._recomputed if self.rematerialize else None
             outputs = self.cut.outputs(values, inputs, recomputed)
@@ -277,10 +279,18 @@ class Engine(GradientCache, OptimizerStep):
     def cut_model(self) -> CutModel | None:
         """The model with other blocks, or in parts, where training needs it so."""
         self.kit = self._kit() if fused_parts.fits(self.model) else None
+        if self.trained.draws:
+            adapters, rate = self.trained.adapters, self.trained.dropout
+            parts = AdaptedParts(self.kit or self._plain_kit(), adapters, rate)
+            return CutModel(self.model, parts, self.packing)
         if self.kit:
             return CutModel(self.model, self._parts(self.kit), self.packing)
         wanted = self.rematerialize or self.packing
         return CutModel(self.model, packing=self.packing) if wanted else None
+
+    def _plain_kit(self) -> fused_parts.Kit:
+        """What parts that have to be are computed with, where there is no kit."""
+        return plain_kit
 
     def _kit(self) -> fused_parts.Kit | None:
         """What the model's parts are computed with in training; None: the graph's layers are."""

@@ -29,7 +29,7 @@ class GradientCache:
     accumulation: int
     replicas: int
 
-    def _outputs(self, weights, seeds, inputs, training: bool) -> dict:
+    def _outputs(self, weights, seeds, inputs, training: bool, frozen=None) -> dict:
         raise NotImplementedError
 
     def _for_each(self, function: Callable, inputs: dict, seeds):
@@ -57,7 +57,7 @@ class GradientCache:
         several = self.vectors is not None and self.accumulation > 1
         return several and len(labels[VECTORS].shape) < 4  # else they are slopes already
 
-    def _cached_gradients(self, gradients: Callable, weights, batch, seeds) -> tuple:
+    def _cached_gradients(self, gradients: Callable, weights, batch, seeds, frozen=None) -> tuple:
         """Gradients of the weights, and the sums, as `gradients` gives them for one micro-batch.
 
         Args:
@@ -65,12 +65,13 @@ class GradientCache:
             weights: values of the weights.
             batch: inputs, labels, weights of labels, wishes: by name (micro-batches, B, …).
             seeds: (micro-batches, …).
+            frozen: values of those that are not trained, where the engine has them as arguments.
         """
         inputs, labels, counted, wishes = batch
         loss = cast(VectorLoss, self.vectors)
 
         def vectors_of(part, seed):
-            return self._outputs(weights, seed, part, training=True)[VECTORS]
+            return self._outputs(weights, seed, part, training=True, frozen=frozen)[VECTORS]
 
         def sums_of(vectors):
             whole = [_joined(group[VECTORS]) for group in (labels, counted)]

@@ -149,7 +149,7 @@ class JaxEngine(Engine):
             again = functools.partial(
                 self._gradients, weights, seeds=seeds, scale=scale, frozen=frozen
             )
-            return self._cached_gradients(again, weights, batch, seeds)
+            return self._cached_gradients(again, weights, batch, seeds, frozen)
 
         def of(part, seed):
             def loss_of(weights):
@@ -216,6 +216,11 @@ class JaxEngine(Engine):
             weights = [weight.addressable_data(0) for weight in weights]
             frozen = [weight.addressable_data(0) for weight in frozen]
         return [np.asarray(value) for value in self._forward(weights, inputs, frozen)]
+
+    def _on_host(self, values: list) -> list[np.ndarray]:
+        for value in values:
+            value.copy_to_host_async()  # all under way before the first is waited for
+        return [np.asarray(value) for value in values]
 
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(np.array(array))

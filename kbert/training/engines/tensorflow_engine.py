@@ -265,6 +265,9 @@ class TensorFlowEngine(Engine):
             gradient.set_shape(weight.shape)
         return gradients, sums
 
+    def _on_host(self, values: list) -> list[np.ndarray]:
+        return [np.asarray(tf.convert_to_tensor(value)) for value in values]
+
     def _frozen_values(self) -> list:
         return [tf.convert_to_tensor(variable.value) for variable in self.trained.frozen]
 

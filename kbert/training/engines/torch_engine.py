@@ -53,6 +53,9 @@ class TorchEngine(Engine):
     def _kit(self):
         return torch_kit
 
+    def _plain_kit(self):
+        return torch_kit
+
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
         variables = self._updated()
@@ -133,6 +136,17 @@ class TorchEngine(Engine):
             total = new if total is None else [a + b for a, b in zip(total, new, strict=True)]
             sums = found.detach() if sums is None else sums + found.detach()
         return total, sums
+
+    def _on_host(self, values: list) -> list[np.ndarray]:
+        from keras import ops
+
+        # NumPy has no bfloat16 of its own: Keras gives it another's
+        return [
+            ops.convert_to_numpy(value)
+            if value.dtype == torch.bfloat16
+            else value.detach().cpu().numpy()
+            for value in values
+        ]
 
     def _frozen_values(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of

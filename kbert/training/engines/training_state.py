@@ -2,10 +2,11 @@
 
 import keras
 import numpy as np
-from keras import ops
 
 from kbert.io.wording import first_few
+from kbert.model.devices import device_names
 from kbert.training import precision
+from kbert.training.engines.host_memory import HostMemory
 from kbert.training.trained_weights import TrainedWeights
 
 
@@ -30,6 +31,7 @@ class TrainingState:
     counts: list
     seed_states: list
     scaled: bool  # whether the loss is
+    _memory: HostMemory | None = None  # of the last snapshot
 
     def _make_variables(self) -> None:
         """The optimizer's, for `self.model`."""
@@ -72,10 +74,23 @@ class TrainingState:
 
     def state(self) -> dict[str, np.ndarray]:
         """Every number that the next update depends on, by name."""
-        return {
-            name: np.array(ops.convert_to_numpy(variable.value))
-            for name, variable in self._variables().items()
-        }
+        return self._copied(HostMemory())
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The same, in memory that the next snapshot is written to: there is one at a time."""
+        self._memory = self._memory or HostMemory()
+        return self._copied(self._memory)
+
+    def _copied(self, memory: HostMemory) -> dict[str, np.ndarray]:
+        variables = self._variables()
+        arrays = self._on_host([variable.value for variable in variables.values()])
+        named = dict(zip(variables, arrays, strict=True))
+        # A CPU's next update writes to this very memory; an accelerator's numbers came by a copy.
+        return memory.copies(named) if device_names() == ["CPU"] else named
+
+    def _on_host(self, values: list) -> list[np.ndarray]:
+        """Values of variables, copied no more than the backend must."""
+        raise NotImplementedError
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Sets all of it, bit for bit; nothing, where names or shapes are others.

@@ -46,7 +46,8 @@ class Saver:
         with self._explained():
             if self._begun != done:
                 self._finish()  # one at a time: no more than one copy in memory
-                arrays = self._engine.state() if self._run.chief else {}
+                # complete before the next update, which writes to the weights' own memory
+                arrays = self._engine.snapshot() if self._run.chief else {}
                 self._begun = done
                 self._written = self._thread.submit(self._run.save_state, arrays, done, score=score)
             if not beside:

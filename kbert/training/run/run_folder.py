@@ -204,7 +204,7 @@ class RunFolder:
         """Writes a state and removes those that are neither of the last two nor the best.
 
         Args:
-            arrays: `engine.state()`.
+            arrays: `engine.snapshot()`.
             step: updates done.
             score: of an evaluation at that step; higher is better.
 

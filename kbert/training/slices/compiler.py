@@ -108,6 +108,8 @@ def compile_plan(
             which option would make it fit.
         RuntimeError: the compiler failed.
     """
+    if found.freeze is not None or found.lora is not None:
+        raise ValueError("the plan must be of a whole model to be compiled, got freeze or lora")
     if found.devices.accelerator.kind != "TPU":
         raise ValueError(f"tpu must be given to compile for, got gpu={found.devices.name!r}")
     answer = compiled(request_of(found), waited)

@@ -1,0 +1,170 @@
+"""What a served model answers to texts, by its head: TensorFlow functions of strings.
+
+Only `kbert.checkpoints.exports.saved_model` imports it, where tensorflow-text is installed.
+"""
+
+import logging
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from kbert.checkpoints import first_values
+from kbert.checkpoints.exports import serving
+from kbert.checkpoints.exports.text_graph import TextGraph
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.data.tokenization.tokenizer import require_wordpiece
+from kbert.graph import names
+from kbert.model.bert_model import BertModel
+from kbert.model.told_by_layers import ids_of
+
+HEADS = ("encoder", "classifier", "pretraining")
+CANDIDATES = 5  # of a [MASK], as by `kbert.fill_mask`
+_MLM = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
+_NEEDED = {
+    "encoder": [],
+    "classifier": [names.POOLER, names.CLASSIFIER],
+    "pretraining": list(_MLM),
+}
+_WHAT = "text=True"
+
+_logger = logging.getLogger("kbert")
+
+
+def check(bert) -> None:
+    """A ValueError, one line, for a model that cannot answer to texts within a SavedModel."""
+    if bert.tokenizer is None:
+        raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
+    require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
+    if bert.head not in HEADS:
+        raise ValueError(f"{_WHAT} goes with the heads {', '.join(HEADS)}, got {bert.head!r}")
+    needed = list(_NEEDED[bert.head])
+    if bert.head == "encoder" and bert.sentence and bert.sentence.pooling == "pooler":
+        needed.append(names.POOLER)
+    if lacking := _lacking(bert, needed):
+        raise ValueError(
+            f"{_WHAT} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
+            "in the model are random"
+        )
+
+
+def functions(bert, model) -> dict[str, Callable]:
+    """TensorFlow functions of strings (N,), by the names of their signatures.
+
+    Args:
+        bert: a `kbert.Bert` that `check` lets pass.
+        model: its model of any length.
+
+    Returns:
+        "serving_default" of `texts`; and where the head answers to two texts, "pairs" of `texts`
+        and `pairs`. Each gives tensors by name; see `saved_model.write`.
+    """
+    graph = TextGraph(require_wordpiece(bert.tokenizer, _WHAT))
+    text = tf.TensorSpec((None,), tf.string, "texts")
+    pair = tf.TensorSpec((None,), tf.string, "pairs")
+    answer, answer_pairs = _ANSWERS[bert.head](bert, model)
+    own = bert.sentence.max_length if bert.head == "encoder" and bert.sentence else None
+    limit, pad_id = serving.longest(bert, own), bert.config.pad_token_id
+
+    def padded(texts, pairs=None):
+        ids, segments = graph.framed(texts, pairs, limit)
+        return _dense(ids, pad_id), _dense(segments, 0)
+
+    found = {"serving_default": tf.function(lambda texts: answer(*padded(texts)), [text])}
+    if answer_pairs is not None:
+        found["pairs"] = tf.function(
+            lambda texts, pairs: answer_pairs(*padded(texts, pairs)), [text, pair]
+        )
+    return found
+
+
+def _encoder(bert, model):
+    vector = serving.sentence_vector(model, bert.sentence or SentenceSettings("mean", False))
+    view = BertModel(ids_of(model), vector, spec=None)
+    return lambda *ids: {serving.SENTENCE: _outputs(view, ids)[0]}, None
+
+
+def _classifier(bert, model):
+    """The labels' probabilities; of one output that is no label's, its value."""
+    view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
+    count = view.outputs[0].shape[-1]
+    labels = bert.labels if bert.labels and len(bert.labels) == count else None
+    labels = tf.constant(labels or [f"LABEL_{number}" for number in range(count)])
+    each = count == 1 or bert.problem_type == "multi_label_classification"
+
+    def answer(*ids):
+        (logits,) = _outputs(view, ids)
+        if bert.problem_type == "regression" and count == 1:
+            return {"value": logits[:, 0]}
+        probabilities = tf.sigmoid(logits) if each else tf.nn.softmax(logits)
+        named = tf.broadcast_to(labels, tf.shape(logits))
+        found = {"probabilities": probabilities, "labels": named}
+        return found if each else found | {"label": tf.gather(labels, tf.argmax(logits, 1))}
+
+    return answer, answer if _tells_two_texts(bert) else None
+
+
+def _pretraining(bert, model):
+    state = model.get_layer(names.encoder_output(bert.config.num_hidden_layers)).output
+    states = BertModel(ids_of(model), state, spec=None)
+    dense, norm, similarity = (model.get_layer(name) for name in _MLM)
+    table = model.get_layer(names.TOKEN_EMBEDDING)
+    tokens = tf.constant(bert.tokenizer.tokens)
+
+    def fill(ids, segments):
+        (vectors,) = _outputs(states, (ids, segments))
+        places = tf.where(ids == bert.tokenizer.mask_id)
+        at_masks = norm(dense(tf.gather_nd(vectors, places)[None]))
+        logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
+        named = tf.nn.softmax(logits)[:, : bert.tokenizer.vocab_size]
+        best, chosen = tf.math.top_k(named, min(CANDIDATES, bert.tokenizer.vocab_size))
+        by_text = tf.RaggedTensor.from_value_rowids(chosen, places[:, 0], _rows(ids))
+        return {
+            "tokens": by_text.with_values(tf.gather(tokens, chosen)).to_tensor(""),
+            "probabilities": by_text.with_values(best).to_tensor(0.0),
+        }
+
+    return fill, _next_sentence(bert, model)
+
+
+def _next_sentence(bert, model):
+    """P(the second text is next after the first); None where the model has not learnt it."""
+    if not (bert.config.family.next_sentence and _tells_two_texts(bert)):
+        return None
+    if _lacking(bert, [names.POOLER, names.NSP]):
+        _logger.warning("the SavedModel answers to no pairs: next sentences are not learnt")
+        return None
+    view = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
+    return lambda *ids: {"probability": tf.nn.softmax(_outputs(view, ids)[0])[:, 0]}
+
+
+_ANSWERS = {"encoder": _encoder, "classifier": _classifier, "pretraining": _pretraining}
+
+
+def _outputs(view, ids) -> list:
+    """Of token ids and segments; a model without segments takes the first alone."""
+    return keras.tree.flatten(view(list(ids[: len(view.inputs)]), training=False))
+
+
+def _dense(rows, filler: int):
+    """Ragged rows filled up, (N, S); S is that of an empty text where there is none."""
+    found = rows.to_tensor(filler)
+    more = tf.maximum(0, 2 - tf.shape(found)[1])
+    return tf.pad(found, [[0, 0], [0, more]], constant_values=filler)
+
+
+def _rows(ids):
+    return tf.shape(ids, tf.int64)[0]
+
+
+def _tells_two_texts(bert) -> bool:
+    return not bert.config.family.segments or bert.config.type_vocab_size > 1
+
+
+def _lacking(bert, layers: list[str]) -> list[str]:
+    """Those of the layers that have random weights, which the checkpoint lacked, still."""
+    if bert.report is None:
+        return []
+    lacking = [layer for layer in layers if layer in bert.report.initialized_layers]
+    trained = first_values.changed(bert.model, bert.report.first_values) if lacking else ()
+    return [layer for layer in lacking if layer not in trained]

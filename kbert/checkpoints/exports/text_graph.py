@@ -1,0 +1,177 @@
+"""WordPiece as a part of a TensorFlow graph: strings to the ids that kbert's own tokenizer gives.
+
+Of tensorflow-text only FastWordpieceTokenizer is used, which cuts words into pieces: its
+BertTokenizer cuts 4,820 of the assigned code points otherwise than transformers' tokenizer, which
+kbert's is (version 2.21, uncased; 606 cased), and takes no special tokens in a text.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from kbert.data.tokenization import code_points
+from kbert.data.tokenization.code_points import CLASS_BITS, GONE, ITSELF, PAGE
+from kbert.data.tokenization.vocabulary import Vocabulary
+
+_BYTES = 4  # of a character in UTF-8, at most
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")  # of added tokens, that must be off
+
+
+class TextGraph:
+    """A vocabulary's tokenizer in TensorFlow's operations, for a `tf.function` to call.
+
+    Args:
+        vocabulary: of WordPiece.
+
+    Raises:
+        ValueError: an added token that is looked for in the cleaned text, or by what is beside it.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        _check_added(vocabulary)
+        ids = {token: place for place, token in enumerate(vocabulary.all_tokens)}
+        special = vocabulary.special_tokens
+        self._cls_id, self._sep_id = ids[special["cls"]], ids[special["sep"]]
+        self._unknown, self._most = special["unk"], vocabulary.max_word_chars
+        table = code_points.replacements(vocabulary)
+        # Of two that begin at the same place the longer one is found, as the Rust package does.
+        self._added = sorted((e["content"] for e in vocabulary.added), key=len, reverse=True)
+        free = _in_no_token(table.dropped, vocabulary.all_tokens)
+        self._nobody, self._found = next(free), next(free)
+        self._stand_ins = [next(free) for _ in self._added]
+        self._table = table.with_words(map(ord, self._stand_ins))
+        pieces = len(vocabulary.tokens)
+        self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
+        self._pieces = tf_text.FastWordpieceTokenizer(
+            [*_that_can_be_found(vocabulary.tokens, free), *self._stand_ins],
+            max_bytes_per_word=_BYTES * self._most,
+            token_out_type=tf.int32,
+            unknown_token=self._unknown,
+            no_pretokenization=True,
+        )
+
+    def framed(self, texts, pairs, limit: int):
+        """Texts, or pairs of them, to token ids and segment ids, cut as `Tokenizer.encode` cuts.
+
+        Args:
+            texts: strings (N,), UTF-8.
+            pairs: the second texts, the same, or None.
+            limit: tokens of a row at most, [CLS] and [SEP] included.
+
+        Returns:
+            int32 (N, None), ragged, twice.
+        """
+        first = self._ids_of(texts)
+        if pairs is None:
+            token_ids = self._between([self._cls_id], first[:, : limit - 2])
+            return token_ids, tf.zeros_like(token_ids)
+        second = self._ids_of(pairs)
+        counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
+        first, second = _beginning(first, counts[0]), _beginning(second, counts[1])
+        parts = self._between([self._cls_id], first), self._between([], second)
+        segments = tf.zeros_like(parts[0]), tf.ones_like(parts[1])
+        return tf.concat(parts, 1), tf.concat(segments, 1)
+
+    def _between(self, before: list[int], ids):
+        """Ids (N, None) with what stands before each row, and [SEP] behind it."""
+        rows = ids.nrows()
+        parts = [tf.fill([rows, 1], number) for number in before]
+        return tf.concat([*parts, ids, tf.fill([rows, 1], self._sep_id)], 1)
+
+    def _ids_of(self, texts):
+        """The ids of texts, neither framed nor cut: strings (N,) to int32 (N, None), ragged."""
+        words = tf.strings.split(self._cleaned(self._with_stand_ins(texts)))
+        long = tf.strings.length(words.flat_values, "UTF8_CHAR") > self._most
+        known = tf.where(long, self._unknown, words.flat_values)
+        pieces = self._pieces.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
+        return pieces.with_flat_values(tf.gather(self._ids, pieces.flat_values))
+
+    def _with_stand_ins(self, texts):
+        """Texts in which each added token is one character: its stand-in, of private use.
+
+        A character of a text that is a stand-in itself becomes another that is dropped.
+        """
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        own = "".join([self._found, *self._stand_ins])
+        texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
+        any_of = "|".join(map(_quoted, self._added))
+        texts = tf.strings.regex_replace(texts, f"({any_of})", self._found + r"\1")
+        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
+            texts = tf.strings.regex_replace(texts, self._found + _quoted(token), stand_in)
+        return texts
+
+    def _cleaned(self, texts):
+        """Texts (N,) by the table: words of cleaned characters, spaces between them."""
+        given = tf.strings.unicode_decode(texts, "UTF-8")
+        points, table = given.flat_values, self._table
+        row = tf.gather(table.pages, points // PAGE)
+        number = tf.gather(table.rows.reshape(-1), row * PAGE + points % PAGE)
+        found = tf.gather(tf.RaggedTensor.from_row_splits(table.values, table.splits), number)
+        own = tf.repeat(points, found.row_lengths())
+        values = tf.where(found.flat_values == ITSELF, own, found.flat_values)
+        splits = tf.cast(tf.gather(found.row_splits, given.row_splits), tf.int64)
+        values, splits = tf.cond(
+            tf.reduce_any(values >= 1 << CLASS_BITS),
+            lambda: _in_canonical_order(values, splits),
+            lambda: (values, splits),
+        )
+        return tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(values, splits), "UTF-8")
+
+
+def _in_canonical_order(values, splits):
+    """Code points whose marks are sorted by class, and no classes any more (Unicode, D109)."""
+    texts = tf.RaggedTensor.from_row_splits(values, splits)
+    classes = values // (1 << CLASS_BITS)
+    begins = (classes == 0) | (values == GONE)
+    run = tf.cumsum(tf.cast(begins, tf.int64)) + texts.value_rowids()
+    places = tf.argsort(256 * run + tf.cast(tf.where(begins, 0, classes), tf.int64), stable=True)
+    texts = texts.with_flat_values(tf.gather(values, places))
+    texts = tf.ragged.boolean_mask(texts, texts != GONE)
+    return texts.flat_values % (1 << CLASS_BITS), texts.row_splits
+
+
+def _longest_first(first, second, most: int):
+    """How many tokens of two texts stay, int64 (N,) each: the longer one is cut until both fit.
+
+    Of an odd number the longer text has one more; of two that are as long, the second.
+    """
+    less, more = tf.minimum(first, second), tf.maximum(first, second)
+    half = tf.constant(most // 2, tf.int64)
+    fits = less + more <= most
+    less_kept = tf.where(fits, less, tf.minimum(less, half))
+    more_kept = tf.where(fits, more, most - less_kept)
+    swapped = first > second
+    return tf.where(swapped, more_kept, less_kept), tf.where(swapped, less_kept, more_kept)
+
+
+def _beginning(ids, counts):
+    """The first so many ids of each row."""
+    return tf.gather(ids, tf.ragged.range(counts), batch_dims=1)
+
+
+def _check_added(vocabulary: Vocabulary) -> None:
+    for entry in vocabulary.added:
+        on = [flag for flag in _FLAGS if entry.get(flag, flag == "normalized")]
+        if on and not (on == ["normalized"] and entry.get("special")):
+            raise ValueError(
+                "text=True needs added tokens that stand in the text as they are, got "
+                f"{entry['content']!r} with {', '.join(on)}"
+            )
+
+
+def _in_no_token(points: np.ndarray, tokens: Iterable[str]) -> Iterator[str]:
+    """The characters of code points, the last one first, but for those that tokens have."""
+    used = set("".join(tokens))
+    return (chr(point) for point in reversed(points) if chr(point) not in used)
+
+
+def _that_can_be_found(tokens: Iterable[str], others: Iterator[str]) -> list[str]:
+    """The tokens, others in the place of those that C++ reads as none, or as shorter ones."""
+    return [next(others) if not token or "\0" in token else token for token in tokens]
+
+
+def _quoted(token: str) -> str:
+    r"""A token for RE2, between \Q and \E, in which \E itself ends nothing."""
+    return r"\Q" + token.replace(r"\E", r"\E\\E\Q") + r"\E"

@@ -1,0 +1,137 @@
+"""What becomes of each code point before words are cut into pieces: a table, for other programs.
+
+WordPiece's cleaning goes code point by code point, but for one step: where accents are stripped,
+the marks that stay come into Unicode's canonical order (The Unicode Standard, section 3.11).
+"""
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import tokenizers
+
+from kbert.data.tokenization.vocabulary import Vocabulary
+from kbert.data.tokenization.wordpiece import bert_normalizer
+
+PAGE = 256  # code points of a page
+ITSELF = -1  # in `Replacements.values`: the code point that is replaced
+CLASS_BITS = 21  # a code point takes so many bits of a value; above them stands its class
+GONE = 255 << CLASS_BITS  # stands for none, and ends a run of marks; 255 is no mark's class
+_END = 0x110000
+_EMPTY = 0x40000, 0xE0000
+_SPACE = " "
+_BETWEEN = "0"  # in no other code point's replacement, and of class 0
+_CHUNK = 4096
+_DECOMPOSED = tokenizers.normalizers.NFD()
+
+
+@dataclass(frozen=True, eq=False)
+class Replacements:
+    """Each code point's replacement: code points, spaces around what is a word by itself.
+
+    Attributes:
+        pages: int32 (4352,), the row of `rows` that a page of 256 code points has.
+        rows: int32 (pages that differ, 256), the number of each code point's replacement.
+        splits: int32 (replacements + 1,), where in `values` each begins.
+        values: int32, code points, `ITSELF` or `GONE`; of a mark that may change places with its
+            canonical combining class above `CLASS_BITS`.
+        dropped: int32, the code points of private use that are dropped.
+    """
+
+    pages: np.ndarray
+    rows: np.ndarray
+    splits: np.ndarray
+    values: np.ndarray
+    dropped: np.ndarray
+
+    def with_words(self, points: Iterable[int]) -> "Replacements":
+        """The table in which these code points stay, each a word by itself."""
+        pages, rows = self.pages.copy(), list(self.rows)
+        mark = ord("!")  # which is one, by every vocabulary's rules
+        number = rows[pages[mark // PAGE]][mark % PAGE]
+        for page, place in (divmod(point, PAGE) for point in points):
+            if pages[page] < len(self.rows):
+                rows.append(rows[pages[page]].copy())
+                pages[page] = len(rows) - 1
+            rows[pages[page]][place] = number
+        return replace(self, pages=pages, rows=np.stack(rows))
+
+
+def replacements(vocabulary: Vocabulary) -> Replacements:
+    """The table of a vocabulary's rules, read off the tokenizer's own parts in some seconds."""
+    strip = vocabulary.strip_accents
+    strip = vocabulary.lowercase if strip is None else strip
+    return _replacements(vocabulary.lowercase, strip, vocabulary.tokenize_chinese_chars)
+
+
+@cache  # 300 KB for each of the few sets of rules
+def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replacements:
+    normalizer = bert_normalizer(lowercase, strip_accents, chinese)
+    numbers: dict[tuple[int, ...], int] = {(ITSELF,): 0}
+    found = np.zeros(_END, "int32")
+    dropped = []
+    for point, text in _normalized(normalizer):
+        if text == point and not unicodedata.combining(point):
+            continue
+        entry = _entry(point, text, strip_accents)
+        found[ord(point)] = numbers.setdefault(entry, len(numbers))
+        if not entry and unicodedata.category(point) == "Co":
+            dropped.append(ord(point))
+    rows, pages = np.unique(found.reshape(-1, PAGE), axis=0, return_inverse=True)
+    return Replacements(
+        pages.reshape(-1).astype("int32"),
+        rows,
+        np.cumsum([0, *map(len, numbers)], dtype="int32"),
+        np.array([value for entry in numbers for value in entry], "int32"),
+        np.array(dropped, "int32"),
+    )
+
+
+def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
+    """The values of a code point that becomes `text`."""
+    if marks_move and not text and _ends_a_run(point):
+        return (GONE,)
+    values = []
+    for character in text:
+        mark = _class_of(character) if marks_move else 0
+        own = ITSELF if character == point and not mark else ord(character)
+        values.append(own | mark << CLASS_BITS if mark else own)
+    return tuple(values)
+
+
+def _ends_a_run(point: str) -> bool:
+    """Whether it is a mark of class 0, which is dropped only once the others have their order."""
+    return unicodedata.category(point) == "Mn" and not _class_of(point)
+
+
+def _class_of(point: str) -> int:
+    """The combining class; 0 where the Rust package's tables, which are older, have none."""
+    found = unicodedata.combining(point)
+    last = "\u0345"  # the one of the highest class
+    moves = found and _DECOMPOSED.normalize_str(last + point)[0] != last
+    return found if moves or point == last else 0
+
+
+def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
+    """Each code point and what it becomes, words apart; surrogates are none.
+
+    Planes 4 to 13, of which Unicode has given nothing to anyone, stay as they are.
+    """
+    for start in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
+        numbers = [n for n in range(start, start + _CHUNK) if not 0xD800 <= n < 0xE000]
+        points = [chr(number) for number in numbers if chr(number) != _BETWEEN]
+        texts = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
+        texts = _words_apart(texts).replace(2 * _SPACE, _SPACE)
+        yield from zip(points, texts.split(_BETWEEN)[1:-1], strict=True)
+
+
+def _words_apart(text: str) -> str:
+    """The text with spaces around punctuation, and for every kind of space."""
+    found, end = [], 0
+    for piece, (start, stop) in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text):
+        alone = len(piece) == 1 and piece != _BETWEEN
+        found += [_SPACE * (start - end), f" {piece} " if alone else piece]
+        end = stop
+    return "".join([*found, _SPACE * (len(text) - end)])

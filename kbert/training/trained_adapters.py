@@ -1,0 +1,61 @@
+"""What comes of a run's adapters: a model with them in its weights, and they themselves."""
+
+import dataclasses
+
+import keras
+
+from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
+from kbert.checkpoints.bert import Bert, adapted
+from kbert.graph.accounting import account
+from kbert.graph.layer_table import layers as graph_layers
+from kbert.graph.trained_parts import TrainedParts, part_of
+from kbert.training.trained_weights import TrainedWeights
+
+
+def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) -> Bert:
+    """A model with the base's weights and the trained head, and the adapters added to them.
+
+    Args:
+        bert: the result, whose matrices are still the base's.
+        trained: the engine's.
+        base_path: where the base lies, for those who open the adapter.
+    """
+    pairs = {}
+    for one in trained.adapters:
+        a, b = (keras.ops.convert_to_numpy(half.value) for half in (one.a, one.b))
+        pairs[one.matrix.block, one.matrix.name] = Pair(a.copy(), b.copy(), one.scale)
+    adapter = LoraAdapter(
+        pairs,
+        _saved(bert, trained),
+        column=weight_names.column_of(bert.config),
+        head=bert.head,
+        labels=bert.labels,
+        problem_type=bert.problem_type,
+        base_path=base_path,
+        dropout=trained.dropout,
+    )
+    return adapted(bert, adapter, "the adapter", "the model")
+
+
+def amount_trained(parts: TrainedParts) -> str:
+    """How much of the graph is trained, in words."""
+    spec = parts.spec
+    counted = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
+    counted = dataclasses.replace(counted, trained=parts)
+    adapters = f", {parts.adapter_params:,} of them in adapters" if parts.adapted else ""
+    share = counted.trainable_params / counted.params
+    return f"{counted.trainable_params:,} of {counted.params:,} parameters ({share:.2%}){adapters}"
+
+
+def _saved(bert: Bert, trained: TrainedWeights) -> dict:
+    """The head's weights, and others that were trained whole, by transformers' names."""
+    whole = {variable.path.split("/")[0] for variable in trained.variables}
+    heads = {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
+    column = weight_names.column_of(bert.config)
+    entries = [
+        entry
+        for entry in weight_names.entries_of(bert.spec, column)
+        if entry.layer in whole | heads
+    ]
+    return transfer.arrays_of(bert.model, entries)
