@@ -77,6 +77,8 @@ def test_messages_have_their_cause_and_way_out():
     assert one.module == "kbert.model.layers.encoder" and one.kind == "ValueError"
     other = found["head must be one of …, got …"]
     assert other.way_out == "give one of those that it lists" and "misspelt" in other.why
+    squad = found["…: … answers but … answer_start: give each text its start"]
+    assert "as in SQuAD" in squad.why  # not of a host that answers
     damaged = found["… must be a whole safetensors file, got: … (…)"]
     assert "cut off" in damaged.why and damaged.way_out == "get it, or make it, again"
 
