@@ -128,6 +128,12 @@ BAD = [  # command line, what the line must say
     ("finetune nowhere --task classify --train lines.txt -o run", "nowhere"),
     ("finetune tuning --task classify --train lines.txt -o run", "--resume tuning goes on"),
     ("finetune --resume empty", "no run"),
+    ("glue encoder --data none -o run", "none"),
+    ("glue encoder --data empty -o run", "a folder CoLA expected, got nothing"),
+    ("glue encoder --data empty --tasks rte,sing -o run", "'sing'"),
+    ("glue encoder --data empty --epochs 0 -o run", "epochs"),
+    ("glue nowhere --data data --tasks rte -o run", "nowhere"),
+    ("glue encoder --data data --tasks rte -o locked/run", "cannot write in this folder"),
     ("evaluate nowhere --task tag --data lines.txt", "nowhere"),
     ("evaluate tokens --task classify --data lines.txt", "'classifier'"),
     ("evaluate tokens --task tag --data none.conll", "none.conll"),
@@ -142,8 +148,8 @@ def place(small, tmp_path_factory):
         kbert.save(bert, place / head)
     kbert.save(kbert.load(place / "encoder"), place / "encoder.keras")
     (place / "lines.txt").write_text(LINES)
-    for name in ("empty", "locked", "tuning"):
-        (place / name).mkdir()
+    for name in ("empty", "locked", "tuning", "data/RTE"):
+        (place / name).mkdir(parents=True)
     run = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}
     (place / "tuning" / "settings.json").write_text(json.dumps(run))
     return place
