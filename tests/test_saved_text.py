@@ -55,8 +55,7 @@ def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
     from kbert.checkpoints.exports.text_graph import TextGraph
 
     graph = TextGraph(tokenizer.vocabulary)
-    frame = tf.function(lambda *texts: graph.framed(*texts, limit), autograph=False)
-    found = frame(tf.constant(lines), None if pairs is None else tf.constant(pairs))
+    found = graph.framed(tf.constant(lines), None if pairs is None else tf.constant(pairs), limit)
     ids, segments = (ragged.to_list() for ragged in found)
     wanted = tokenizer.encode_batch(lines, pairs, max_length=limit)
     assert len(ids) == len(segments) == len(lines)
