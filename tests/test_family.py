@@ -163,7 +163,7 @@ def test_tagging_and_answering_are_learned(folders, name, tmp_path, uncased):
     (tmp_path / "train.conll").write_text("the O\ndogs ANIMAL\nbark O\n\n" * 8)
     question = {"question": "the dogs", "context": "the dog barked", "id": "q"}
     question["answers"] = {"text": ["dog"], "answer_start": [4]}
-    options = {"epochs": 12, "batch_size": 8, "learning_rate": 3e-3, "max_length": 14}
+    options = {"epochs": 12, "batch_size": 8, "learning_rate": 3e-3, "max_length": 20}
     options |= {"show": False, "peak_flops": 1e9}
     tagged = kbert.finetune(bert, "tag", train=tmp_path / "train.conll", **output, **options)
     found = [kbert.tag(b, "the dogs bark") for b in (tagged.bert, kbert.load(tmp_path / "run"))]
