@@ -157,6 +157,25 @@ def test_a_few_updates_learn(folders, name, tmp_path, uncased):
 
 
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
+def test_tagging_and_answering_are_learned(folders, name, tmp_path, uncased):
+    """With a run's folder, whose checkpoints open again and answer alike."""
+    bert, output = with_words(folders, name, uncased), {"output": tmp_path / "run"}
+    (tmp_path / "train.conll").write_text("the O\ndogs ANIMAL\nbark O\n\n" * 8)
+    question = {"question": "the dogs", "context": "the dog barked", "id": "q"}
+    question["answers"] = {"text": ["dog"], "answer_start": [4]}
+    options = {"epochs": 12, "batch_size": 8, "learning_rate": 3e-3, "max_length": 20}
+    options |= {"show": False, "peak_flops": 1e9}
+    tagged = kbert.finetune(bert, "tag", train=tmp_path / "train.conll", **output, **options)
+    found = [kbert.tag(b, "the dogs bark") for b in (tagged.bert, kbert.load(tmp_path / "run"))]
+    assert found[0] == found[1] and [one.label for one in found[0]] == ["O", "ANIMAL", "O"]
+    asked = kbert.finetune(bert, "qa", train=[question] * 8, **options)
+    kbert.save(asked.bert, tmp_path / "qa")
+    again = kbert.load(tmp_path / "qa")
+    assert again.architecture == name.replace("Model", "ForQuestionAnswering")
+    assert kbert.answer(again, "the dogs", "the dog barked").text == "dog"
+
+
+@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
 def test_sentence_vectors_are_trained(folders, name, tmp_path, uncased, caplog):
     """Nothing is said of a pooler, which DistilBERT has none of; RoBERTa's stays."""
     bert = with_words(folders, name, uncased)
