@@ -34,5 +34,6 @@ class HostMemory:
 
     def _place(self, name: str, array: np.ndarray) -> np.ndarray:
         held = self._room.get(name)
-        fits = held is not None and (held.shape, held.dtype) == (array.shape, array.dtype)
-        return held if fits else np.empty(array.shape, array.dtype)
+        if held is None or (held.shape, held.dtype) != (array.shape, array.dtype):
+            return np.empty(array.shape, array.dtype)
+        return held
