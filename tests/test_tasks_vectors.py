@@ -141,7 +141,7 @@ def test_new_weights_are_seen(small, berts):
 def test_no_length_and_no_batch_size_traces_again(bert):
     """TensorFlow: one trace, however many shapes there are."""
     traces = []
-    function = running._compiled(Traced(bert.model, traces))
+    function = running.compiled(Traced(bert.model, traces))
     for rows, length in ((1, 3), (1, 7), (4, 7), (13, 11)):
         ids = np.ones((rows, length), "int32")
         assert function(ids, ids * 0)[0].shape == (rows, length, 24)

@@ -90,7 +90,7 @@ def stops(
         yield local.asked
 
     monkeypatch.setattr(loop, "stop_requests", stop_requests)
-    monkeypatch.setattr(Engine, "state", lambda self: {})
+    monkeypatch.setattr(Engine, "snapshot", lambda self: {})
 
     def run(number: int) -> None:
         engine, saved = Host(meeting, number, ahead[number], together), Saved(number == 0)
@@ -176,7 +176,7 @@ def test_several_updates_a_call_end_with_a_call_on_all_hosts(
 
 @pytest.mark.parametrize("host", range(HOSTS))
 def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
-    monkeypatch.setattr(Engine, "state", lambda self: {})
+    monkeypatch.setattr(Engine, "snapshot", lambda self: {})
     engine = Host(meeting := Meeting(), host, ahead=0)
     meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)  # of the updates
     begun, left = [], []
