@@ -88,8 +88,12 @@ def write_late(before, of_state, place: int) -> None:
 
     later = threading.Event()
     # before whatever follows that update: a save there waits for this one
-    done = lambda self: self.done >= place + 2  # noqa: E731
-    before(_Trainer, "_between_calls", done, then=lambda *_: later.set())
+    before(
+        _Trainer,
+        "_between_calls",
+        lambda self: self.done >= place + 2,
+        then=lambda *_: later.set(),
+    )
     before(run_folder, "write_state", lambda path, *_: of_state(path), then=lambda *_: later.wait())
     real = run_folder.States.remove_superseded
     run_folder.States.remove_superseded = lambda self, step: (

@@ -4,10 +4,10 @@ import dataclasses
 import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 from command_line import kbert as kbert_command
+from crashing import Crash
 from labelled_texts import write_texts
 from run_shards import CONFIG, VOCABULARY, make_shards
 from run_shards import SETTINGS as SHARD_SETTINGS
@@ -23,15 +23,6 @@ QUIET = {"show": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 4, "batch_size": 13, "learning_rate": 3e-2, "seed": 4, "save_every": 3}
 SETTINGS |= QUIET | {"keep": "all", "lora": 5, "lora_on": "value,query,output", "accumulation": 1}
 STEPS = 12  # 4 epochs of 39 examples
-
-
-class Crash(keras.callbacks.Callback):
-    """Ends a run after 8 updates, as a kill would: nothing is saved."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.done = getattr(self, "done", 0) + 1
-        if self.done == 8:
-            raise RuntimeError("crash")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +78,7 @@ def test_it_learns_in_adapters_alone(whole, folder, berts):
 
 def test_a_run_that_crashed_ends_with_the_same_bits(whole, folder):
     with pytest.raises(RuntimeError, match="crash"):
-        run(folder, "crashed", callbacks=[Crash()])
+        run(folder, "crashed", callbacks=[Crash(8)])
     tuned = kbert.resume(folder / "crashed", **QUIET)
     last = f"checkpoints/step-{STEPS:08d}.safetensors"
     (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("whole", "crashed"))

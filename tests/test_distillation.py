@@ -2,10 +2,10 @@
 
 import dataclasses
 
-import keras
 import numpy as np
 import pytest
 from command_line import kbert as kbert_command
+from crashing import Crash
 from labelled_texts import write_texts
 from run_shards import CONFIG, make_shards
 from run_shards import VOCABULARY as OF_SHARDS
@@ -23,19 +23,6 @@ from kbert.training.loss import objective
 QUIET = {"show": False, "peak_flops": 1e9}
 LESSONS = {"temperature": 1.5, "alpha": 0.6, "hidden_states": "mse", "hidden_weight": 0.5}
 SETTINGS = {"epochs": 3, "batch_size": 13, "learning_rate": 5e-3, "save_every": 3, **QUIET}
-
-
-class Crash(keras.callbacks.Callback):
-    """Ends a run after so many updates, as a kill would: nothing is saved."""
-
-    def __init__(self, steps: int):
-        super().__init__()
-        self.left = steps
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if not self.left:
-            raise RuntimeError("crash")
 
 
 @pytest.fixture(scope="module")

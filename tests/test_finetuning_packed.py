@@ -4,10 +4,10 @@ import dataclasses
 import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 from command_line import kbert as kbert_command
+from crashing import Crash
 from labelled_texts import write_texts
 from sample_data import TAGGED, small_bert
 from small_berts import small_berts
@@ -24,15 +24,6 @@ QUIET = {"show": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
 SETTINGS |= QUIET | {"keep": "all", "packing": True}
 STEPS = 60  # 10 epochs of 66 examples: 6 batches of 11
-
-
-class Crash(keras.callbacks.Callback):
-    """Ends a run after 23 updates, as a kill would."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.done = getattr(self, "done", 0) + 1
-        if self.done == 23:
-            raise RuntimeError("crash")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +58,7 @@ def test_it_learns_and_the_settings_say_how(whole, folder, sources):
 
 def test_a_run_goes_on_bit_for_bit(whole, folder, sources, tmp_path):
     with pytest.raises(RuntimeError, match="crash"):
-        options = {"output": tmp_path / "run", "callbacks": [Crash()]}
+        options = {"output": tmp_path / "run", "callbacks": [Crash(23)]}
         finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
     with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
         resume(tmp_path / "run", packing=False, **QUIET)

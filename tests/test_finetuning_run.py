@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from command_line import kbert as kbert_command
+from crashing import Crash
 from labelled_texts import read_texts, write_texts
 from small_berts import small_berts
 
@@ -47,19 +48,6 @@ def folder(tmp_path_factory, berts):
 @pytest.fixture(scope="module")
 def sources(folder):
     return {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
-
-
-class Crash(keras.callbacks.Callback):
-    """Ends a run after so many updates, as a kill would: nothing is saved."""
-
-    def __init__(self, steps: int):
-        super().__init__()
-        self.left = steps
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if not self.left:
-            raise RuntimeError("crash")
 
 
 @pytest.fixture(scope="module")

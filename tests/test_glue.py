@@ -3,10 +3,10 @@
 import json
 import re
 
-import keras
 import numpy as np
 import pytest
 from command_line import kbert as kbert_command
+from crashing import Crash
 from small_berts import small_berts
 
 import kbert
@@ -195,14 +195,6 @@ def test_the_table_stands_beside_the_published_one(tmp_path):
     assert np.mean(large) == pytest.approx(82.1, abs=0.1)
 
 
-class Crash(keras.callbacks.Callback):
-    """Ends a run after its second update, as a kill would."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 1:
-            raise RuntimeError("crash")
-
-
 def test_an_interrupted_run_goes_on(bert, data, tmp_path, monkeypatch):
     """MNLI with its two dev sets, for real: to the figures of one that nothing stopped."""
     options = {"tasks": ["MNLI"], "batch_sizes": [4], "learning_rates": [1e-3], "epochs": [1]}
@@ -210,7 +202,7 @@ def test_an_interrupted_run_goes_on(bert, data, tmp_path, monkeypatch):
     whole = kbert.glue(bert, data, output=tmp_path / "whole", **options)
 
     def crashing(*arguments, **given):
-        return finetuning.finetune(*arguments, callbacks=[Crash()], **given)
+        return finetuning.finetune(*arguments, callbacks=[Crash(2)], **given)
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
         patch.setattr(runs, "finetune", crashing)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Self
 
 from kbert.graph.trained_parts import LORA_ON
 
@@ -34,15 +33,14 @@ class PartSettings:
     lora_alpha: float | None = None
     lora_dropout: float = 0.0
 
-    def check_adapters(self) -> Self:
-        """Itself; a ValueError where something is said of adapters and there are none."""
+    def check_adapters(self) -> None:
+        """A ValueError where something is said of adapters and there are none."""
         for name in ("lora_alpha", "lora_dropout", "lora_on"):
             if self.lora is None and getattr(self, name) != DEFAULTS[name]:
                 raise ValueError(
                     f"{name} must go with lora, the adapters' rank, got {name} alone: "
                     "give lora too, or leave it out"
                 )
-        return self
 
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(PartSettings)}
