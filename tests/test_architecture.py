@@ -3,6 +3,7 @@
 import re
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,9 @@ def test_every_slow_test_that_is_listed_is_there():
     for line in (ROOT / "tests" / "slow_tests.txt").read_text(encoding="utf-8").split():
         file, _, test = line.partition("::")
         assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), line
+
+
+def test_no_two_modules_of_the_tests_share_a_name():
+    """pytest imports each by its name alone, and refuses the second of two."""
+    names = [file.stem for file in (ROOT / "tests").rglob("*.py") if file.stem != "conftest"]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
