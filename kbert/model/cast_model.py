@@ -8,8 +8,8 @@ import keras
 from keras import ops
 
 from kbert.graph.spec import GraphSpec
-from kbert.model import builder, deferred
 from kbert.model.bert_model import BertModel
+from kbert.model.copy_weights import build_with, layers_of
 
 # By model and dtype: a mark of the weights that were cast, and what came of it. Neither holds the
 # model itself: they go with it.
@@ -32,25 +32,9 @@ def cast_model(model: keras.Model, spec: GraphSpec, dtype: str) -> BertModel:
         _marks[model] = _marking(list(model.weights))
     mark, casts = _marks[model](), _casts.setdefault(model, {})
     if dtype not in casts or casts[dtype][0] != mark:
-        casts[dtype] = mark, _cast(model, dataclasses.replace(spec, dtype=dtype))
+        cast = build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model))
+        casts[dtype] = mark, cast
     return casts[dtype][1]
-
-
-def _cast(model, spec: GraphSpec) -> BertModel:
-    layers = {layer.name: layer for layer in model.layers}
-    with deferred.without_values():
-        cast = builder.build(spec)
-    values = {
-        new.path: _reader(old)
-        for layer in cast.layers
-        for new, old in zip(layer.weights, layers[layer.name].weights, strict=True)
-    }
-    deferred.fill(cast, values)
-    return cast
-
-
-def _reader(weight) -> Callable:
-    return lambda: ops.convert_to_numpy(ops.cast(weight, "float32"))
 
 
 def _marking(weights: list) -> Callable[[], tuple[int, ...]]:

@@ -1,6 +1,12 @@
-"""Weights from one model to another, layer by layer."""
+"""Weights from the layers of one model to those of another, by the layers' names."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from kbert.graph.spec import GraphSpec
+from kbert.model import deferred
 
 
 def copy_weights(source, target, leave: Collection[str] = ()) -> None:
@@ -13,7 +19,53 @@ def copy_weights(source, target, leave: Collection[str] = ()) -> None:
     Raises:
         KeyError: a layer that `source` lacks.
     """
-    layers = {layer.name: layer for layer in source.layers}
+    layers = layers_of(source)
     for layer in target.layers:
         if layer.weights and layer.name not in leave:
             layer.set_weights(layers[layer.name].get_weights())
+
+
+def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
+    """Builds a graph whose layers have the weights of others, cast to its own types.
+
+    Nothing is drawn at random for these, which for base takes seconds.
+
+    Args:
+        spec: what to build.
+        layers: Keras layers by their names; one that is not among them has first weights.
+
+    Returns:
+        A `BertModel` that shares no weight with them.
+    """
+    from kbert.model import builder  # imports Keras
+
+    if not layers:
+        return builder.build(spec)
+    with deferred.without_values():
+        model = builder.build(spec)
+    values = {
+        new.path: _reader(old)
+        for layer in model.layers
+        if layer.name in layers
+        for new, old in zip(layer.weights, layers[layer.name].weights, strict=True)
+    }
+    deferred.fill(model, values)
+    return model
+
+
+def layers_of(model) -> dict[str, Any]:
+    """A model's layers by their names."""
+    return {layer.name: layer for layer in model.layers}
+
+
+def _reader(weight) -> Callable[[], np.ndarray]:
+    """A copy of a weight, made when it is asked for: JAX and torch keep the array that they get."""
+
+    def read():
+        from keras import ops
+
+        copy = deferred.aligned(tuple(weight.shape))
+        np.copyto(copy, ops.convert_to_numpy(ops.cast(weight, "float32")))
+        return copy
+
+    return read

@@ -102,8 +102,12 @@ class Recipe(Protocol):
         """What of a model is trained; called within the engine's scope. None: all of it."""
         return None
 
-    def begin(self, model) -> None:
-        """Gives a model its first weights, where a checkpoint has them and no state is restored."""
+    def first_layers(self) -> Mapping[str, Any]:
+        """Keras layers by their names, with whose weights the graph of `spec` begins.
+
+        Those that are not among them are drawn. Called where no state is restored.
+        """
+        return {}
 
     def content(self) -> dict:
         """The settings as settings.json has them, with what else the result depends on."""

@@ -108,17 +108,16 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 
 def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
     """Builds the model, with its first weights, and compiles the step."""
-    from kbert.model.builder import build
+    from kbert.model.copy_weights import build_with
     from kbert.training.optimizers import Optimizer
 
     settings = recipe.settings
     with drawn_from(settings.seed):
+        given = recipe.first_layers() if begin else {}
         with engine.scope():
-            model = build(dataclasses.replace(recipe.spec, dtype=settings.precision))
+            model = build_with(dataclasses.replace(recipe.spec, dtype=settings.precision), given)
             model = recipe.trained_part(model)
             trained = recipe.trained_weights(model)
-        if begin:
-            recipe.begin(model)
         if recipe.teaching:
             with engine.scope():
                 model = recipe.teaching.taught(model)

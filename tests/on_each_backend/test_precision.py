@@ -43,8 +43,8 @@ def berts(small):
 @pytest.fixture
 def casts(monkeypatch):
     """The models that are cast."""
-    made, cast = [], cast_model._cast
-    monkeypatch.setattr(cast_model, "_cast", lambda *a: made.append(cast(*a)) or made[-1])
+    made, build = [], cast_model.build_with
+    monkeypatch.setattr(cast_model, "build_with", lambda *a: made.append(build(*a)) or made[-1])
     return made
 
 

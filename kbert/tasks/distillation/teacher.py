@@ -10,7 +10,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
-from kbert.model.copy_weights import copy_weights
+from kbert.model.copy_weights import build_with, layers_of
 from kbert.tasks.checks import require_tokenizer
 from kbert.tasks.running import compiled
 
@@ -75,14 +75,11 @@ class Teacher:
         max_predictions: int | None = None,
         precision: str = "float32",
     ):
-        from kbert.model.builder import build
-
         predictions = max_predictions if bert.head == "pretraining" else None
         spec = dataclasses.replace(
             bert.spec, seq_len=None, max_predictions=predictions, dtype=precision
         )
-        model = build(spec)
-        copy_weights(bert.model, model)
+        model = build_with(spec, layers_of(bert.model))
         self._names = [*outputs, *map(names.encoder_output, states)]
         said = [model.get_layer(name).output for name in self._names]
         self._model = keras.Model(model.inputs, said)

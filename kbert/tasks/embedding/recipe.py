@@ -8,7 +8,7 @@ from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph import names
 from kbert.graph.layer_table import layers as graph_layers
-from kbert.model.copy_weights import copy_weights
+from kbert.model.copy_weights import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
 from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners
@@ -145,17 +145,12 @@ class VectorTraining(Finetuning):
         """The encoder: what has no gradient would still decay."""
         return encoder_of(model)
 
-    def begin(self, model) -> None:
-        copy_weights(self.bert.model, model)
+    def first_layers(self):
+        return layers_of(self.bert.model)
 
     def trained(self, engine, history) -> Bert:
-        from kbert.model.builder import build
-
         self._update, self._metrics = self._best.restore(history)
-        model = build(self.spec)
-        copy_weights(engine.model, model, leave=[names.POOLER])
-        if self.spec.has_pooler:
-            self._copy_pooler(model)
+        model = build_with(self.spec, layers_of(engine.model) | self._pooler())
         length = self._own_length() or longest(self.bert, self.settings.max_length)
         sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
         words = self.bert.tokenizer
@@ -164,12 +159,14 @@ class VectorTraining(Finetuning):
             return bert
         return with_adapters(bert, engine.trained, self.places().get("source"))
 
-    def _copy_pooler(self, model) -> None:
-        if not self.bert.spec.has_pooler:
-            _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
-            return
-        pooler = self.bert.model.get_layer(names.POOLER)
-        model.get_layer(names.POOLER).set_weights(pooler.get_weights())
+    def _pooler(self) -> dict:
+        """The source's, which is not trained."""
+        if not self.spec.has_pooler:
+            return {}
+        if self.bert.spec.has_pooler:
+            return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
+        _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
+        return {}
 
     def described(self, done: int) -> dict[str, str]:
         epoch, negatives = self.batches.steps_per_epoch, ""

@@ -17,9 +17,10 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.data.padding import cheapest_lengths, lengths_up_to
+from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
-from kbert.model.copy_weights import copy_weights
+from kbert.model.copy_weights import build_with, layers_of
 from kbert.tasks.checks import longest, require_head, require_tokenizer, require_two_segments
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
@@ -218,23 +219,20 @@ class Finetuning(Recipe):
     def trained_weights(self, model):
         return trained_weights(model, self._parts, self.settings)
 
-    def begin(self, model) -> None:
-        """With the source's weights; a head of other labels, or of another kind, begins anew."""
+    def first_layers(self):
+        """The source's; a head of other labels, or of another kind, begins anew."""
         goes_on = self.bert.head == self.task.head and (
             self.labels is None
             or known_labels(self.bert) == self.labels
             or (self.task.problem_type == "regression" and self.bert.spec.num_labels == 1)
         )
-        source, outputs = {layer.name for layer in self.bert.model.layers}, set(model.output_names)
-        new = [
-            layer.name
-            for layer in model.layers
-            if layer.weights
-            and (layer.name not in source or (layer.name in outputs and not goes_on))
-        ]
-        copy_weights(self.bert.model, model, leave=new)
-        if lost := [name for name in new if name not in outputs and name != "Span"]:
+        anew = () if goes_on else self.spec.outputs
+        found = layers_of(self.bert.model)
+        given = {name: layer for name, layer in found.items() if name not in anew}
+        needed = {layer.name for layer in graph_layers(self.spec) if layer.params}
+        if lost := sorted(needed - given.keys() - {*self.spec.outputs, "Span"}):
             _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
+        return given
 
     def evaluation(self, engine, run):
         keep_best = self.settings.keep_best
@@ -242,11 +240,8 @@ class Finetuning(Recipe):
         return self._best.evaluate if self.dev else None
 
     def trained(self, engine, history) -> Bert:
-        from kbert.model.builder import build
-
         self._update, self._metrics = self._best.restore(history)
-        model = build(self.spec)
-        copy_weights(engine.model, model)
+        model = build_with(self.spec, layers_of(engine.model))
         tokenizer = self.bert.tokenizer
         bert = Bert(
             self.bert.config,

@@ -11,7 +11,7 @@ from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
-from kbert.model.copy_weights import copy_weights
+from kbert.model.copy_weights import build_with, layers_of
 from kbert.tasks.checks import MLM_LAYERS, require_head
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
@@ -158,17 +158,17 @@ class Pretraining(Recipe):
         settings = self.settings
         return weights_of(model, self._parts, settings.seed, dropout=settings.lora_dropout)
 
-    def begin(self, model) -> None:
-        """With the weights of `init`, whose vocabulary must be the shards'."""
+    def first_layers(self):
+        """Those of `init`, whose vocabulary must be the shards'."""
         if not (init := self._places.get("init")):
-            return
+            return {}
         bert = load(init, head="pretraining")
         tokens = self.batches.shards.tokenizer.tokens
         if bert.tokenizer is not None and bert.tokenizer.tokens != tokens:
             raise ValueError(
                 f"{init} must have the vocabulary of the shards, got another: prepare with this one"
             )
-        copy_weights(bert.model, model)
+        return layers_of(bert.model)
 
     def evaluation(self, engine, run):
         if self.held_out is None:
@@ -176,10 +176,8 @@ class Pretraining(Recipe):
         return HeldOutEvaluation(engine, self.held_out, self.settings.evaluation_batches)
 
     def trained(self, engine, history) -> Bert:
-        from kbert.model.builder import build
-
-        model = build(dataclasses.replace(self.spec, seq_len=None, max_predictions=None))
-        copy_weights(engine.model, model)
+        any_length = dataclasses.replace(self.spec, seq_len=None, max_predictions=None)
+        model = build_with(any_length, layers_of(engine.model))
         bert = Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
         if not self._parts.adapted:
             return bert
