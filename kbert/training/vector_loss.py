@@ -67,6 +67,10 @@ class VectorLoss:
             return found
         return ops.reshape(found, (-1, self.columns, self.width))
 
+    def meet(self, labels) -> bool:
+        """Whether a record's share in `measured` depends on the other records of its batch."""
+        return self.name in ("infonce", "cosent") and len(labels.shape) < 3
+
     def measured(self, vectors, labels, weights):
         """The sums of `kbert.training.loss.measured`, of some records.
 

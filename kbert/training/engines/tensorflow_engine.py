@@ -22,6 +22,7 @@ from kbert.training.engines.spread import Spread, function, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
+_BASE = 1 << 16  # int32 of two float32, which are exact to 2²⁴
 _UPDATES_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -79,9 +80,13 @@ class TensorFlowEngine(Engine):
         # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas.
         whole = self.spread.on_tpu or (self.jit and self.replicas == 1)
-        self._gradients_of = self._gradients
+        self._gradients_of, self._by_xla = self._gradients, None
         if self.jit and not whole:
-            self._gradients_of = function(self._gradients, jit_compile=True)
+            # Where vectors of replicas meet before their gradients are taken, up to the vectors.
+            if self.vectors:
+                self._by_xla = function(super()._outputs, jit_compile=True)
+            else:
+                self._gradients_of = function(self._gradients, jit_compile=True)
         # A program for each kind of weight, compiled once: one for all of base's 206 weights takes
         # 40 s to compile. And two: one that read a moment for both would keep a copy of the old.
         by_xla = function if self._jit_step and not whole else lambda one, **_: one
@@ -195,6 +200,24 @@ class TensorFlowEngine(Engine):
             return
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value, read_value=False)
+
+    def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
+        if not (training and self._by_xla):
+            return super()._outputs(weights, seeds, inputs, training, frozen)
+        frozen = self._frozen_values() if frozen is None else frozen
+        return self._by_xla(weights, seeds, inputs, True, frozen)
+
+    def _place(self):
+        return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+    def _gathered(self, arrays: list) -> list:
+        # As a sum of what is 0 but in one place, the one exchange that every strategy has within a
+        # program; TensorFlow's own all_gather on TPU is no other.
+        own = tf.equal(tf.range(self.replicas), self._place())
+        context = tf.distribute.get_replica_context()
+        placed = [_only_where(own, _as_floats(array)) for array in arrays]
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, placed)
+        return [_as_before(one, array) for one, array in zip(sums, arrays, strict=True)]
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""
@@ -328,6 +351,27 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
         return made[0](*arguments)
 
     return call
+
+
+def _only_where(own, array):
+    """(replicas, B, …): the array in one place, 0 in the others."""
+    here = tf.reshape(own, [-1] + [1] * array.shape.rank)
+    return tf.where(here, array[None], 0.0)
+
+
+def _as_floats(array):
+    """Float32 in which int32 are exact: two each. Not every exchange of GPUs takes whole numbers."""
+    if array.dtype != tf.int32:
+        return array
+    return tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
+
+
+def _as_before(floats, array):
+    """What `_as_floats` was given, in the dtype of an array."""
+    if array.dtype != tf.int32:
+        return floats
+    whole = tf.cast(floats, tf.int32)
+    return whole[..., 0] * _BASE + whole[..., 1]
 
 
 def _assign_all(strategy, variables, values) -> None:
