@@ -3,7 +3,8 @@
     python tests/vector_process.py OUT.npz [CASE …]
 
 The backend and, of torch, the processes come from the environment. Each process writes, by case,
-the weights, both moments and the figures of two devices, and the first one those of one device.
+the weights, both moments and the figures of two devices, and those of one device where it is the
+only process, or torch's first one.
 """
 
 import os
@@ -17,17 +18,26 @@ from sizes import SIZES
 
 BATCH, LENGTH, UPDATES = 14, 7, 2
 FULL = BATCH - 1  # the last record is filled up, as in an epoch's last batch
-# loss, texts of a record, options of VectorLoss, options of the engine, those of two devices alone
+# loss, texts of a record, options of VectorLoss, what the model is, engine's options of two devices
 CASES = {
-    "infonce": ("infonce", 3, {"dimensions": (24, 9)}, {}, {}),
-    "infonce_in_parts": ("infonce", 3, {"dimensions": (24, 9)}, {}, {"accumulation": 7}),
-    "infonce_of_adapters": ("infonce", 2, {}, {"lora": 3}, {}),
-    "cosent": ("cosent", 2, {}, {}, {}),
-    "cosent_in_parts": ("cosent", 2, {}, {}, {"accumulation": 7}),
-    "triplet": ("triplet", 3, {"dimensions": (11, 24)}, {}, {}),
-    "cosine_in_parts": ("cosine", 2, {"normalize": True}, {}, {"accumulation": 7}),
-    "infonce_by_xla": ("infonce", 2, {}, {}, {"jit": True}),
-    "infonce_by_xla_in_parts": ("infonce", 2, {}, {}, {"jit": True, "accumulation": 7}),
+    "infonce": ("infonce", 3, {"dimensions": (24, 9)}, "table", {}),
+    "infonce_in_parts": ("infonce", 3, {"dimensions": (24, 9)}, "table", {"accumulation": 7}),
+    "cosent": ("cosent", 2, {"dimensions": (24, 9)}, "table", {}),
+    "cosent_in_parts": ("cosent", 2, {"dimensions": (24, 9)}, "table", {"accumulation": 7}),
+    "triplet": ("triplet", 3, {"dimensions": (11, 24)}, "table", {}),
+    "triplet_in_parts": ("triplet", 3, {"dimensions": (11, 24)}, "table", {"accumulation": 7}),
+    "cosine": ("cosine", 2, {"normalize": True}, "table", {}),
+    "cosine_in_parts": ("cosine", 2, {"normalize": True}, "table", {"accumulation": 7}),
+    "drawing": ("infonce", 2, {}, "drawing table", {}),
+    "drawing_in_parts": ("infonce", 2, {}, "drawing table", {"accumulation": 7}),
+    "encoder": ("infonce", 2, {"pooling": "max"}, "encoder", {"rematerialize": True}),
+    "encoder_in_parts": ("infonce", 2, {"pooling": "max"}, "encoder", {"accumulation": 7}),
+    "adapters": ("infonce", 2, {"pooling": "cls"}, "adapters", {}),
+    "adapters_in_parts": ("infonce", 2, {"pooling": "cls"}, "adapters", {"accumulation": 7}),
+}
+BY_XLA = {
+    f"{name}_by_xla": (*CASES[name][:4], CASES[name][4] | {"jit": True})
+    for name in ("infonce", "infonce_in_parts", "encoder", "encoder_in_parts")
 }
 
 
@@ -51,35 +61,56 @@ def batch(loss: str, columns: int, step: int):
     return TrainingBatch(inputs, {VECTORS: labels}, {VECTORS: weights})
 
 
-def prepared(engine, loss: str, columns: int, options: dict, lora: int = 0, **parts):
-    """The engine with a model whose weights are the same each time."""
+def table(drawing: bool):
+    """A model of next to nothing, token vectors alone; `drawing`: with a dropout that drops none."""
+    from kbert.graph import names
+    from kbert.model.bert_model import BertModel
+
+    inputs = names.TOKEN_IDS, names.SEGMENT_IDS
+    ids, segments = (keras.Input((None,), dtype="int32", name=name) for name in inputs)
+    states = keras.layers.Embedding(SIZES["vocab_size"], SIZES["hidden_size"])(ids)
+    states += keras.layers.Embedding(SIZES["type_vocab_size"], SIZES["hidden_size"])(segments)
+    if drawing:
+        states = keras.layers.Dropout(1e-12)(states)
+    return BertModel([ids, segments], states, spec=None)
+
+
+def encoder(adapted: bool):
+    """One block, and what of it is trained."""
     import kbert
     from kbert.graph.spec import GraphSpec
     from kbert.graph.trained_parts import trained_parts
     from kbert.model.builder import build
     from kbert.tasks.embedding.recipe import encoder_of
-    from kbert.training.optimizers import Optimizer
     from kbert.training.trained_weights import weights_of
-    from kbert.training.vector_loss import VectorLoss
 
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     spec = GraphSpec(kbert.BertConfig(**SIZES | rates | {"num_hidden_layers": 1}), "encoder")
-    random, trained = np.random.default_rng(7), None
+    model = encoder_of(build(spec))
+    return model, weights_of(model, trained_parts(spec, lora=3), 5) if adapted else None
+
+
+def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: dict):
+    """The engine with a model whose weights are the same each time."""
+    from kbert.training.optimizers import Optimizer
+    from kbert.training.vector_loss import VectorLoss
+
     keras.utils.set_random_seed(11)
+    random, trained = np.random.default_rng(7), None
     with engine.scope():
-        model = build(spec)
-        model.set_weights([one + random.normal(0, 0.2, one.shape) for one in model.get_weights()])
-        model = encoder_of(model)
-        if lora:
-            trained = weights_of(model, trained_parts(spec, lora=lora), 5)
+        if "table" in kind:
+            model = table("drawing" in kind)
+        else:
+            model, trained = encoder(kind == "adapters")
+    for weight in model.trainable_weights:
+        weight.assign(weight + random.normal(0, 0.2, weight.shape).astype("float32"))
     engine.vectors = VectorLoss(loss, columns, SIZES["hidden_size"], **options)
     # a large epsilon: with a small one Adam's steps are the same for gradients twice as large
     optimizer = Optimizer(learning_rate=0.003, total_steps=9, epsilon=0.1)
-    engine.prepare(model, optimizer, trained, clip_norm=None, **parts)
-    return engine
+    engine.prepare(model, optimizer, trained, clip_norm=None, **more)
 
 
-def trained(engine, loss: str, columns: int, *options) -> dict[str, np.ndarray]:
+def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
     """What some updates end with."""
     figures = []
     for step in range(UPDATES):
@@ -95,37 +126,40 @@ def trained(engine, loss: str, columns: int, *options) -> dict[str, np.ndarray]:
 
 
 def results(devices: int | None, cases: list[str]) -> dict[str, np.ndarray]:
+    """What every case ends with; one device does a case once, whatever the options of two."""
     from kbert.training import engines
 
-    found = {}
+    found, done = {}, {}
     for name in cases:
-        loss, columns, options, both, two = CASES[name]
-        more = both | two if devices != 1 else both
-        engine = engines.start(None if keras.backend.backend() == "torch" else devices)
-        assert engine.replicas == (devices or 2), engine.replicas
-        prepared(engine, loss, columns, options, **more)
-        ended = trained(engine, loss, columns)
-        found |= {f"{name}/{what}/{devices or 2}": array for what, array in ended.items()}
+        *shared, more = (CASES | BY_XLA)[name]
+        more = {} if devices == 1 else more
+        if (key := str((shared, more))) not in done:
+            engine = engines.start(devices)
+            assert engine.replicas == (devices or 2), engine.replicas
+            prepared(engine, *shared, more)
+            done[key] = trained(engine, *shared[:2])
+        found |= {f"{name}/{what}/{devices or 2}": array for what, array in done[key].items()}
     return found
 
 
+def two_of_tensorflow() -> None:
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    parts = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, parts)
+
+
 def main(out: str, *cases: str) -> None:
-    chosen = list(cases or CASES)
-    alone = {}
-    if keras.backend.backend() == "torch":
-        count = os.environ.pop("WORLD_SIZE")
+    chosen, alone, devices = list(cases or CASES), {}, None
+    if count := os.environ.pop("WORLD_SIZE", None):  # of torch
         alone = results(1, chosen) if os.environ["RANK"] == "0" else {}
         os.environ["WORLD_SIZE"] = count
-        together = results(None, chosen)
-    else:
+    elif not {"TF_CONFIG", "KERAS_DISTRIBUTION_JOB_ADDRESSES"} & set(os.environ):
         if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
-
-            (cpu,) = tf.config.list_physical_devices("CPU")
-            parts = [tf.config.LogicalDeviceConfiguration()] * 2
-            tf.config.set_logical_device_configuration(cpu, parts)
-        alone, together = results(1, chosen), results(2, chosen)
-    np.savez(out, **alone, **together)
+            two_of_tensorflow()
+        alone, devices = results(1, chosen), 2
+    np.savez(out, **alone, **results(devices, chosen))
 
 
 if __name__ == "__main__":

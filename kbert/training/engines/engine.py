@@ -202,7 +202,7 @@ class Engine(GradientCache, OptimizerStep):
         """What an update begins with, by its weight's path: not clipped, times the loss scale.
 
         Args:
-            batch: the examples; one process alone.
+            batch: the examples; one process alone, where vectors are learned one device.
             step: whose dropout.
         """
         arrays, seeds = self._arrays(batch, self.local), self._seeds(step, range(self.local))
