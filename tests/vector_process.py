@@ -62,7 +62,7 @@ def batch(loss: str, columns: int, step: int):
 
 
 def table(drawing: bool):
-    """A model of next to nothing, token vectors alone; `drawing`: with a dropout that drops none."""
+    """A model of token vectors alone; `drawing`: with a dropout, which drops none."""
     from kbert.graph import names
     from kbert.model.bert_model import BertModel
 

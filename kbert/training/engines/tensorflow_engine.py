@@ -18,11 +18,10 @@ from kbert.model.parts import tensorflow_kit
 from kbert.training import loss as objectives
 from kbert.training.engines import strategies
 from kbert.training.engines.engine import Engine, shares
-from kbert.training.engines.spread import Spread, function, one_by_one, stacked
+from kbert.training.engines.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-_BASE = 1 << 16  # int32 of two float32, which are exact to 2²⁴
 _UPDATES_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -211,13 +210,7 @@ class TensorFlowEngine(Engine):
         return tf.distribute.get_replica_context().replica_id_in_sync_group
 
     def _gathered(self, arrays: list) -> list:
-        # As a sum of what is 0 but in one place, the one exchange that every strategy has within a
-        # program; TensorFlow's own all_gather on TPU is no other.
-        own = tf.equal(tf.range(self.replicas), self._place())
-        context = tf.distribute.get_replica_context()
-        placed = [_only_where(own, _as_floats(array)) for array in arrays]
-        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, placed)
-        return [_as_before(one, array) for one, array in zip(sums, arrays, strict=True)]
+        return of_all(arrays, self._place(), self.replicas)
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""
@@ -351,27 +344,6 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
         return made[0](*arguments)
 
     return call
-
-
-def _only_where(own, array):
-    """(replicas, B, …): the array in one place, 0 in the others."""
-    here = tf.reshape(own, [-1] + [1] * array.shape.rank)
-    return tf.where(here, array[None], 0.0)
-
-
-def _as_floats(array):
-    """Float32 in which int32 are exact: two each. Not every exchange of GPUs takes whole numbers."""
-    if array.dtype != tf.int32:
-        return array
-    return tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
-
-
-def _as_before(floats, array):
-    """What `_as_floats` was given, in the dtype of an array."""
-    if array.dtype != tf.int32:
-        return floats
-    whole = tf.cast(floats, tf.int32)
-    return whole[..., 0] * _BASE + whole[..., 1]
 
 
 def _assign_all(strategy, variables, values) -> None:
