@@ -231,6 +231,7 @@ from kbert.training.engines.spread import stacked
 from kbert.training.optimizers import Optimizer
 from sizes import SIZES
 from training_batches import PREDICTIONS, arrays, batch_of
+from vector_process import CASES, batch, prepared
 strategies._connected = lambda name: strategy
 engine = engines.start(2)
 with engine.scope():
@@ -239,26 +240,37 @@ with engine.scope():
 engine.prepare(model, Optimizer(total_steps=9), steps_per_execution=3, accumulation=2)
 engine.restore(engine.state())
 data = arrays("pretraining", 3, 12)
-each = [engine._each(batch_of(data, n), n, (False, False)) for n in range(3)]
-values = engine.spread.values([stacked(list(parts)) for parts in zip(*each)])
-traced = engine._call.get_concrete_function(tf.constant(2), *values)
-graph = traced.graph.as_graph_def(add_shapes=True)
-nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
-kinds = [node.op for node in nodes]
-unknown = {
-    node.op for node in nodes for shape in node.attr["_output_shapes"].list.shape
-    if shape.unknown_rank or any(size.size < 0 for size in shape.dim)
-}
-print(kinds.count("TPUReplicateMetadata"), kinds.count("CrossReplicaSum") - len(engine.weights),
-      kinds.count("AssignVariableOp") - len(engine._updated()), sorted(unknown),
-      sorted(kind for kind in set(kinds) if "PyFunc" in kind or "feed" in kind))
+
+def told(batches):
+    each = [engine._each(one, n, (False, False)) for n, one in enumerate(batches)]
+    values = engine.spread.values([stacked(list(parts)) for parts in zip(*each)])
+    traced = engine._call.get_concrete_function(tf.constant(2), *values)
+    graph = traced.graph.as_graph_def(add_shapes=True)
+    nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
+    kinds = [node.op for node in nodes]
+    unknown = {
+        node.op for node in nodes for shape in node.attr["_output_shapes"].list.shape
+        if shape.unknown_rank or any(size.size < 0 for size in shape.dim)
+    }
+    print(kinds.count("TPUReplicateMetadata"), kinds.count("CrossReplicaSum") - len(engine.weights),
+          kinds.count("AssignVariableOp") - len(engine._updated()), sorted(unknown),
+          sorted(kind for kind in set(kinds) if "PyFunc" in kind or "feed" in kind))
+
+told([batch_of(data, n) for n in range(3)])
+*case, options = CASES["infonce_in_parts"]
+prepared(engine, *case, options | {"steps_per_execution": 3})
+told([batch(*case[:2], n) for n in range(3)])
 """
 
 
 def test_tensorflows_own_strategy_takes_a_call_with_static_shapes(run_python):
     done = run_python(STRATEGY, backend="tensorflow", TPU_NAME="local")
-    # one program; gradients and all sums go between the chips; every variable is given once
-    assert done.stdout.split() == ["1", "1", "0", "['BroadcastGradientArgs']", "[]"]  # shapes' own
+    # one program; gradients and all sums go between the chips; every variable is given once; where
+    # vectors are learned these go too, with the records' labels and weights
+    update, of_vectors = done.stdout.splitlines()
+    assert update.split() == ["1", "1", "0", "['BroadcastGradientArgs']", "[]"]  # shapes' own
+    assert of_vectors.split()[:3] == ["1", "4", "0"] and of_vectors.endswith("[]")
+    assert of_vectors.split()[3] in ("[]", "['BroadcastGradientArgs']")
 
 
 def test_a_tpus_chips_go_together(monkeypatch):

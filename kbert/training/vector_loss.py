@@ -67,6 +67,10 @@ class VectorLoss:
             return found
         return ops.reshape(found, (-1, self.columns, self.width))
 
+    def meet(self, labels) -> bool:
+        """Whether a record's share in `measured` depends on the other records of its batch."""
+        return self.name in ("infonce", "cosent") and len(labels.shape) < 3
+
     def measured(self, vectors, labels, weights):
         """The sums of `kbert.training.loss.measured`, of some records.
 
@@ -188,6 +192,11 @@ def _pooled(states, real, pooling: str):
     if pooling == "cls":
         return states[:, 0]
     if pooling == "max":
-        return ops.max(ops.where(real, states, float("-inf")), axis=1)
+        # By their places: for the gradient of a maximum XLA may compute the numbers once more, in
+        # another fusion, and then finds the maximum at none or at several of them.
+        chosen = ops.argmax(ops.where(real, states, float("-inf")), axis=1, keepdims=True)
+        places = ops.reshape(ops.arange(ops.shape(states)[1], dtype="int32"), (1, -1, 1))
+        own = ops.equal(places, ops.cast(chosen, "int32"))
+        return ops.sum(ops.where(own, states, 0.0), axis=1)
     real = ops.cast(real, "float32")
     return ops.sum(states * real, axis=1) / ops.sum(real, axis=1)

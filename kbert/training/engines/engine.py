@@ -91,7 +91,6 @@ class Engine(GradientCache, OptimizerStep):
         checked(values, ("clip_norm", "jit", "steps_per_execution"))
         if packing:
             packed_rows.check(model, self.replicas)
-        self.check_devices()
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
@@ -203,7 +202,7 @@ class Engine(GradientCache, OptimizerStep):
         """What an update begins with, by its weight's path: not clipped, times the loss scale.
 
         Args:
-            batch: the examples; one process alone.
+            batch: the examples; one process alone, where vectors are learned one device.
             step: whose dropout.
         """
         arrays, seeds = self._arrays(batch, self.local), self._seeds(step, range(self.local))
@@ -304,7 +303,7 @@ class Engine(GradientCache, OptimizerStep):
         """`objectives.measured`, or the sums of the loss of vectors."""
         if self.vectors:
             with scope(LOSS):
-                return self.vectors.measured(logits, labels, weights)
+                return self._vector_sums(logits, labels, weights)
         many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
         measured: Callable = functools.partial(objectives.measured, smoothing=self.label_smoothing)
         if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:

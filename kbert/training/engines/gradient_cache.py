@@ -12,22 +12,18 @@ from typing import cast
 
 from keras import ops
 
+from kbert.training.engines.gathered_vectors import GatheredVectors
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
 
-class GradientCache:
+class GradientCache(GatheredVectors):
     """What an engine has for losses of vectors.
 
     Attributes:
-        vectors: what is learned, where it is vectors of texts; set before `prepare`. None: labels
-            of outputs.
         accumulation: micro-batches of an update.
-        replicas: devices that share a batch.
     """
 
-    vectors: VectorLoss | None = None
     accumulation: int
-    replicas: int
 
     def _outputs(self, weights, seeds, inputs, training: bool, frozen=None) -> dict:
         raise NotImplementedError
@@ -42,15 +38,6 @@ class GradientCache:
     def _slopes(self, function: Callable, x) -> tuple:
         """The gradient of the first of a function's sums, by its argument; and the sums."""
         raise NotImplementedError
-
-    def check_devices(self) -> None:
-        """A ValueError where vectors are learned and a batch is shared out: each replica would
-        take its own part's texts for all that there are."""
-        if self.vectors and self.replicas > 1:
-            raise ValueError(
-                f"devices must be 1 with the task embed, whose loss is of a whole batch, got "
-                f"{self.replicas}: more negatives fit with accumulation"
-            )
 
     def _caches(self, labels: dict) -> bool:
         """Whether gradients are to be taken by `_cached_gradients`."""
@@ -75,7 +62,7 @@ class GradientCache:
 
         def sums_of(vectors):
             whole = [_joined(group[VECTORS]) for group in (labels, counted)]
-            return loss.measured(vectors, *whole)
+            return self._vector_sums(vectors, *whole)
 
         vectors = self._for_each(vectors_of, inputs, seeds)
         shape = (-1, loss.columns, loss.width)

@@ -138,6 +138,15 @@ class JaxEngine(Engine):
             return False
         return not (self.cut.heads_draw if self.kit and self.cut else self.seed_states)
 
+    def _sharers(self) -> int:
+        return self.mesh.size if self._in_parts() else 1
+
+    def _place(self):
+        return jax.lax.axis_index(self.mesh.axis_names[0])
+
+    def _gathered(self, arrays: list) -> list:
+        return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
+
     def _computed_first(self, tensors: list) -> list:
         # On a CPU XLA would read the old moments for the weight again, and copy them before it
         # writes the new ones in their place.

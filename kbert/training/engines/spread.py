@@ -13,6 +13,7 @@ import tensorflow as tf
 
 # no Python `if` or `for` depends on a tensor here: what would convert them takes its time
 function = functools.partial(tf.function, autograph=False)
+_BASE = 1 << 16  # of int32 in two float32, which are exact to 2²⁴
 
 
 class Spread:
@@ -121,3 +122,41 @@ def _rows(nth: Callable, count, most: int, names: list[str]):
 
     first = 0, tf.zeros((most, len(names)))
     return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
+
+
+def of_all(arrays: list, place, replicas: int) -> list:
+    """Each replica's arrays (B, …), float32 or int32, as (replicas, B, …) of all, on each of them.
+
+    Args:
+        arrays: this replica's; of the same shapes on each.
+        place: which replica this is.
+        replicas: how many there are.
+    """
+    # A sum of what is 0 but in one place: the one exchange that every strategy has within a
+    # program. TensorFlow's own all_gather on TPU is no other.
+    own = tf.equal(tf.range(replicas), place)
+    placed = [_only_where(own, _as_floats(array)) for array in arrays]
+    context = tf.distribute.get_replica_context()
+    sums = context.all_reduce(tf.distribute.ReduceOp.SUM, placed)
+    return [_as_before(one, array.dtype) for one, array in zip(sums, arrays, strict=True)]
+
+
+def _only_where(own, array):
+    """(replicas, B, …): the array in one place, 0 in the others."""
+    here = tf.reshape(own, [-1] + [1] * array.shape.rank)
+    return tf.where(here, array[None], 0.0)
+
+
+def _as_floats(array):
+    """Float32, two for an int32, which is exact then: not every exchange takes whole numbers."""
+    if array.dtype != tf.int32:
+        return array
+    return tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
+
+
+def _as_before(floats, dtype):
+    """What `_as_floats` was given."""
+    if dtype != tf.int32:
+        return floats
+    whole = tf.cast(floats, tf.int32)
+    return whole[..., 0] * _BASE + whole[..., 1]

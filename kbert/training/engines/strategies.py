@@ -1,5 +1,6 @@
 """Which devices and hosts TensorFlow trains on: a `tf.distribute` strategy."""
 
+import functools
 import os
 
 import tensorflow as tf
@@ -50,7 +51,13 @@ def _local(devices: int | None) -> tf.distribute.Strategy:
         )
     if count == 1:
         return tf.distribute.get_strategy()
-    names = [device.name.removeprefix("/device:") for device in found[:count]]
+    return _mirrored(tuple(device.name.removeprefix("/device:") for device in found[:count]))
+
+
+@functools.cache
+def _mirrored(names: tuple[str, ...]) -> tf.distribute.Strategy:
+    # One for all runs of a process: each new one numbers its exchanges from the same number on, and
+    # TensorFlow holds those of another run, of other sizes, for the same ones, and fails.
     return tf.distribute.MirroredStrategy(names)
 
 

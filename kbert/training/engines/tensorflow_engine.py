@@ -18,7 +18,7 @@ from kbert.model.parts import tensorflow_kit
 from kbert.training import loss as objectives
 from kbert.training.engines import strategies
 from kbert.training.engines.engine import Engine, shares
-from kbert.training.engines.spread import Spread, function, one_by_one, stacked
+from kbert.training.engines.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
@@ -79,9 +79,13 @@ class TensorFlowEngine(Engine):
         # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas.
         whole = self.spread.on_tpu or (self.jit and self.replicas == 1)
-        self._gradients_of = self._gradients
+        self._gradients_of, self._by_xla = self._gradients, None
         if self.jit and not whole:
-            self._gradients_of = function(self._gradients, jit_compile=True)
+            # Where vectors of replicas meet before their gradients are taken, up to the vectors.
+            if self.vectors:
+                self._by_xla = function(super()._outputs, jit_compile=True)
+            else:
+                self._gradients_of = function(self._gradients, jit_compile=True)
         # A program for each kind of weight, compiled once: one for all of base's 206 weights takes
         # 40 s to compile. And two: one that read a moment for both would keep a copy of the old.
         by_xla = function if self._jit_step and not whole else lambda one, **_: one
@@ -195,6 +199,18 @@ class TensorFlowEngine(Engine):
             return
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value, read_value=False)
+
+    def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
+        if not (training and self._by_xla):
+            return super()._outputs(weights, seeds, inputs, training, frozen)
+        frozen = self._frozen_values() if frozen is None else frozen
+        return self._by_xla(weights, seeds, inputs, True, frozen)
+
+    def _place(self):
+        return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+    def _gathered(self, arrays: list) -> list:
+        return of_all(arrays, self._place(), self.replicas)
 
     def _gradients(self, batch, seeds):
         """Sums over the micro-batches of one replica."""

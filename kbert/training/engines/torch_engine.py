@@ -79,6 +79,12 @@ class TorchEngine(Engine):
         """Sums over all processes."""
         return torch_hosts.summed(tensors) if self.processes > 1 else tensors
 
+    def _place(self) -> int:
+        return self.process
+
+    def _gathered(self, arrays: list) -> list:
+        return [torch_hosts.gathered(array) for array in arrays]
+
     def _moved(self, decision: Decision, states, gradients):
         """See `Engine`; where torch's own AdamW does the same, the states are changed in place."""
         wide = {weight.dtype for weight in self.weights} == {"float32"}

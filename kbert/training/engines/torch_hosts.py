@@ -68,6 +68,22 @@ def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [whole for bucket in _buckets(tensors) for whole in _summed_at_once(bucket)]
 
 
+def gathered(tensor: torch.Tensor) -> torch.Tensor:
+    """What each process has, (processes, …), the same bits in each; no gradients go through.
+
+    Args:
+        tensor: in each process of the same shape and dtype.
+
+    Raises:
+        ProcessLost: another process is gone.
+    """
+    tensor = tensor.detach().contiguous()
+    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    with _heard("gathering"):
+        dist.all_gather(found, tensor, group=_group())
+    return torch.stack(found)
+
+
 def take_from_first(tensors: list[torch.Tensor]) -> None:
     """Sets contiguous tensors to what process 0 has; a ProcessLost where one is gone."""
     with _heard():
@@ -97,12 +113,12 @@ def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[None]:
+def _heard(what: str = "sum") -> Iterator[None]:
     """What torch.distributed raises, a RuntimeError, as a ProcessLost."""
     try:
         yield
     except RuntimeError as error:
-        raise ProcessLost(f"the sum over processes failed: {_reason(error)}") from error
+        raise ProcessLost(f"the {what} over processes failed: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
