@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sizes import ROOT, SHARED, SIZES
 
+pytest_plugins = ["only_skipped"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
 

@@ -48,7 +48,7 @@ def parts(monkeypatch, backend):
 
 
 def model_of(head, dtype=None, dropout=0.0, seq_len=LENGTH, layers=1, **options):
-    """What takes time is to trace and to compile a block: one is enough where they are all alike."""
+    """One block where none need follow another: each takes seconds to be traced and compiled."""
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     sizes = SIZES | {"num_hidden_layers": layers, "initializer_range": 0.2}
