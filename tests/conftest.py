@@ -11,6 +11,7 @@ from pathlib import Path
 
 import peer_outputs
 import pytest
+from less_compiling import environment_of
 from sizes import ROOT, SHARED, SIZES
 
 pytest_plugins = ["only_skipped"]
@@ -140,7 +141,7 @@ def run_python():
     """Runs Python code in a process of its own; returns what it printed."""
 
     def run(code: str, *, backend: str | None = None, check: bool = True, **env: str):
-        environment = os.environ | env | ({"KERAS_BACKEND": backend} if backend else {})
+        environment = os.environ | (environment_of(backend) if backend else {}) | env
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=environment,
