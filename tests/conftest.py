@@ -9,9 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import peer_outputs
 import pytest
+from less_compiling import environment_of
 from sizes import ROOT, SHARED, SIZES
 
+pytest_plugins = ["only_skipped"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
 
@@ -34,19 +37,25 @@ LONGEST = (
 
 
 def pytest_configure(config):
-    """Ctrl-C as it is; what JAX compiled in one process, the others take from a folder.
+    """Ctrl-C as it is; what JAX compiled and peers computed in one process, the others take.
 
     A shell has a job in the background ignore Ctrl-C, and with it all that the job starts: tests
-    that press it would wait for nothing. The folder is gone at the end.
+    that press it would wait for nothing. The folders are gone at the end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if peer_outputs.FOLDER not in os.environ:
+        os.environ[peer_outputs.FOLDER] = emptied_at_the_end(config)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="kbert-jax-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = emptied_at_the_end(config)
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+def emptied_at_the_end(config) -> str:
+    folder = tempfile.TemporaryDirectory(prefix="kbert-tests-")
+    config.add_cleanup(folder.cleanup)
+    return folder.name
 
 
 def pytest_collection_modifyitems(items):
@@ -132,7 +141,7 @@ def run_python():
     """Runs Python code in a process of its own; returns what it printed."""
 
     def run(code: str, *, backend: str | None = None, check: bool = True, **env: str):
-        environment = os.environ | env | ({"KERAS_BACKEND": backend} if backend else {})
+        environment = os.environ | (environment_of(backend) if backend else {}) | env
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=environment,

@@ -7,13 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from less_compiling import environment_of
 
 FOLDER = Path(__file__).parent / "on_each_backend"
-# Most of JAX's time is XLA's, compiling what runs once. The real checkpoint's tests run without.
-LESS_COMPILING = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
-}
-
 WITHOUT_TENSORFLOW = """
 import importlib.machinery
 import sys
@@ -59,7 +55,7 @@ def started(tmp_path_factory):
         if importlib.util.find_spec(name):
             output = folder / f"{name}.txt"
             with output.open("w") as file:
-                environment = os.environ | {"KERAS_BACKEND": name} | LESS_COMPILING
+                environment = os.environ | environment_of(name)
                 process = subprocess.Popen(
                     command, env=environment, stdout=file, stderr=subprocess.STDOUT
                 )
@@ -81,6 +77,6 @@ def test_what_holds_on_tensorflow_holds_on_each_backend(backend, started):
 def test_no_tensorflow_module_is_imported(backend, tmp_path):
     """Where TensorFlow is not installed, building, summing, checking, drawing and running work."""
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "bert.svg")]
-    environment = os.environ | {"KERAS_BACKEND": backend}
+    environment = os.environ | environment_of(backend)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from labelled_texts import write_texts
+from less_compiling import environment_of
 from run_shards import without_times
 from small_berts import small_berts
 
@@ -58,7 +59,7 @@ def starts(folder):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=os.environ | {"KERAS_BACKEND": backend} | cache,
+                env=os.environ | environment_of(backend) | cache,
             )
             processes[backend].stdin.write("".join(json.dumps(line) + "\n" for line in lines))
             processes[backend].stdin.close()

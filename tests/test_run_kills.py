@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from less_compiling import environment_of
 from run_shards import SETTINGS, make_shards, without_times
 
 from kbert.training.run.records import read_records
@@ -77,7 +78,7 @@ def starts(folder):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=os.environ | {"KERAS_BACKEND": backend},
+                env=os.environ | environment_of(backend),
             )
         process = processes[backend]
         process.stdin.write(json.dumps({"run": run, "kill": kill, "together": together}) + "\n")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from less_compiling import environment_of
 from run_shards import CONFIG, SETTINGS, make_shards
 from test_run_kills import assert_equal
 
@@ -67,7 +68,7 @@ def workers(folder: Path, run: str, backend: str) -> list[subprocess.Popen]:
         with said(folder, run, index).open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "kbert", "pretrain", *asked, *QUIETLY],
-                env=os.environ | {"KERAS_BACKEND": backend} | variables,
+                env=os.environ | environment_of(backend) | variables,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )

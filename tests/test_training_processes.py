@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from less_compiling import LESS_COMPILING, environment_of
 from sizes import SIZES
 
 import kbert
 
 SCRIPT = Path(__file__).with_name("train_process.py")
+TWO = "--xla_force_host_platform_device_count=2"
+TWO_DEVICES_OF_JAX = {"KERAS_BACKEND": "jax", "XLA_FLAGS": f"{LESS_COMPILING['XLA_FLAGS']} {TWO}"}
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +49,14 @@ def environments(kind: str) -> list[dict]:
             {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})}
             for task in tasks
         ]
-    flags = "--xla_force_host_platform_device_count=2"
     if kind == "jax_devices":
-        return [{"KERAS_BACKEND": "jax", "XLA_FLAGS": flags}]
+        return [TWO_DEVICES_OF_JAX]
     if kind == "jax":
-        return [{"KERAS_BACKEND": "jax"}]
+        return [environment_of("jax")]
     if kind == "jax_hosts":
         return [
-            {
-                "KERAS_BACKEND": "jax",
+            environment_of("jax")
+            | {
                 "KERAS_DISTRIBUTION_JOB_ADDRESSES": hosts[0],
                 "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
                 "KERAS_DISTRIBUTION_PROCESS_ID": str(index),
@@ -219,9 +221,8 @@ for head, predictions in (("pretraining", PREDICTIONS), ("classifier", None)):
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
     print(in_parts)
 """
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "KERAS_BACKEND": "jax"}
-    command = [sys.executable, "-c", code]
+    environment = os.environ | TWO_DEVICES_OF_JAX
     done = subprocess.run(
-        command, env=os.environ | flags, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.stdout.split() == ["True", "False"], done.stderr[-3000:]

@@ -1,15 +1,10 @@
 """Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-PEER = Path(__file__).parents[1] / "peer.py"
+from peer_outputs import run_peer
 
 # transformers' names for the heads; encoder and pooler are in kbert.checkpoints.weight_names.
 HEADS = {
@@ -31,11 +26,9 @@ def peer(small, tmp_path_factory):
     def compute(hidden_act: str = "gelu", eps: float = 1e-12) -> dict[str, np.ndarray]:
         if (hidden_act, eps) not in cache:
             sizes = small.to_dict() | {"hidden_act": hidden_act, "layer_norm_eps": eps}
-            path = tmp_path_factory.mktemp("peer") / "peer.npz"
-            environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-            command = [sys.executable, str(PEER), json.dumps(sizes), str(path)]
-            subprocess.run(command, check=True, env=environment, capture_output=True)
-            cache[hidden_act, eps] = dict(np.load(path))
+            out = tmp_path_factory.mktemp("peer")
+            run_peer("peer.py", out, json.dumps(sizes), out / "peer.npz")
+            cache[hidden_act, eps] = dict(np.load(out / "peer.npz"))
         return cache[hidden_act, eps]
 
     return compute

@@ -2,14 +2,13 @@
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from peer_outputs import run_peer
 
 import kbert
 from kbert.tasks.attribution.inference import attribute
@@ -26,13 +25,7 @@ def folders(small, tmp_path_factory):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"pip install --no-deps {package}: whose numbers these are")
     out = tmp_path_factory.mktemp("attribution")
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    script = str(TESTS / "peer_attribution.py")
-    command = [sys.executable, script, json.dumps(small.to_dict()), str(out)]
-    done = subprocess.run(
-        command, env=environment | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_peer("peer_attribution.py", out, json.dumps(small.to_dict()), out)
     return out
 
 

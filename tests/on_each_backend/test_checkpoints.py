@@ -1,15 +1,14 @@
 """A transformers folder opens with transformers' numbers, and goes back out bit for bit."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from peer_outputs import run_peer
 from safetensors.numpy import load_file
 
 import kbert
@@ -25,10 +24,7 @@ from peer_checkpoints import CLASSES  # noqa: E402
 def folders(small, tmp_path_factory):
     """What transformers wrote, and its inputs."""
     out = tmp_path_factory.mktemp("transformers")
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    sizes = json.dumps(small.to_dict())
-    command = [sys.executable, str(TESTS / "peer_checkpoints.py"), sizes, str(out)]
-    subprocess.run(command, check=True, env=environment, capture_output=True)
+    run_peer("peer_checkpoints.py", out, json.dumps(small.to_dict()), out)
     return out
 
 

@@ -3,14 +3,12 @@
 import dataclasses
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from peer_outputs import run_peer
 
 import kbert
 from kbert.checkpoints import weight_names
@@ -36,16 +34,12 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory, backend):
+def folders(tmp_path_factory):
     if importlib.util.find_spec("transformers") is None:
         pytest.skip("the peer: pip install transformers")
     out = tmp_path_factory.mktemp("family")
-    more = ON_TENSORFLOW if backend == "tensorflow" else ()
-    arguments = [json.dumps(TEXTS), str(out), *CLASSES, *VECTOR_CLASSES, *more]
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    command = [sys.executable, str(TESTS / "peer_family.py"), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    classes = (*CLASSES, *VECTOR_CLASSES, *ON_TENSORFLOW)
+    run_peer("peer_family.py", out, json.dumps(TEXTS), out, *classes)
     return out
 
 

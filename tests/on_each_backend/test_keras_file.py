@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from less_compiling import environment_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -112,7 +113,7 @@ def test_plain_keras_opens_it_on_another_backend(small, tokenizer, tmp_path, bac
     inputs = [token_ids, token_ids % 3, token_ids % 2]
     np.savez(ids, *inputs)
     command = [sys.executable, "-c", LOAD, str(path), str(ids), str(out)]
-    environment = os.environ | {"KERAS_BACKEND": other}
+    environment = os.environ | environment_of(other)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found = np.load(out)

