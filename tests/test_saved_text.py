@@ -49,7 +49,7 @@ def berts(small):
 
 
 def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
-    """The texts whose ids or segments in the graph are not the tokenizer's own."""
+    """The texts whose ids, segments or places in the graph are not the tokenizer's own."""
     import tensorflow as tf
 
     from kbert.checkpoints.exports.text_graph import TextGraph
@@ -63,7 +63,27 @@ def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
         line
         for line, row, kinds, encoding in zip(lines, ids, segments, wanted, strict=True)
         if row != encoding.ids or kinds != encoding.segment_ids
+    ] + ([] if pairs else misplaced(tokenizer, graph, lines))
+
+
+def misplaced(tokenizer, graph, lines) -> list[str]:
+    """The texts whose pieces the graph finds elsewhere, or in other words, than the tokenizer."""
+    import tensorflow as tf
+
+    _, *found = (each.to_list() for each in graph.pieces(tf.constant(lines)))
+    wanted = tokenizer.encode_batch(lines, add_special_tokens=False)
+    return [
+        line
+        for line, start, end, words, encoding in zip(lines, *found, wanted, strict=True)
+        if list(zip(start, end, strict=True)) != encoding.offsets
+        or numbered(words) != numbered(encoding.word_ids)
     ]
+
+
+def numbered(words: list) -> list[int]:
+    """The same numbers from 0 on."""
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    return [numbers[word] for word in words]
 
 
 def test_shared_lines_and_hard_texts_have_the_tokenizers_ids(shared):
