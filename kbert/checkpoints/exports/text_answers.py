@@ -78,12 +78,11 @@ def functions(bert, model) -> dict[str, Callable]:
         ids, segments = graph.framed(texts, pairs, limit)
         return dense(ids, pad_id), dense(segments, 0)
 
-    found = {"serving_default": tf.function(lambda texts: answer(*padded(texts)), [text])}
-    if answer_pairs is not None:
-        found["pairs"] = tf.function(
-            lambda texts, pairs: answer_pairs(*padded(texts, pairs)), [text, pair]
-        )
-    return found
+    def served(answer, *spec):
+        return tf.function(lambda *given: answer(*padded(*given)), spec, autograph=False)
+
+    found = {"serving_default": served(answer, text)}
+    return found if answer_pairs is None else found | {"pairs": served(answer_pairs, text, pair)}
 
 
 def _encoder(bert, model):

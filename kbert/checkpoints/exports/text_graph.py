@@ -61,13 +61,16 @@ class TextGraph:
         self._table = table.with_words(map(ord, self._stand_ins))
         pieces = len(vocabulary.tokens)
         self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
-        self._pieces = tf_text.FastWordpieceTokenizer(
+        self._cutter = tf_text.FastWordpieceTokenizer(
             [*_that_can_be_found(vocabulary.tokens, free), *self._stand_ins],
             max_bytes_per_word=_BYTES * self._most,
             token_out_type=tf.int32,
             unknown_token=self._unknown,
             no_pretokenization=True,
         )
+        # Once in a graph, however often it is called: a SavedModel is written in half the time.
+        any_texts = tf.TensorSpec((None,), tf.string)
+        self._pieces = tf.function(self._pieces_of, [any_texts], autograph=False)
 
     def framed(self, texts, pairs, limit: int):
         """Texts, or pairs of them, to token ids and segment ids, cut as `Tokenizer.encode` cuts.
@@ -105,12 +108,15 @@ class TextGraph:
 
     def pieces(self, texts) -> Pieces:
         """Texts cut into pieces, neither framed nor cut off: strings (N,)."""
+        return self._pieces(texts)
+
+    def _pieces_of(self, texts) -> Pieces:
         given = tf.strings.unicode_decode(self._with_stand_ins(texts), "UTF-8")
         cleaned, sources = self._cleaned(given)
         words = tf.strings.split(tf.strings.unicode_encode(cleaned, "UTF-8"))
         long = tf.strings.length(words.flat_values, "UTF8_CHAR") > self._most
         known = tf.where(long, self._unknown, words.flat_values)
-        ids, first, stop = self._pieces.tokenize_with_offsets(words.with_flat_values(known))
+        ids, first, stop = self._cutter.tokenize_with_offsets(words.with_flat_values(known))
         sizes = tf.cast(tf.strings.length(words.flat_values), tf.int64)
         word = ids.values.value_rowids()
         before = tf.gather(tf.cumsum(sizes, exclusive=True), word)

@@ -82,8 +82,8 @@ def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
     texts = [tf.TensorSpec((None,), tf.string, name) for name in ("questions", "contexts")]
     threshold = tf.TensorSpec((None,), tf.float32, "no_answer_threshold")
     return {
-        "serving_default": tf.function(lambda questions, contexts: answer(questions, contexts), texts),
-        "no_answer": tf.function(answer, [*texts, threshold]),
+        "serving_default": tf.function(answer, texts, autograph=False),
+        "no_answer": tf.function(answer, [*texts, threshold], autograph=False),
     }
 
 
@@ -91,9 +91,8 @@ def _windows(graph: TextGraph, asked, read, limit: int) -> _Windows:
     """Of questions' and contexts' ids, int32 (N, None) both."""
     asked = asked[:, :LONGEST_QUESTION]
     before, tokens = asked.row_lengths() + 2, read.row_lengths()
-    width = limit - before - 1
-    _check(width, tokens)
-    step, last = width - tf.minimum(STRIDE, width // 2), tf.maximum(tokens - width, 0)
+    width, tokens = _checked(limit - before - 1, tokens)
+    step, last = width - tf.minimum(width // 2, STRIDE), tf.maximum(tokens - width, 0)
     counts = (last + step - 1) // step + 1
     records = tf.repeat(tf.range(read.nrows()), counts)
     step, last, before, base, size = (
@@ -106,10 +105,15 @@ def _windows(graph: TextGraph, asked, read, limit: int) -> _Windows:
     return _Windows(ids, segments, before, before + size, places, records)
 
 
-def _check(width, tokens) -> None:
+def _checked(width, tokens) -> list:
+    """Both, once each is known to be positive: else TensorFlow's error says what was wrong."""
     room = "questions must leave room for a token of the context, got one that is too long"
-    tf.debugging.assert_positive(width, room)
-    tf.debugging.assert_positive(tokens, "contexts must have a token each, got one without")
+    checks = [
+        tf.debugging.assert_positive(width, room),
+        tf.debugging.assert_positive(tokens, "contexts must have a token each, got one without"),
+    ]
+    with tf.control_dependencies(checks):
+        return [tf.identity(each) for each in (width, tokens)]
 
 
 def _of_all(view, windows: _Windows, pad_id: int) -> _Spans:

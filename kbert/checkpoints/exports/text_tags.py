@@ -31,7 +31,8 @@ def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
         (logits,) = outputs(view, (dense(ids, pad_id), dense(segments, 0)))
         return _words(texts, pieces, logits, labels)
 
-    return {"serving_default": tf.function(tag, [tf.TensorSpec((None,), tf.string, "texts")])}
+    spec = [tf.TensorSpec((None,), tf.string, "texts")]
+    return {"serving_default": tf.function(tag, spec, autograph=False)}
 
 
 def _words(texts, pieces: Pieces, logits, labels) -> dict:
