@@ -23,9 +23,9 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
 
     With `text` the signatures take strings: `serving_default` the tensor `texts` (N,), `pairs`,
     where the model answers to two texts, `texts` and `pairs`; of the head qa it takes `questions`
-    and `contexts`, and `no_answer` also `no_answer_threshold`, float32 (N,). They are cut into the tokens that the
-    model's own tokenizer makes of them, and to the length that `kbert.embed`, `classify` and so on
-    cut to. What opens it needs tensorflow_text. Given are, by the head:
+    and `contexts`, and `no_answer` also `no_answer_threshold`, float32 (N,). They are cut into
+    the tokens that the model's own tokenizer makes of them, and to the length that `kbert.embed`,
+    `classify` and so on cut to. What opens it needs tensorflow_text. Given are, by the head:
 
         encoder      sentence_embedding, float32 (N, H): as `kbert.embed`
         classifier   probabilities, float32 (N, labels), and labels, their names (N, labels); where

@@ -122,7 +122,8 @@ def _of_all(view, windows: _Windows, pad_id: int) -> _Spans:
     def more(at, found):
         part = slice(at, at + WINDOWS)
         ids, segments = dense(windows.ids[part], pad_id), dense(windows.segments[part], 0)
-        new = _spans(*outputs(view, (ids, segments)), windows.begins[part], windows.ends[part])
+        start, end = outputs(view, (ids, segments))
+        new = _spans(start, end, windows.begins[part], windows.ends[part])
         joined = (tf.concat(both, 0) for both in zip(found, new, strict=True))
         return at + WINDOWS, _Spans(*joined)
 
