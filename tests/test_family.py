@@ -97,7 +97,7 @@ def test_of_bert_and_roberta_answers_are_told_of_all_that_there_is(small):
         layers = kbert.build_question_answering(config).layers
         assert "Span-Dropout" not in {layer.name for layer in layers}
         assert "qa_dropout" not in config.to_transformers_dict()
-    with pytest.raises(ValueError, match="qa_dropout must be left out of BERT, .* got 0.1"):
+    with pytest.raises(ValueError, match=r"qa_dropout must be left out of BERT, .* got 0.1"):
         small.replace(qa_dropout=0.1)
 
 

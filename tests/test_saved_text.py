@@ -273,7 +273,7 @@ def test_what_cannot_take_texts_is_one_line(berts, tmp_path, monkeypatch):
     model = kbert.build_question_answering(config, seq_len=None)
     one_segment = kbert.Bert(config, "qa", model, berts["qa"].tokenizer)
     cases = [
-        (one_segment, "head qa need a model with two segments, got type_vocab_size = 1"),
+        (one_segment, "head qa needs a model with two segments, got type_vocab_size = 1"),
         (dataclasses.replace(berts["encoder"], tokenizer=None), "needs a tokenizer"),
         (dataclasses.replace(berts["encoder"], tokenizer=quark), "'Quark' with normalized"),
     ]

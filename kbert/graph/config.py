@@ -156,8 +156,8 @@ class BertConfig:
             )
         if self.qa_dropout is not None and not self.family.drops_answers:
             raise ValueError(
-                f"qa_dropout must be left out of {self.family.title}, which drops nothing there, got "
-                f"{js.shown(self.qa_dropout)}"
+                f"qa_dropout must be left out of {self.family.title}, which drops nothing there, "
+                f"got {js.shown(self.qa_dropout)}"
             )
         if not self.family.segments and self.type_vocab_size > 1:
             raise ValueError(

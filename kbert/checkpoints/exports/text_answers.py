@@ -40,7 +40,7 @@ def check(bert) -> None:
     require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
     if bert.head == "qa" and not _tells_two_texts(bert):
         raise ValueError(
-            f"{_WHAT} and the head qa need a model with two segments, got type_vocab_size = "
+            f"{_WHAT} of the head qa needs a model with two segments, got type_vocab_size = "
             f"{bert.config.type_vocab_size}"
         )
     needed = list(_NEEDED[bert.head])
