@@ -71,6 +71,36 @@ def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp
     assert again.spec == kbert.load(folders / name).spec
 
 
+@pytest.mark.parametrize("said", [{}, {"qa_dropout": 0.33, "seq_classif_dropout": 0.27}])
+def test_distilberts_dropouts_are_its_heads_and_stay_in_the_file(said, tmp_path):
+    from transformers import DistilBertConfig
+
+    sizes = {"vocab_size": 99, "dim": 24, "n_heads": 4, "n_layers": 1, "hidden_dim": 40}
+    values = sizes | {"max_position_embeddings": 17, "model_type": "distilbert"} | said
+    config, peer = kbert.BertConfig.from_dict(values), DistilBertConfig(**values)
+    answering = kbert.build_question_answering(config)
+    assert answering.get_layer("Span-Dropout").rate == peer.qa_dropout
+    assert answering.get_layer("Span").input is answering.get_layer("Span-Dropout").output
+    classifier = kbert.build_classifier(config)
+    assert classifier.get_layer("Classifier-Dropout").rate == peer.seq_classif_dropout
+    written = DistilBertConfig(**config.to_transformers_dict())
+    dropouts = {"qa_dropout", "seq_classif_dropout", "dropout", "attention_dropout"}
+    assert all(getattr(written, name) == getattr(peer, name) for name in dropouts)
+    for model, rate in ((answering, "qa_dropout"), (classifier, "classifier_dropout")):
+        assert kbert.verify(model).ok
+        model.save(tmp_path / "own.keras")  # where the layers alone tell it
+        assert getattr(kbert.load(tmp_path / "own.keras").config, rate) == getattr(config, rate)
+
+
+def test_of_bert_and_roberta_answers_are_told_of_all_that_there_is(small):
+    for config in (small, small.replace(model_type="roberta", pad_token_id=1)):
+        layers = kbert.build_question_answering(config).layers
+        assert "Span-Dropout" not in {layer.name for layer in layers}
+        assert "qa_dropout" not in config.to_transformers_dict()
+    with pytest.raises(ValueError, match=r"qa_dropout must be left out of BERT, .* got 0.1"):
+        small.replace(qa_dropout=0.1)
+
+
 def test_kberts_own_file_keeps_them(folders, tmp_path):
     for name in ("RobertaForSequenceClassification", "DistilBertModel", "XLMRobertaModel"):
         bert = kbert.load(folders / name)

@@ -174,7 +174,8 @@ def save(
             the ranges of each call. None: float32.
         calibration: some hundred texts like those that will come.
         text: for a SavedModel, that it takes texts and gives answers: vectors, labels with their
-            probabilities, tokens for a [MASK]; the tokenizer is in the graph, by tensorflow-text.
+            probabilities, words with labels, answers to questions, tokens for a [MASK]; the
+            tokenizer is in the graph, by tensorflow-text.
 
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of

@@ -68,7 +68,8 @@ _SIZES = (
     "type_vocab_size",
 )
 _SHOWN_KEYS = 20  # of a configuration, in an error
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+_HEADS_RATES = ("classifier_dropout", "qa_dropout")
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", *_HEADS_RATES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,7 @@ class BertConfig:
         layer_norm_eps: added to the variance in every layer normalization.
         classifier_dropout: rate of the dropout before a classifier of sequences or tokens, in
             [0, 1); None: `hidden_dropout_prob`.
+        qa_dropout: the same before the start and end of an answer; of DistilBERT alone.
         pad_token_id: the token that attention leaves out.
         model_type: which of the family it is, one of `kbert.graph.families.FAMILIES`; they are one
             graph but for what is said there.
@@ -113,6 +115,7 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     classifier_dropout: float | None = None
+    qa_dropout: float | None = None
     pad_token_id: int = 0
     model_type: str = "bert"
 
@@ -122,7 +125,7 @@ class BertConfig:
             object.__setattr__(self, key, require_positive(key, getattr(self, key)))
         for key in _RATES:
             rate = getattr(self, key)
-            if rate is None and key == "classifier_dropout":
+            if rate is None and key in _HEADS_RATES:
                 continue
             if not _is_number(rate) or not 0 <= rate < 1:
                 raise ValueError(f"{key} must be a rate in [0, 1), got {js.shown(rate)}")
@@ -150,6 +153,11 @@ class BertConfig:
             raise ValueError(
                 f"max_position_embeddings must be above {self.first_position}, the rows that "
                 f"{self.family.title} leaves unused, got {self.max_position_embeddings}"
+            )
+        if self.qa_dropout is not None and not self.family.drops_answers:
+            raise ValueError(
+                f"qa_dropout must be left out of {self.family.title}, which drops nothing there, "
+                f"got {js.shown(self.qa_dropout)}"
             )
         if not self.family.segments and self.type_vocab_size > 1:
             raise ValueError(
@@ -184,10 +192,15 @@ class BertConfig:
         return BertConfig(**self.to_dict() | changes)
 
     def to_dict(self) -> dict:
-        """The values by key, in the order of the class; a BERT's without its model_type."""
+        """The values by key, in the order of the class, but what goes without saying.
+
+        That is a BERT's model_type, and `qa_dropout` but DistilBERT's.
+        """
         values = dataclasses.asdict(self)
         if self.model_type == "bert":
             del values["model_type"]
+        if not self.family.drops_answers:
+            del values["qa_dropout"]
         return values
 
     def to_google_dict(self) -> dict:
@@ -208,8 +221,9 @@ class BertConfig:
         theirs = {ours: key for key, ours in self.family.renamed}
         unsaid = dict(self.family.fixed)
         values = {theirs.get(k, k): v for k, v in self.to_dict().items() if k not in unsaid}
-        if "seq_classif_dropout" in values and values["seq_classif_dropout"] is None:
-            values["seq_classif_dropout"] = self.hidden_dropout_prob
+        for key in ("seq_classif_dropout", "qa_dropout"):  # of which transformers knows no None
+            if key in values and values[key] is None:
+                values[key] = self.hidden_dropout_prob
         return values
 
     @classmethod
@@ -241,7 +255,7 @@ class BertConfig:
             raise ValueError(f"{source} must say vocab_size, got {keys}")
         if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
             del known["pad_token_id"]
-        defaults = {"pad_token_id": family.pad_token_id} | dict(family.fixed)
+        defaults = {"pad_token_id": family.pad_token_id} | dict(family.fixed + family.unsaid)
         try:
             return cls(**defaults | known)
         except ValueError as error:

@@ -23,10 +23,12 @@ class Family:
             the padding token's id; None: row 0. RoBERTa's rows up to its padding token's go unused.
         pooled_activation: of the dense layer between the first token and a classifier.
         drops_first_token: whether a classifier drops out before that layer too.
+        drops_answers: whether what tells an answer's start and end drops out before, in training.
         mlm_activation: of the MLM head; None: the encoder's.
         pad_token_id: where a configuration says none.
         renamed: transformers' keys of config.json that BERT's have other names for.
         fixed: what a configuration's keys are, as it says nothing of them.
+        unsaid: what they are where it says nothing, by transformers.
         ignored: keys of config.json that decide no number of the graph at inference.
     """
 
@@ -37,10 +39,12 @@ class Family:
     first_position: int | None = None
     pooled_activation: str = "tanh"
     drops_first_token: bool = False
+    drops_answers: bool = False
     mlm_activation: str | None = None
     pad_token_id: int = 0
     renamed: tuple[tuple[str, str], ...] = ()
     fixed: tuple[tuple[str, int | float], ...] = ()
+    unsaid: tuple[tuple[str, int | float], ...] = ()
     ignored: tuple[str, ...] = ()
 
 
@@ -77,9 +81,11 @@ FAMILIES = {
         pooler=False,
         next_sentence=False,
         pooled_activation="relu",
+        drops_answers=True,
         renamed=_DISTILBERT_KEYS,
         fixed=(("type_vocab_size", 1), ("layer_norm_eps", 1e-12)),
-        ignored=("qa_dropout", "tie_weights_"),
+        unsaid=(("classifier_dropout", 0.2), ("qa_dropout", 0.1)),
+        ignored=("tie_weights_",),
     ),
 }
 

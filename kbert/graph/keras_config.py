@@ -142,6 +142,8 @@ def _config(layers: dict[str, dict], source: str) -> BertConfig:
     for name in (names.CLASSIFIER_DROPOUT, names.TOKEN_CLASSIFIER_DROPOUT):
         if name in layers and setting(name, "rate") != values["hidden_dropout_prob"]:
             values["classifier_dropout"] = setting(name, "rate")
+    if names.SPAN_DROPOUT in layers:
+        values["qa_dropout"] = setting(names.SPAN_DROPOUT, "rate")
     try:
         return BertConfig(**values)
     except ValueError as error:
@@ -228,6 +230,7 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
     config = found.config
     of_classifier = "Classifier" in name or name == names.FIRST_TOKEN_DROPOUT
     rate = found.classifier_rate if of_classifier else config.hidden_dropout_prob
+    rate = found.answer_rate if name == names.SPAN_DROPOUT else rate
     attention = {
         "num_heads": config.num_attention_heads,
         "key_dim": config.head_size,

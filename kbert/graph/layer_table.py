@@ -8,7 +8,8 @@ are those of `kbert.graph.formulas`, and N in a shape is the batch. Its columns:
   block; else the heads whose graphs have the row, "gathered" for pretraining whose MLM head sees
   only the positions to predict, "mlm" and "mlm-gathered" where there is no next sentence, "bare"
   (no row) for an encoder with no pooler, "dense-classifier" for one whose first dense layer is its
-  own and no pooler's, "dropped-classifier" for such a one that drops out before it too.
+  own and no pooler's, "dropped-classifier" for such a one that drops out before it too,
+  "dropped-qa" for the head qa of a family that drops out before that.
 - `flops`: forward, matrix products only, a multiply-add is 2 (PaLM, arXiv 2204.02311, appendix B).
 - `kept`: bytes that the backward pass needs, w bytes a number, dropout masks 1 byte, ids and the
   logits of the loss 4 bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1); `note` says
@@ -63,6 +64,8 @@ def _top(spec: GraphSpec) -> str:
         return "bare"
     if spec.head == "classifier" and not family.next_sentence:
         return "dropped-classifier" if family.drops_first_token else "dense-classifier"
+    if spec.head == "qa" and family.drops_answers:
+        return "dropped-qa"
     return spec.head
 
 

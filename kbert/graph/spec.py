@@ -98,6 +98,12 @@ class GraphSpec:
         return rate
 
     @property
+    def answer_rate(self) -> float:
+        """What the dropout before an answer's start and end drops, where the graph has one."""
+        rate = self.config.qa_dropout
+        return self.config.hidden_dropout_prob if rate is None else rate
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """The names of the output layers."""
         if self.head == "pretraining" and not self.has_pooler:

@@ -182,6 +182,8 @@ def _token_classifier(spec: GraphSpec, x, table):
 
 
 def _span(spec: GraphSpec, x, table):
+    if spec.config.family.drops_answers:
+        x = kl.Dropout(spec.answer_rate, **_named(spec, names.SPAN_DROPOUT))(x)
     span = _dense(spec, 2, names.SPAN)(x)
     start = Extract(0, axis=-1, **_named(spec, names.SPAN_START))(span)
     end = Extract(1, axis=-1, **_named(spec, names.SPAN_END))(span)

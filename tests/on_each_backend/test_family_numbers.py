@@ -46,7 +46,8 @@ def folders(tmp_path_factory):
 def opened(folders, name, **dropout):
     """transformers' checkpoint with the dropout that is asked for, and the peer's arrays."""
     bert = kbert.load(folders / name)
-    config = bert.config.replace(**NO_DROPOUT, classifier_dropout=0.0)
+    none = NO_DROPOUT | ({"qa_dropout": 0.0} if bert.config.family.drops_answers else {})
+    config = bert.config.replace(**none, classifier_dropout=0.0)
     spec = dataclasses.replace(bert.spec, config=config.replace(**dropout))
     return bert, spec, dict(np.load(folders / f"{name}.npz"))
 
@@ -156,3 +157,25 @@ def test_packed_rows_drop_robertas_first_tokens_as_padded_ones(folders, backend)
         dropped[packing] = float((np.abs(gradient).max(2) == 0).mean())
     for share in dropped.values():  # 0.6² of 5 · 24 rows are dropped in both texts
         assert share == pytest.approx(0.36, abs=0.15)
+
+
+def test_distilberts_answers_are_told_of_what_its_dropout_left(folders):
+    """What is dropped has no gradient in the last dense layer's kernel, nor in the norm before."""
+    bert, dropping, peer = opened(folders, CLASSES[1], qa_dropout=0.6)
+    ids = [peer["ids"][0][:2].tolist()]
+    given = {names.SPAN_START: [0], names.SPAN_END: [1]}
+    options = {"batch_size": 1, "lengths": (2,), "pad_id": bert.config.pad_token_id}
+    batch = BucketedBatches(Examples(ids, [[0, 0]], given), **options).batch(0)
+    engine = engine_of(bert, dropping)
+    norm = names.encoder_output(bert.config.num_hidden_layers)
+    shares = []
+    for step in range(9):
+        found = engine.gradients(batch, step)
+        none = (found[f"{names.SPAN}/kernel"] == 0).all(1)
+        assert (none == (found[f"{norm}/gamma"] == 0)).all()
+        assert not found[f"{norm}/beta"][none].any()
+        shares.append(none.mean())
+    assert len(set(shares)) > 2
+    assert np.mean(shares) == pytest.approx(0.36, abs=0.12)  # dropped in both tokens: 0.6²
+    kernel, rate = bert.model.get_layer(names.SPAN).kernel, bert.config.qa_dropout
+    assert kernel.shape == (len(none), 2) and rate == 0.1  # as the checkpoint's config.json has it

@@ -10,21 +10,23 @@ import keras
 import tensorflow as tf
 
 from kbert.checkpoints import first_values
-from kbert.checkpoints.exports import serving
+from kbert.checkpoints.exports import serving, text_spans, text_tags
 from kbert.checkpoints.exports.text_graph import TextGraph
+from kbert.checkpoints.exports.text_model import dense, label_names, outputs
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.tokenizer import require_wordpiece
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
 from kbert.model.told_by_layers import ids_of
 
-HEADS = ("encoder", "classifier", "pretraining")
 CANDIDATES = 5  # of a [MASK], as by `kbert.fill_mask`
 _MLM = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 _NEEDED = {
     "encoder": [],
     "classifier": [names.POOLER, names.CLASSIFIER],
     "pretraining": list(_MLM),
+    "tokens": [names.TOKEN_CLASSIFIER],
+    "qa": [names.SPAN],
 }
 _WHAT = "text=True"
 
@@ -36,8 +38,11 @@ def check(bert) -> None:
     if bert.tokenizer is None:
         raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
     require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
-    if bert.head not in HEADS:
-        raise ValueError(f"{_WHAT} goes with the heads {', '.join(HEADS)}, got {bert.head!r}")
+    if bert.head == "qa" and not _tells_two_texts(bert):
+        raise ValueError(
+            f"{_WHAT} of the head qa needs a model with two segments, got type_vocab_size = "
+            f"{bert.config.type_vocab_size}"
+        )
     needed = list(_NEEDED[bert.head])
     if bert.head == "encoder" and bert.sentence and bert.sentence.pooling == "pooler":
         needed.append(names.POOLER)
@@ -57,9 +62,12 @@ def functions(bert, model) -> dict[str, Callable]:
 
     Returns:
         "serving_default" of `texts`; and where the head answers to two texts, "pairs" of `texts`
-        and `pairs`. Each gives tensors by name; see `saved_model.write`.
+        and `pairs`; those of the head "qa" are of `questions` and `contexts`. Each gives tensors
+        by name; see `saved_model.write`.
     """
     graph = TextGraph(require_wordpiece(bert.tokenizer, _WHAT))
+    if bert.head in _PLACES:
+        return _PLACES[bert.head](bert, model, graph)
     text = tf.TensorSpec((None,), tf.string, "texts")
     pair = tf.TensorSpec((None,), tf.string, "pairs")
     answer, answer_pairs = _ANSWERS[bert.head](bert, model)
@@ -68,32 +76,30 @@ def functions(bert, model) -> dict[str, Callable]:
 
     def padded(texts, pairs=None):
         ids, segments = graph.framed(texts, pairs, limit)
-        return _dense(ids, pad_id), _dense(segments, 0)
+        return dense(ids, pad_id), dense(segments, 0)
 
-    found = {"serving_default": tf.function(lambda texts: answer(*padded(texts)), [text])}
-    if answer_pairs is not None:
-        found["pairs"] = tf.function(
-            lambda texts, pairs: answer_pairs(*padded(texts, pairs)), [text, pair]
-        )
-    return found
+    def served(answer, *spec):
+        return tf.function(lambda *given: answer(*padded(*given)), spec, autograph=False)
+
+    found = {"serving_default": served(answer, text)}
+    return found if answer_pairs is None else found | {"pairs": served(answer_pairs, text, pair)}
 
 
 def _encoder(bert, model):
     vector = serving.sentence_vector(model, bert.sentence or SentenceSettings("mean", False))
     view = BertModel(ids_of(model), vector, spec=None)
-    return lambda *ids: {serving.SENTENCE: _outputs(view, ids)[0]}, None
+    return lambda *ids: {serving.SENTENCE: outputs(view, ids)[0]}, None
 
 
 def _classifier(bert, model):
     """The labels' probabilities; of one output that is no label's, its value."""
     view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
     count = view.outputs[0].shape[-1]
-    labels = bert.labels if bert.labels and len(bert.labels) == count else None
-    labels = tf.constant(labels or [f"LABEL_{number}" for number in range(count)])
+    labels = tf.constant(label_names(bert, count))
     each = count == 1 or bert.problem_type == "multi_label_classification"
 
     def answer(*ids):
-        (logits,) = _outputs(view, ids)
+        (logits,) = outputs(view, ids)
         if bert.problem_type == "regression" and count == 1:
             return {"value": logits[:, 0]}
         probabilities = tf.sigmoid(logits) if each else tf.nn.softmax(logits)
@@ -112,7 +118,7 @@ def _pretraining(bert, model):
     tokens = tf.constant(bert.tokenizer.tokens)
 
     def fill(ids, segments):
-        (vectors,) = _outputs(states, (ids, segments))
+        (vectors,) = outputs(states, (ids, segments))
         places = tf.where(ids == bert.tokenizer.mask_id)
         at_masks = norm(dense(tf.gather_nd(vectors, places)[None]))
         logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
@@ -135,22 +141,11 @@ def _next_sentence(bert, model):
         _logger.warning("the SavedModel answers to no pairs: next sentences are not learnt")
         return None
     view = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
-    return lambda *ids: {"probability": tf.nn.softmax(_outputs(view, ids)[0])[:, 0]}
+    return lambda *ids: {"probability": tf.nn.softmax(outputs(view, ids)[0])[:, 0]}
 
 
 _ANSWERS = {"encoder": _encoder, "classifier": _classifier, "pretraining": _pretraining}
-
-
-def _outputs(view, ids) -> list:
-    """Of token ids and segments; a model without segments takes the first alone."""
-    return keras.tree.flatten(view(list(ids[: len(view.inputs)]), training=False))
-
-
-def _dense(rows, filler: int):
-    """Ragged rows filled up, (N, S); S is that of an empty text where there is none."""
-    found = rows.to_tensor(filler)
-    more = tf.maximum(0, 2 - tf.shape(found)[1])
-    return tf.pad(found, [[0, 0], [0, more]], constant_values=filler)
+_PLACES = {"tokens": text_tags.functions, "qa": text_spans.functions}
 
 
 def _rows(ids):

@@ -6,6 +6,7 @@ kbert's is (version 2.21, uncased; 606 cased), and takes no special tokens in a 
 """
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +17,23 @@ from kbert.data.tokenization.code_points import CLASS_BITS, GONE, ITSELF, PAGE
 from kbert.data.tokenization.vocabulary import Vocabulary
 
 _BYTES = 4  # of a character in UTF-8, at most
+_LONGER = (0x80, 0x800, 0x10000)  # the first code points of two, three and four bytes
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")  # of added tokens, that must be off
+
+
+class Pieces(NamedTuple):
+    """Pieces of words, which are of N texts.
+
+    Attributes:
+        ids: int32 (N, None), ragged, as all of these.
+        starts, ends: int32, where each stands in its text, in code points: `Encoding.offsets`.
+        words: int64, which of all texts' words it is of.
+    """
+
+    ids: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+    words: tf.RaggedTensor
 
 
 class TextGraph:
@@ -44,13 +61,16 @@ class TextGraph:
         self._table = table.with_words(map(ord, self._stand_ins))
         pieces = len(vocabulary.tokens)
         self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
-        self._pieces = tf_text.FastWordpieceTokenizer(
+        self._cutter = tf_text.FastWordpieceTokenizer(
             [*_that_can_be_found(vocabulary.tokens, free), *self._stand_ins],
             max_bytes_per_word=_BYTES * self._most,
             token_out_type=tf.int32,
             unknown_token=self._unknown,
             no_pretokenization=True,
         )
+        # Once in a graph, however often it is called: a SavedModel is written in half the time.
+        any_texts = tf.TensorSpec((None,), tf.string)
+        self._pieces = tf.function(self._pieces_of, [any_texts], autograph=False)
 
     def framed(self, texts, pairs, limit: int):
         """Texts, or pairs of them, to token ids and segment ids, cut as `Tokenizer.encode` cuts.
@@ -63,16 +83,53 @@ class TextGraph:
         Returns:
             int32 (N, None), ragged, twice.
         """
-        first = self._ids_of(texts)
+        first = self.pieces(texts).ids
         if pairs is None:
-            token_ids = self._between([self._cls_id], first[:, : limit - 2])
-            return token_ids, tf.zeros_like(token_ids)
-        second = self._ids_of(pairs)
+            return self.joined(first[:, : limit - 2])
+        second = self.pieces(pairs).ids
         counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
-        first, second = _beginning(first, counts[0]), _beginning(second, counts[1])
-        parts = self._between([self._cls_id], first), self._between([], second)
+        return self.joined(_beginning(first, counts[0]), _beginning(second, counts[1]))
+
+    def joined(self, first, second=None):
+        """Ids with [CLS] and [SEP] around them, and the ids of their segments.
+
+        Args:
+            first, second: int32 (N, None), ragged.
+
+        Returns:
+            int32 (N, None), ragged, twice.
+        """
+        framed = self._between([self._cls_id], first)
+        if second is None:
+            return framed, tf.zeros_like(framed)
+        parts = framed, self._between([], second)
         segments = tf.zeros_like(parts[0]), tf.ones_like(parts[1])
         return tf.concat(parts, 1), tf.concat(segments, 1)
+
+    def pieces(self, texts) -> Pieces:
+        """Texts cut into pieces, neither framed nor cut off: strings (N,)."""
+        return self._pieces(texts)
+
+    def _pieces_of(self, texts) -> Pieces:
+        given = tf.strings.unicode_decode(self._with_stand_ins(texts), "UTF-8")
+        cleaned, sources = self._cleaned(given)
+        words = tf.strings.split(tf.strings.unicode_encode(cleaned, "UTF-8"))
+        long = tf.strings.length(words.flat_values, "UTF8_CHAR") > self._most
+        known = tf.where(long, self._unknown, words.flat_values)
+        ids, first, stop = self._cutter.tokenize_with_offsets(words.with_flat_values(known))
+        sizes = tf.cast(tf.strings.length(words.flat_values), tf.int64)
+        word = ids.values.value_rowids()
+        before = tf.gather(tf.cumsum(sizes, exclusive=True), word)
+        last = tf.where(tf.gather(long, word), tf.gather(sizes, word), stop.flat_values) - 1
+        by_byte = _by_byte(cleaned.flat_values, sources)
+        starts, ends = self._places(given)
+        found = (
+            tf.gather(self._ids, ids.flat_values),
+            tf.gather(starts, tf.gather(by_byte, before + first.flat_values)),
+            tf.gather(ends, tf.gather(by_byte, before + last)),
+            word,
+        )
+        return Pieces(*map(ids.merge_dims(1, 2).with_flat_values, found))
 
     def _between(self, before: list[int], ids):
         """Ids (N, None) with what stands before each row, and [SEP] behind it."""
@@ -80,20 +137,12 @@ class TextGraph:
         parts = [tf.fill([rows, 1], number) for number in before]
         return tf.concat([*parts, ids, tf.fill([rows, 1], self._sep_id)], 1)
 
-    def _ids_of(self, texts):
-        """The ids of texts, neither framed nor cut: strings (N,) to int32 (N, None), ragged."""
-        words = tf.strings.split(self._cleaned(self._with_stand_ins(texts)))
-        long = tf.strings.length(words.flat_values, "UTF8_CHAR") > self._most
-        known = tf.where(long, self._unknown, words.flat_values)
-        pieces = self._pieces.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
-        return pieces.with_flat_values(tf.gather(self._ids, pieces.flat_values))
-
     def _with_stand_ins(self, texts):
         """Texts in which each added token is one character: its stand-in, of private use.
 
         A character of a text that is a stand-in itself becomes another that is dropped.
         """
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        texts = whole(texts)
         own = "".join([self._found, *self._stand_ins])
         texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
         any_of = "|".join(map(_quoted, self._added))
@@ -102,34 +151,64 @@ class TextGraph:
             texts = tf.strings.regex_replace(texts, self._found + _quoted(token), stand_in)
         return texts
 
-    def _cleaned(self, texts):
-        """Texts (N,) by the table: words of cleaned characters, spaces between them."""
-        given = tf.strings.unicode_decode(texts, "UTF-8")
+    def _places(self, given):
+        """Where each code point begins and ends in its text, in which no token has a stand-in."""
+        points = given.flat_values
+        sizes = tf.ones_like(points)
+        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
+            sizes = tf.where(points == ord(stand_in), len(token), sizes)
+        ends = tf.cumsum(sizes)
+        before = tf.gather(tf.concat([[0], ends], 0), given.row_starts())
+        ends -= tf.gather(before, given.value_rowids())
+        return ends - sizes, ends
+
+    def _cleaned(self, given):
+        """Code points (N, None) by the table, words apart; and of each, which of all is in it."""
         points, table = given.flat_values, self._table
         row = tf.gather(table.pages, points // PAGE)
         number = tf.gather(table.rows.reshape(-1), row * PAGE + points % PAGE)
         found = tf.gather(tf.RaggedTensor.from_row_splits(table.values, table.splits), number)
-        own = tf.repeat(points, found.row_lengths())
-        values = tf.where(found.flat_values == ITSELF, own, found.flat_values)
-        splits = tf.cast(tf.gather(found.row_splits, given.row_splits), tf.int64)
-        values, splits = tf.cond(
-            tf.reduce_any(values >= 1 << CLASS_BITS),
-            lambda: _in_canonical_order(values, splits),
-            lambda: (values, splits),
+        sources = found.value_rowids()
+        values = found.flat_values
+        values = tf.where(values == ITSELF, tf.gather(points, sources), values)
+        rows = tf.gather(given.value_rowids(), sources)
+        moves = (values >= 1 << CLASS_BITS) & (values % (1 << CLASS_BITS) != GONE)
+        begins = tf.ragged.range(found.row_lengths()).flat_values == 0
+        values, sources = tf.cond(
+            tf.reduce_any(moves),
+            lambda: _in_canonical_order(values, begins, sources, rows),
+            lambda: (values, sources),
         )
-        return tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(values, splits), "UTF-8")
+        values %= 1 << CLASS_BITS
+        stays = values != GONE
+        values, sources, rows = (tf.boolean_mask(each, stays) for each in (values, sources, rows))
+        return tf.RaggedTensor.from_value_rowids(values, rows, given.nrows()), sources
 
 
-def _in_canonical_order(values, splits):
-    """Code points whose marks are sorted by class, and no classes any more (Unicode, D109)."""
-    texts = tf.RaggedTensor.from_row_splits(values, splits)
+def whole(texts):
+    """Strings of UTF-8, in which U+FFFD stands for what is none; places count in these."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def _in_canonical_order(values, begins, sources, rows):
+    """Values whose marks are sorted by class (Unicode, D109), and where each is from.
+
+    The Rust package does not move the places with the marks: the n-th code point that takes the
+    place of one, which `begins` tells, is said to stand where the n-th that is given does.
+    """
     classes = values // (1 << CLASS_BITS)
-    begins = (classes == 0) | (values == GONE)
-    run = tf.cumsum(tf.cast(begins, tf.int64)) + texts.value_rowids()
-    places = tf.argsort(256 * run + tf.cast(tf.where(begins, 0, classes), tf.int64), stable=True)
-    texts = texts.with_flat_values(tf.gather(values, places))
-    texts = tf.ragged.boolean_mask(texts, texts != GONE)
-    return texts.flat_values % (1 << CLASS_BITS), texts.row_splits
+    run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + rows
+    order = tf.argsort(256 * run + tf.cast(classes, tf.int64), stable=True)
+    count = tf.cumsum(tf.cast(tf.gather(begins, order), tf.int32))
+    return tf.gather(values, order), tf.gather(tf.boolean_mask(sources, begins), count - 1)
+
+
+def _by_byte(points, sources):
+    """Of each byte of all words, in UTF-8, which code point it is from."""
+    of_words = points != ord(" ")
+    points, sources = tf.boolean_mask(points, of_words), tf.boolean_mask(sources, of_words)
+    sizes = 1 + sum(tf.cast(points >= first, tf.int32) for first in _LONGER)
+    return tf.repeat(sources, sizes)
 
 
 def _longest_first(first, second, most: int):

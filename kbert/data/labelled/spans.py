@@ -2,6 +2,8 @@
 
 import numpy as np
 
+LONGEST_ANSWER = 30  # tokens, as Google's run_squad.py
+
 
 def best_span(start: np.ndarray, end: np.ndarray, longest: int) -> tuple[float, int, int]:
     """(sum of logits, first token, last token) of the span with the largest sum.

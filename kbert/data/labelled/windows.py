@@ -1,5 +1,8 @@
 """A long list of tokens as overlapping windows that a model can hold."""
 
+STRIDE = 128  # tokens of a window that are in the one before, at most half of it
+LONGEST_QUESTION = 64  # tokens before a window, as Google's run_squad.py
+
 
 def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:
     """(start, end) of windows of `width` tokens, each `overlap` tokens into the one before.

@@ -18,7 +18,7 @@ from kbert.data.tokenization.wordpiece import bert_normalizer
 PAGE = 256  # code points of a page
 ITSELF = -1  # in `Replacements.values`: the code point that is replaced
 CLASS_BITS = 21  # a code point takes so many bits of a value; above them stands its class
-GONE = 255 << CLASS_BITS  # stands for none, and ends a run of marks; 255 is no mark's class
+GONE = (1 << CLASS_BITS) - 1  # stands for a mark that is dropped once marks have their order
 _END = 0x110000
 _EMPTY = 0x40000, 0xE0000
 _SPACE = " "
@@ -36,7 +36,8 @@ class Replacements:
         rows: int32 (pages that differ, 256), the number of each code point's replacement.
         splits: int32 (replacements + 1,), where in `values` each begins.
         values: int32, code points, `ITSELF` or `GONE`; of a mark that may change places with its
-            canonical combining class above `CLASS_BITS`.
+            canonical combining class above `CLASS_BITS`. The first is what takes the place of the
+            code point; those that follow come in behind it.
         dropped: int32, the code points of private use that are dropped.
     """
 
@@ -91,19 +92,15 @@ def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replac
 
 def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
     """The values of a code point that becomes `text`."""
-    if marks_move and not text and _ends_a_run(point):
-        return (GONE,)
+    if marks_move and not text and unicodedata.category(point).startswith("M"):
+        # Which ends a run of marks, or takes a place among those that are put in order.
+        return (GONE | _class_of(_DECOMPOSED.normalize_str(point)[0]) << CLASS_BITS,)
     values = []
     for character in text:
         mark = _class_of(character) if marks_move else 0
         own = ITSELF if character == point and not mark else ord(character)
         values.append(own | mark << CLASS_BITS if mark else own)
     return tuple(values)
-
-
-def _ends_a_run(point: str) -> bool:
-    """Whether it is a mark of class 0, which is dropped only once the others have their order."""
-    return unicodedata.category(point) == "Mn" and not _class_of(point)
 
 
 def _class_of(point: str) -> int:

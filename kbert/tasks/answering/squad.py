@@ -8,15 +8,12 @@ from typing import NamedTuple
 
 from kbert.data.labelled import in_memory
 from kbert.data.labelled.length_buckets import IGNORED, Examples
-from kbert.data.labelled.spans import best_span
-from kbert.data.labelled.windows import windows
+from kbert.data.labelled.spans import LONGEST_ANSWER, best_span
+from kbert.data.labelled.windows import LONGEST_QUESTION, STRIDE, windows
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
-STRIDE = 128  # tokens of a window that are in the one before, at most half of it
-LONGEST_QUESTION = 64  # tokens, as Google's run_squad.py
-LONGEST_ANSWER = 30  # tokens, the same
 LARGEST_FILE = 2**30  # bytes; SQuAD 2.0 has 42 million
 
 
