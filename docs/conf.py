@@ -1,5 +1,6 @@
 """The site's settings: `python -m sphinx -W docs build/site` builds it, with no network."""
 
+import html
 import re
 import shutil
 import sys
@@ -83,6 +84,18 @@ def _signature(app, what, name, obj, options, signature, returned) -> tuple | No
     return signature and (signature.replace("<factory>", "..."), returned)
 
 
+def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
+    """Words of code by their length: a line ends within the long ones alone, see site.css."""
+
+    def mark(found: re.Match) -> str:
+        length = len(html.unescape(found[1]))
+        size = "short" if length <= 20 else "middle" if length <= 40 else "long"
+        return f'<span class="pre {size}">{found[1]}</span>'
+
+    if "body" in context:
+        context["body"] = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
+
+
 def _copy_explorer(app, error) -> None:
     if error is None:
         shutil.copy2(DOCS / "_generated" / "explorer.html", app.outdir)
@@ -95,4 +108,5 @@ def setup(app) -> None:
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
+    app.connect("html-page-context", _mark_words)
     app.connect("build-finished", _copy_explorer)
