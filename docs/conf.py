@@ -64,7 +64,7 @@ def _escape(app, what, name, obj, options, lines: list[str]) -> None:
     lines[:] = [re.sub(r"(`\w+`)s\b", r"\1\\ s", line).replace('_"', '\\_"') for line in lines]
     lines[:] = [one for line in lines for one in _each_variable(line)]
     types = [place for place, line in enumerate(lines) if line.startswith(":type: ")]
-    if what in ("attribute", "property") and types:  # napoleon takes what a colon follows for a type
+    if what in ("attribute", "property") and types:  # napoleon: what a colon follows is a type
         lines[:] = [f"{lines.pop(types[0]).removeprefix(':type: ')}: {lines[0]}", *lines[1:]]
 
 
