@@ -93,7 +93,9 @@ def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
         return f'<span class="pre {size}">{found[1]}</span>'
 
     if "body" in context:
-        context["body"] = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
+        body = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
+        # Sphinx's own dash behind a parameter's name, which smartquotes would have set
+        context["body"] = re.sub(r"(</strong>|</em>|\)) -- ", r"\1 – ", body)
 
 
 def _copy_explorer(app, error) -> None:

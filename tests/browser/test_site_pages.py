@@ -56,12 +56,20 @@ ON_DARK = """[...document.querySelectorAll("article img")]
 
 
 @pytest.mark.parametrize(
-    "name", ["look_up/commands", "look_up/errors", "understand/steps", "do/glue", "do/family"]
+    "name",
+    [
+        "look_up/api",
+        "look_up/commands",
+        "look_up/errors",
+        "understand/steps",
+        "do/glue",
+        "do/family",
+    ],
 )
 def test_a_page_in_the_dark_on_a_phone_can_be_read(browser, name):
     pages()
     with opened(browser, SITE / f"{name}.html", width=400, scheme="dark") as page:
-        wrong = "–[a-z]|[‘’“”\x00-\x08]"
+        wrong = "–[a-z]| -- |[‘’“”\x00-\x08]"
         assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == []
         assert page.evaluate(CUT) == []
         assert page.evaluate(ON_DARK) == []
