@@ -1,5 +1,6 @@
 """The site's settings: `python -m sphinx -W docs build/site` builds it, with no network."""
 
+import html
 import re
 import shutil
 import sys
@@ -36,6 +37,8 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 
+smartquotes = False  # messages, options and code are searched for and copied as they are
+
 html_theme = "furo"
 html_title = "kbert"
 html_static_path = ["_static"]
@@ -59,6 +62,40 @@ def _link(app, name: str, source: list[str]) -> None:
 def _escape(app, what, name, obj, options, lines: list[str]) -> None:
     """`Label`s and "val_": reStructuredText would take the one for a role, the other for a link."""
     lines[:] = [re.sub(r"(`\w+`)s\b", r"\1\\ s", line).replace('_"', '\\_"') for line in lines]
+    lines[:] = [one for line in lines for one in _each_variable(line)]
+    types = [place for place, line in enumerate(lines) if line.startswith(":type: ")]
+    if what in ("attribute", "property") and types:  # napoleon: what a colon follows is a type
+        lines[:] = [f"{lines.pop(types[0]).removeprefix(':type: ')}: {lines[0]}", *lines[1:]]
+
+
+def _each_variable(line: str) -> list[str]:
+    """`start, end: where` of a docstring's `Attributes` is two of them."""
+    found = re.fullmatch(r":ivar (\w+(?:, \w+)+): (.*)", line)
+    return [f":ivar {one}: {found[2]}" for one in found[1].split(", ")] if found else [line]
+
+
+def _skip(app, what, name, obj, skip, options) -> bool | None:
+    """A named tuple's fields are among its variables: "Alias for field number 0" says nothing."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def _signature(app, what, name, obj, options, signature, returned) -> tuple | None:
+    """With `<factory>` a signature cannot be parsed, and its types are no links."""
+    return signature and (signature.replace("<factory>", "..."), returned)
+
+
+def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
+    """Words of code by their length: a line ends within the long ones alone, see site.css."""
+
+    def mark(found: re.Match) -> str:
+        length = len(html.unescape(found[1]))
+        size = "short" if length <= 20 else "middle" if length <= 40 else "long"
+        return f'<span class="pre {size}">{found[1]}</span>'
+
+    if "body" in context:
+        body = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
+        # Sphinx's own dash behind a parameter's name, which smartquotes would have set
+        context["body"] = re.sub(r"(</strong>|</em>|\)) -- ", r"\1 – ", body)
 
 
 def _copy_explorer(app, error) -> None:
@@ -71,4 +108,7 @@ def setup(app) -> None:
     app.connect("builder-inited", lambda app: from_code.write(DOCS))
     app.connect("source-read", _link)
     app.connect("autodoc-process-docstring", _escape)
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("html-page-context", _mark_words)
     app.connect("build-finished", _copy_explorer)

@@ -1,4 +1,7 @@
-"""Every command with its arguments, options and examples, as click has them."""
+"""Every command with its options and examples, as click has them."""
+
+import inspect
+import re
 
 import click
 
@@ -31,19 +34,29 @@ def _command(name: str, command: click.Command) -> str:
 
 
 def _option(option: click.Parameter, context: click.Context) -> tuple[str, str] | None:
-    """An option's line in `--help`; arguments have none."""
-    record = option.get_help_record(context)
-    return (f"`{record[0]}`", plain(record[1])) if record else None
+    """An option's line in `--help`. An argument has its name in the usage, and no line."""
+    if isinstance(option, click.Argument):
+        return None
+    name, said = option.get_help_record(context)
+    return f"`{name}`", plain(said or f"Default: {option.default}.")
 
 
 def _paragraphs(text: str) -> str:
-    return "\n\n".join(plain(" ".join(part.split())) for part in text.split("\n\n"))
+    return "\n\n".join(_paragraph(part) for part in text.split("\n\n"))
+
+
+def _paragraph(text: str) -> str:
+    """Lines flow together, but for those below click's own sign for lines that stay."""
+    if text.lstrip().startswith("\b"):
+        return f"```text\n{inspect.cleandoc(text.split(chr(8))[1].lstrip(chr(10)))}\n```"
+    return plain(" ".join(text.split()))
 
 
 def plain(text: str) -> str:
-    """click's plain text in Markdown: nothing of it is markup but what stands between backticks."""
+    """click's plain text in Markdown: no markup but what stands between backticks, and options."""
     kept = text.split("`")
     for place in range(0, len(kept), 2):
         for sign in "\\*_[]<>$":
             kept[place] = kept[place].replace(sign, f"\\{sign}")
+        kept[place] = re.sub(r"(?<![\w-])--[a-z][a-z-]+", r"`\g<0>`", kept[place])
     return "`".join(kept)

@@ -121,7 +121,9 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
     lines.append(_row("total", found.tensors) + f", {found.bytes:,} bytes")
     if found.left_out:
         kinds = ", ".join(_kinds(found.left_out))
-        lines.append(f"  {len(found.left_out)} tensors are no weights of BERT: {kinds}")
+        count = len(found.left_out)
+        are = "tensor is no weight" if count == 1 else "tensors are no weights"
+        lines.append(f"  {count} {are} of BERT: {kinds}")
     if every_tensor:
         names = [printable.line(tensor.name) for tensor in found.tensors]
         width = max(map(len, names), default=0)

@@ -61,7 +61,7 @@ def resume(
 
     Raises:
         ValueError: data or settings are others than the run's; names the difference.
-        and what `start` raises.
+        Exception: what `start` raises.
     """
     run.later = kind.settings_type.later
     settings = kind.settings_type.of_run(run)

@@ -1,5 +1,7 @@
 """The site's pages, as the gate has built them, from the disk: narrow and wide, light and dark."""
 
+import re
+
 import pytest
 from browser_pages import opened
 from sizes import ROOT
@@ -10,7 +12,7 @@ NOT_PAGES = ("_static/", "_sources/", "_modules/", "explorer.html")
 # What in the text reaches beyond the window, and stands in nothing that scrolls by itself.
 STICKING_OUT = """[...document.querySelectorAll("article *")].filter((one) =>
   one.getBoundingClientRect().right > innerWidth + 1
-  && !one.closest("pre, svg, .table-wrapper, .output, math"))
+  && !one.closest("pre, svg, .table-wrapper, .cell_output, math"))
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
@@ -36,6 +38,41 @@ def test_no_page_overflows_or_asks_the_network(browser, width, scheme, each):
             paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
             dark = sum(map(int, paper[4:-1].split(","))) < 384
             assert dark is (scheme == "dark"), (name, paper)
+
+
+# What a page says in words, without its code: options and quotes are there as they are typed.
+WORDS = """[...document.querySelectorAll("article :is(p, li, td, dd)")]
+  .flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3))
+  .map((node) => node.textContent)"""
+
+# Names of options and files of up to 20 letters that a line's end cuts in two.
+CUT = """[...document.querySelectorAll("article :is(p, li) code .pre.short")]
+  .filter((one) => one.getClientRects().length > 1).map((one) => one.textContent)"""
+
+# A picture is drawn for white paper, and lies on it in the dark too.
+ON_DARK = """[...document.querySelectorAll("article img")]
+  .filter((one) => getComputedStyle(one).backgroundColor !== "rgb(255, 255, 255)")
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "look_up/api",
+        "look_up/commands",
+        "look_up/errors",
+        "understand/steps",
+        "do/glue",
+        "do/family",
+    ],
+)
+def test_a_page_in_the_dark_on_a_phone_can_be_read(browser, name):
+    pages()
+    with opened(browser, SITE / f"{name}.html", width=400, scheme="dark") as page:
+        wrong = "–[a-z]| -- |[‘’“”\x00-\x08]"
+        assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == []
+        assert page.evaluate(CUT) == []
+        assert page.evaluate(ON_DARK) == []
 
 
 def test_the_explorer_works_within_its_page(browser):

@@ -81,7 +81,7 @@ def glue(
         FileNotFoundError: a task that has no folder or file in `data`.
         ValueError: a file that is not as GLUE has it, with file and line; settings out of their
             range; a run of `output` that was made of something else.
-        and what `kbert.finetune` raises.
+        Exception: what `kbert.finetune` raises.
     """
     wanted = tasks_named(tasks)
     grid = Grid(batch_sizes, learning_rates, epochs, seeds)
