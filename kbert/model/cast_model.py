@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.graph.spec import GraphSpec
 from kbert.model.bert_model import BertModel
-from kbert.model.copy_weights import build_with, layers_of
+from kbert.model.build_with import build_with, layers_of
 
 # By model and dtype: a mark of the weights that were cast, and what came of it. Neither holds the
 # model itself: they go with it.

@@ -108,7 +108,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 
 def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
     """Builds the model, with its first weights, and compiles the step."""
-    from kbert.model.copy_weights import build_with
+    from kbert.model.build_with import build_with
     from kbert.training.optimizers import Optimizer
 
     settings = recipe.settings

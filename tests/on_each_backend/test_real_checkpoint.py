@@ -17,8 +17,7 @@ from kbert.data.packed_batch import FIRSTS, packed
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
-from kbert.model.builder import build
-from kbert.model.copy_weights import copy_weights
+from kbert.model.build_with import build_with, layers_of
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 
@@ -100,8 +99,8 @@ def test_several_texts_a_row_are_those_of_transformers(bert, peer, head, layer, 
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     engine = engines.start()
     with engine.scope():
-        model = build(GraphSpec(bert.config.replace(**rates), head, num_labels=width))
-    copy_weights(bert.model, model, leave=[layer])
+        spec = GraphSpec(bert.config.replace(**rates), head, num_labels=width)
+        model = build_with(spec, layers_of(bert.model))
     model.get_layer(layer).set_weights([np.eye(width), np.zeros(width)])
     engine.prepare(model, Optimizer(total_steps=9), packing=True)
     ids = peer["token_ids"].astype("int32")

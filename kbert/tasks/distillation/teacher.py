@@ -10,7 +10,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
-from kbert.model.copy_weights import build_with, layers_of
+from kbert.model.build_with import build_with, layers_of
 from kbert.tasks.checks import require_tokenizer
 from kbert.tasks.running import compiled
 

@@ -8,7 +8,7 @@ from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph import names
 from kbert.graph.layer_table import layers as graph_layers
-from kbert.model.copy_weights import build_with, layers_of
+from kbert.model.build_with import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
 from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners

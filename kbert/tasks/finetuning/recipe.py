@@ -20,7 +20,7 @@ from kbert.data.padding import cheapest_lengths, lengths_up_to
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
-from kbert.model.copy_weights import build_with, layers_of
+from kbert.model.build_with import build_with, layers_of
 from kbert.tasks.checks import longest, require_head, require_tokenizer, require_two_segments
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation

@@ -1,28 +1,12 @@
-"""Weights from the layers of one model to those of another, by the layers' names."""
+"""A model whose first weights are those of other models' layers, by the layers' names."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
-
-
-def copy_weights(source, target, leave: Collection[str] = ()) -> None:
-    """Copies the weights of each layer of `target` from the layer of that name in `source`.
-
-    Args:
-        source, target: Keras models of one configuration; their lengths and heads may differ.
-        leave: names of layers of `target` that stay as they are.
-
-    Raises:
-        KeyError: a layer that `source` lacks.
-    """
-    layers = layers_of(source)
-    for layer in target.layers:
-        if layer.weights and layer.name not in leave:
-            layer.set_weights(layers[layer.name].get_weights())
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
