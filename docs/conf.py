@@ -95,7 +95,7 @@ def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
     if "body" in context:
         body = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
         # Sphinx's own dash behind a parameter's name, which smartquotes would have set
-        context["body"] = re.sub(r"(</strong>|</em>|\)) -- ", r"\1 – ", body)
+        context["body"] = re.sub(r"(</\w+>|\)) -- ", r"\1 – ", body)
 
 
 def _copy_explorer(app, error) -> None:
