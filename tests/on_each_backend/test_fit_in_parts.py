@@ -13,6 +13,10 @@ from kbert.model.parts import fused_parts, in_fit
 from kbert.model.parts.elementwise import dropped
 from kbert.model.probes import build_hidden_states
 
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="torch's fit calls the graph's layers"
+)
+
 LENGTH, EXAMPLES = 11, 3 * BATCH - 2  # the last batch is smaller
 HEADS = {
     "pretraining": {},  # the loss of every marked position
@@ -40,10 +44,8 @@ def counted(monkeypatch) -> list:
 
 
 @pytest.fixture(autouse=True)
-def parts(monkeypatch, backend):
+def parts(monkeypatch):
     """How often the parts were traced."""
-    if backend == "torch":
-        pytest.skip("torch's fit calls the graph's layers")
     return counted(monkeypatch)
 
 

@@ -28,6 +28,7 @@ from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.tagging.inference import tag
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from peer_outputs import run_peer
 from small_berts import TEXTS as MANY
 from small_berts import small_berts
 
@@ -52,10 +53,8 @@ def casts(monkeypatch):
 def folders(small, tmp_path_factory):
     """What transformers wrote, and what it makes of texts; as in test_tasks."""
     pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
-    from test_tasks import run_peer
-
     out = tmp_path_factory.mktemp("precision")
-    run_peer("peer_tasks.py", json.dumps(small.to_dict()), out)
+    run_peer("peer_tasks.py", out, json.dumps(small.to_dict()), out)
     return out
 
 
