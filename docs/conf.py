@@ -89,7 +89,7 @@ ENDS_A_LINE = re.compile(
 )
 # A signature's name behind its modules', and what is within its brackets
 BEFORE_A_NAME = re.compile(r'(?=<span class="sig-name)|(?<=<span class="sig-paren">\()(?=</span>)')
-TYPE = re.compile(r"<em>kbert[.\w]+</em>")
+TYPE = re.compile(r"(?<=<em>)kbert[.\w]+(?=</em>)")
 # In a text, where what comes next is a tag, not a tag's end
 NUMBER = re.compile(r"(?<![\w.-])(\d[\d.]*e-\d+)\b(?=[^<>]*<)")
 
