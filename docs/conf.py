@@ -85,12 +85,13 @@ def _signature(app, what, name, obj, options, signature, returned) -> tuple | No
 
 
 def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
-    """Words of code by their length: a line ends within the long ones alone, see site.css."""
+    """Words of code by their length: a line ends within the long ones alone, behind a sign."""
 
     def mark(found: re.Match) -> str:
         length = len(html.unescape(found[1]))
         size = "short" if length <= 20 else "middle" if length <= 40 else "long"
-        return f'<span class="pre {size}">{found[1]}</span>'
+        word = re.sub(r"(::|[/_])", r"\1<wbr>", found[1]) if size == "long" else found[1]
+        return f'<span class="pre {size}">{word}</span>'
 
     if "body" in context:
         body = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
