@@ -85,12 +85,12 @@ def _signature(app, what, name, obj, options, signature, returned) -> tuple | No
 
 
 def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
-    """Words of code by their length: a line ends within the long ones alone, behind a sign."""
+    """Words of code by their length: a line ends within the long ones alone, see site.css; a test's name breaks behind a sign."""
 
     def mark(found: re.Match) -> str:
         length = len(html.unescape(found[1]))
         size = "short" if length <= 20 else "middle" if length <= 40 else "long"
-        word = re.sub(r"(::|[/_])", r"\1<wbr>", found[1]) if size == "long" else found[1]
+        word = re.sub(r"(::|[/_])", r"\1<wbr>", found[1]) if "::" in found[1] else found[1]
         return f'<span class="pre {size}">{word}</span>'
 
     if "body" in context:
