@@ -85,7 +85,10 @@ def _signature(app, what, name, obj, options, signature, returned) -> tuple | No
 
 
 def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
-    """Words of code by their length: a line ends within the long ones alone, see site.css; a test's name breaks behind a sign."""
+    """Words of code by their length: a line ends within the long ones alone, see site.css.
+
+    A test's name breaks behind a sign, not within a word.
+    """
 
     def mark(found: re.Match) -> str:
         length = len(html.unescape(found[1]))
