@@ -84,16 +84,38 @@ def _signature(app, what, name, obj, options, signature, returned) -> tuple | No
     return signature and (signature.replace("<factory>", "..."), returned)
 
 
+ENDS_A_LINE = re.compile(
+    r'(?<=.[/_.=(,|:])(?<!\bkbert\.)(?=[^\W_]|["&\[{])|(?<=[a-z])(?=[A-Z][a-z])'
+)
+# A signature's name behind its modules', and what is within its brackets
+BEFORE_A_NAME = re.compile(r'(?=<span class="sig-name)|(?<=<span class="sig-paren">\()(?=</span>)')
+TYPE = re.compile(r"(?<=<em>)kbert[.\w]+(?=</em>)")
+# Not in a word that is whole anyway; in a text, where what comes next is a tag, not a tag's end
+NUMBER = re.compile(
+    r'<span class="pre short">.*?</span>|(?<![\w.-])(\d[\d.]*e-\d+)\b(?=[^<>]*<)', re.DOTALL
+)
+
+
 def _mark_words(app, name: str, template: str, context: dict, doctree) -> None:
-    """Words of code by their length: a line ends within the long ones alone, see site.css."""
+    """Words of code by their length: a line ends within the long ones alone, see site.css.
+
+    There it ends behind a sign, or where a capital begins a word; a number such as 1e-5 is whole.
+    """
 
     def mark(found: re.Match) -> str:
         length = len(html.unescape(found[1]))
-        size = "short" if length <= 20 else "middle" if length <= 40 else "long"
-        return f'<span class="pre {size}">{found[1]}</span>'
+        size = "short" if length <= 20 else "middle" if length <= 30 else "long"
+        word = found[1] if size == "short" else ENDS_A_LINE.sub("<wbr>", found[1])
+        return f'<span class="pre {size}">{word}</span>{"<wbr>" if word == "[" else ""}'
+
+    def whole(found: re.Match) -> str:
+        return f'<span class="number">{found[1]}</span>' if found[1] else found[0]
 
     if "body" in context:
         body = re.sub(r'<span class="pre">([^<]*)</span>', mark, context["body"])
+        body = BEFORE_A_NAME.sub("<wbr>", body)
+        body = TYPE.sub(lambda found: ENDS_A_LINE.sub("<wbr>", found[0]), body)
+        body = NUMBER.sub(whole, body)
         # Sphinx's own dash behind a parameter's name, which smartquotes would have set
         context["body"] = re.sub(r"(</\w+>|\)) -- ", r"\1 – ", body)
 

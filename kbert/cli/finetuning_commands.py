@@ -67,7 +67,7 @@ _HELP = {
 @with_settings(FinetuningSettings, _HELP)
 @with_surroundings
 def finetune(source, task, train, dev, teacher, output, run, around, **settings):
-    """Fine-tune the checkpoint SRC: --task classify --train train.tsv -o RUN.
+    """Fine-tune the checkpoint SRC: `--task classify --train train.tsv -o RUN`.
 
     \b
     classify:   text, [second text,] label, between tabs; or .csv, .jsonl with
@@ -79,7 +79,7 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     embed:      two texts (a pair), three or more (the others are negatives), two
                 and a score, or one and a label, between tabs; or .csv, .jsonl
 
-    Ctrl-C saves; kbert finetune --resume RUN goes on, and so it does after a crash.
+    Ctrl-C saves; `kbert finetune --resume RUN` goes on, and so it does after a crash.
     """
     settings = given(settings, around)
     if run is not None:

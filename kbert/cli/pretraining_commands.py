@@ -51,9 +51,9 @@ _HELP = {
 @with_settings(PretrainingSettings, _HELP)
 @with_surroundings
 def pretrain(shards, config, init, dev, teacher, output, run, around, **settings):
-    """Pretrain a BERT on SHARDS, which kbert prepare wrote: -o RUN --steps N.
+    """Pretrain a BERT on SHARDS, which `kbert prepare` wrote: `-o RUN --steps N`.
 
-    Ctrl-C saves; kbert pretrain --resume RUN goes on, and so it does after a crash.
+    Ctrl-C saves; `kbert pretrain --resume RUN` goes on, and so it does after a crash.
     """
     settings = given(settings, around)
     if run is not None:

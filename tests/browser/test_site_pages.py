@@ -12,7 +12,7 @@ NOT_PAGES = ("_static/", "_sources/", "_modules/", "explorer.html")
 # What in the text reaches beyond the window, and stands in nothing that scrolls by itself.
 STICKING_OUT = """[...document.querySelectorAll("article *")].filter((one) =>
   one.getBoundingClientRect().right > innerWidth + 1
-  && !one.closest("pre, svg, .table-wrapper, .cell_output, math"))
+  && !one.closest("pre, svg, .table-wrapper, .cell_output, p:has(> img), math"))
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
@@ -49,6 +49,16 @@ WORDS = """[...document.querySelectorAll("article :is(p, li, td, dd)")]
 CUT = """[...document.querySelectorAll("article :is(p, li) code .pre.short")]
   .filter((one) => one.getClientRects().length > 1).map((one) => one.textContent)"""
 
+# Names, or parts of one between the places where a line may end, that a line's end cuts in two;
+# behind a hyphen, and before a brace, a line ends by itself.
+IN_A_NAME = """[...document.querySelectorAll("article .pre")].flatMap((one) => [...one.childNodes])
+  .filter((node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return !/[-{…|]/.test(node.textContent)
+      && new Set([...range.getClientRects()].map((one) => one.top)).size > 1;
+  }).map((node) => node.textContent)"""
+
 # A picture is drawn for white paper, and lies on it in the dark too.
 ON_DARK = """[...document.querySelectorAll("article img")]
   .filter((one) => getComputedStyle(one).backgroundColor !== "rgb(255, 255, 255)")
@@ -73,6 +83,28 @@ def test_a_page_in_the_dark_on_a_phone_can_be_read(browser, name):
         assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == []
         assert page.evaluate(CUT) == []
         assert page.evaluate(ON_DARK) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["coming_from", "look_up/api", "look_up/environment", "trust/equality", "trust/kills"],
+)
+def test_a_line_on_a_phone_ends_between_the_parts_of_a_name(browser, name):
+    pages()
+    with opened(browser, SITE / f"{name}.html", width=400) as page:
+        assert page.locator("article .pre wbr").count() > 5
+        assert page.evaluate(IN_A_NAME) == []
+        assert page.locator("article em :is(p, li, dl)").count() == 0  # every mark is closed
+
+
+def test_what_goes_on_at_the_right_of_a_phone_is_moved_by_itself(browser):
+    """A picture at a size to read, a block of code: the page stays where it is."""
+    pages()
+    for name, part in (("index", "p:has(> img)"), ("do/load", ".highlight pre")):
+        with opened(browser, SITE / f"{name}.html", width=400) as page:
+            wide = page.locator(f"article {part}").first
+            assert wide.evaluate("one => one.scrollWidth - one.clientWidth") > 50, name
+            assert page.evaluate("document.documentElement.scrollWidth") == 400, name
 
 
 def test_the_explorer_works_within_its_page(browser):
