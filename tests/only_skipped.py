@@ -1,8 +1,8 @@
 """`pytest --skipped`: the tests that the last run skipped, once what they need is installed.
 
-A run notes in pytest's cache what it skipped. With `--skipped` the others are left out, nothing is
-noted, and a test that was skipped and is not there any more is an error: its name changed with what
-is installed, and nobody would miss it.
+A run that names no file notes in pytest's cache what it skipped. With `--skipped` the others are
+left out, and a test that was skipped and is not there any more is an error: its name changed with
+what is installed, and nobody would miss it.
 """
 
 import pytest
@@ -12,15 +12,17 @@ noted = pytest.StashKey[set]()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--skipped", action="store_true", help="only what the last run skipped")
+    parser.addoption("--skipped", action="store_true", help="only what the last run of all skipped")
 
 
 def pytest_configure(config):
     """The process that gives out the tests notes; the others, and `-p no:cacheprovider`, do not."""
-    if hasattr(config, "cache") and not hasattr(config, "workerinput"):
+    of_all = config.args_source is not config.ArgsSource.ARGS
+    here = hasattr(config, "cache") and not hasattr(config, "workerinput")
+    if of_all and here and not config.option.skipped:
         config.stash[noted] = set()
         config.pluginmanager.register(Notes(config.stash[noted]))
-    if config.option.skipped and config.args_source is not config.ArgsSource.ARGS:
+    if of_all and config.option.skipped:
         root = config.rootpath
         files = sorted({str(root / name.partition("::")[0]) for name in of_last_run(config)})
         config.args = files or config.args  # no others need be imported
@@ -62,5 +64,5 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_sessionfinish(session):
     config = session.config
-    if noted in config.stash and not config.option.skipped:
+    if noted in config.stash:
         config.cache.set(PLACE, sorted(config.stash[noted]))
