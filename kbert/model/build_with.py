@@ -16,10 +16,13 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
     Args:
         spec: what to build.
-        layers: Keras layers by their names; one that is not among them has first weights.
+        layers: Keras layers by their names; None for one that has first weights, none for all.
 
     Returns:
         A `BertModel` that shares no weight with them.
+
+    Raises:
+        KeyError: a layer with weights that is not among them.
     """
     from kbert.model import builder  # imports Keras
 
@@ -27,12 +30,12 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
         return builder.build(spec)
     with deferred.without_values():
         model = builder.build(spec)
-    values = {
-        new.path: _reader(old)
-        for layer in model.layers
-        if layer.name in layers
-        for new, old in zip(layer.weights, layers[layer.name].weights, strict=True)
-    }
+        values = {
+            new.path: _reader(old)
+            for layer in model.layers
+            if layer.weights and (given := layers[layer.name])
+            for new, old in zip(layer.weights, given.weights, strict=True)
+        }
     deferred.fill(model, values)
     return model
 

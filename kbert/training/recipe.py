@@ -105,7 +105,8 @@ class Recipe(Protocol):
     def first_layers(self) -> Mapping[str, Any]:
         """Keras layers by their names, with whose weights the graph of `spec` begins.
 
-        Those that are not among them are drawn. Called where no state is restored.
+        None for one whose weights are drawn; none at all: all are. Called where no state is
+        restored.
         """
         return {}
 

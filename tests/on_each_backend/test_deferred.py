@@ -6,7 +6,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
+from kbert.graph.spec import GraphSpec
 from kbert.model import deferred, keras_internals
+from kbert.model.build_with import build_with, layers_of
 from kbert.training.determinism import drawn_from
 
 
@@ -134,3 +136,20 @@ def test_where_keras_does_not_defer_the_weights_are_the_same(
         assert_array_equal(found, wanted)
     (message,) = caplog.messages
     assert "has no variables that wait for their values" in message and "\n" not in message
+
+
+def test_a_model_has_the_weights_of_others_layers_and_none_in_common_with_them(small):
+    source = kbert.build_encoder(small)
+    layers = layers_of(source)
+    spec = GraphSpec(small, "encoder")
+    model = build_with(spec, layers)
+    before = source.get_weights()
+    for one, other in zip(model.get_weights(), before, strict=True):
+        assert_array_equal(one, other)
+    model.set_weights([one + 1 for one in before])
+    for one, other in zip(source.get_weights(), before, strict=True):
+        assert_array_equal(one, other)
+    lacking = {name: layer for name, layer in layers.items() if name != "Encoder-2-FeedForward"}
+    with pytest.raises(KeyError, match="Encoder-2-FeedForward"):
+        build_with(spec, lacking)
+    assert kbert.verify(kbert.build_encoder(small)).ok  # what waited is forgotten

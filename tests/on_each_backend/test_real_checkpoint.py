@@ -100,7 +100,7 @@ def test_several_texts_a_row_are_those_of_transformers(bert, peer, head, layer, 
     engine = engines.start()
     with engine.scope():
         spec = GraphSpec(bert.config.replace(**rates), head, num_labels=width)
-        model = build_with(spec, layers_of(bert.model))
+        model = build_with(spec, layers_of(bert.model) | {layer: None})
     model.get_layer(layer).set_weights([np.eye(width), np.zeros(width)])
     engine.prepare(model, Optimizer(total_steps=9), packing=True)
     ids = peer["token_ids"].astype("int32")

@@ -146,7 +146,7 @@ class VectorTraining(Finetuning):
         return encoder_of(model)
 
     def first_layers(self):
-        return layers_of(self.bert.model)
+        return {names.POOLER: None} | layers_of(self.bert.model)
 
     def trained(self, engine, history) -> Bert:
         self._update, self._metrics = self._best.restore(history)
@@ -166,7 +166,7 @@ class VectorTraining(Finetuning):
         if self.bert.spec.has_pooler:
             return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
         _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
-        return {}
+        return {names.POOLER: None}
 
     def described(self, done: int) -> dict[str, str]:
         epoch, negatives = self.batches.steps_per_epoch, ""

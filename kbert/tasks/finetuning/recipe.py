@@ -229,10 +229,11 @@ class Finetuning(Recipe):
         anew = () if goes_on else self.spec.outputs
         found = layers_of(self.bert.model)
         given = {name: layer for name, layer in found.items() if name not in anew}
-        needed = {layer.name for layer in graph_layers(self.spec) if layer.params}
-        if lost := sorted(needed - given.keys() - {*self.spec.outputs, "Span"}):
+        needed = [layer.name for layer in graph_layers(self.spec) if layer.params]
+        new = [name for name in needed if name not in given]
+        if lost := [name for name in new if name not in (*self.spec.outputs, "Span")]:
             _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
-        return given
+        return given | dict.fromkeys(new)
 
     def evaluation(self, engine, run):
         keep_best = self.settings.keep_best
