@@ -21,6 +21,21 @@ def writing(folder):
     return lambda count: Path(folder, "one").write_text("1")
 
 
+def looking(names):
+    """Says of modules 1 where they are found, 1 more where a package of that name is."""
+    import importlib.metadata
+    import importlib.util
+
+    def is_packaged(name):
+        try:
+            return bool(importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            return False
+
+    found = {name: bool(importlib.util.find_spec(name)) + is_packaged(name) for name in names}
+    return lambda count: found
+
+
 def breaking(after):
     """Fails when it has been asked so often."""
     left = iter(range(after))

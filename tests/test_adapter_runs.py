@@ -53,7 +53,7 @@ def whole(folder):
 def test_it_learns_in_adapters_alone(whole, folder, berts):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
-    assert whole.metrics["accuracy"] > 0.9
+    assert whole.metrics["loss"] < np.log(2)  # a coin's, of texts that it was not taught
     arrays, _ = read_state(folder / f"whole/checkpoints/step-{STEPS:08d}.safetensors")
     moments = [name for name in arrays if name.startswith("optimizer/second/")]
     assert len(moments) == 2 * 3 * 2 + 2  # A and B of 3 matrices of 2 blocks, and the head

@@ -10,6 +10,7 @@ from command_line import kbert as run
 from sizes import SIZES
 
 import kbert
+from kbert.show.compiled_text import compiled_text
 from kbert.training.slices import compiler, hlo_text
 
 LIBTPU = importlib.util.find_spec("libtpu")
@@ -52,6 +53,28 @@ def test_what_asks_the_host_and_what_has_no_size_is_found():
     assert asking != TEXT and hlo_text.host_calls(asking) == ["outfeed"]
     growing = TEXT.replace("copy(%x.1)", "copy(%x.2), shape=s32[<=7]")
     assert hlo_text.dynamic_shapes(growing) == ["s32[<=7]"]
+
+
+def test_figures_of_one_turn_or_core_are_beside_the_accountings_of_one():
+    """The compiler counts a loop's body once, and on v4 one core's program."""
+
+    def text(tpu, **options):
+        chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
+        plan = kbert.plan("tiny", tpu=tpu, batch=64, **options)
+        of_a_turn = plan.flops / chips / plan.accumulation
+        values = {"cycles": {"loss": (0, 9)}, "collectives": {}, "host_calls": []}
+        sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
+        found = compiler.CompiledUpdate(
+            plan=plan, flops=of_a_turn, dynamic_shapes=[], **sizes, **values
+        )
+        return compiled_text(found)
+
+    four = text("v5e:2x2", accumulation=4)
+    (line,) = (line for line in four.splitlines() if "GFLOP" in line)
+    assert "GFLOP of one of 4 turns" in line and line.endswith("1.00")
+    assert "core" not in four and "turn" not in text("v5e:2x2")
+    assert "one of a chip's two cores" in text("v4:2x2x1")
+    assert max(map(len, (four + text("v4:2x2x1")).splitlines())) <= 80
 
 
 REQUEST = {

@@ -5,16 +5,20 @@ where something before it is trained, and F for that of W, where W is trained or
 product of two activations, in attention, is computed twice backwards, or not at all. An adapter is
 added to its matrix, W + scale · B·A, once an update: its product is computed once forwards and
 twice backwards, and the sum is kept.
+
+All of this is of the graph. kbert's engines leave out of it what no loss can know: `left_out`.
 """
 
 from collections.abc import Iterable
 from typing import Protocol
 
 from kbert.graph import names
+from kbert.graph.config import BertConfig
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, part_of
 
 _AFTER = {"NSP": "pooler", "classifier": "pooler"}  # groups whose input is another head's output
 _OF_INPUT = ("query", "key", "value")
+MOST_READ = 0.75  # of a sequence: beyond it taking rows costs what they save
 
 
 class Row(Protocol):
@@ -58,6 +62,24 @@ def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tupl
         reached[row.group] = now = before or own or bool(on)
         kept += row.activation_bytes if now else 0
     return flops, kept
+
+
+def left_out(config: BertConfig, seq_len: int, read: int) -> int:
+    """FLOPs of an update, a sequence, that kbert's engines leave out where all is trained.
+
+    Heads that read some rows of the last block need its keys and vectors of every row, and all else
+    of theirs: queries, scores and what they weigh, three dense layers.
+
+    Args:
+        config: of the model.
+        seq_len: tokens of the sequence.
+        read: rows that the heads read: the first token's, and those to be predicted.
+    """
+    if read > MOST_READ * seq_len:
+        return 0
+    hidden = config.hidden_size
+    row = 2 * 2 * hidden**2 + 2 * 2 * seq_len * hidden + 2 * 2 * hidden * config.intermediate_size
+    return 3 * (seq_len - read) * row
 
 
 def _before(group: str, reached: dict[str, bool]) -> bool:

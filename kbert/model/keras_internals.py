@@ -14,8 +14,9 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
+from typing import Any, NamedTuple
 
 _logger = logging.getLogger("kbert")
 
@@ -30,7 +31,7 @@ class Calls(NamedTuple):
     A source is (operation, which of its calls, which of that call's outputs).
     """
 
-    operation: object
+    operation: Any
     outputs: list
     sources: list[tuple[object, int, int]]
 
@@ -61,6 +62,23 @@ def _calls(operation, nodes: set[int]) -> Calls:
     histories = [tensor._keras_history for node in own for tensor in node.input_tensors]
     sources = [(found.operation, found.node_index, found.tensor_index) for found in histories]
     return Calls(operation, list(own[-1].output_tensors), sources)
+
+
+def model_between(inputs: Sequence, outputs: Sequence):
+    """`keras.Model(inputs, outputs)`, for tensors within a graph and some of its inputs.
+
+    Keras copies the former and moves the latter to a place of the copy; the model whose inputs
+    they are then knows them no more, and can be neither saved nor cloned. Tried: models of inputs
+    alone or of tensors within alone move nothing, but heads take both.
+    """
+    import keras
+
+    with _needed("to cut a graph"):
+        places = [tensor._keras_history for tensor in inputs]
+        model = keras.Model(list(inputs), list(outputs))
+        for tensor, place in zip(inputs, places, strict=True):
+            tensor._keras_history = place
+    return model
 
 
 @contextlib.contextmanager
@@ -132,6 +150,44 @@ def can_defer() -> bool:
             keras.__version__,
         )
     return works
+
+
+class AdamState(NamedTuple):
+    """What Keras's Adam keeps of a weight.
+
+    Attributes:
+        first, second: its moments, Keras's variables.
+        decayed: whether the optimizer's `weight_decay` is for it.
+    """
+
+    first: Any
+    second: Any
+    decayed: bool
+
+
+def adam_state(optimizer, weight) -> AdamState:
+    """Of a weight that Keras's Adam or AdamW was built for.
+
+    Tried: `optimizer.variables` has no order that is said, and names alone, which users may give.
+    """
+    with _needed("to compile an optimizer's update"):
+        place = optimizer._get_variable_index(weight)
+        decayed = optimizer.weight_decay is not None and optimizer._use_weight_decay(weight)
+        return AdamState(optimizer._momentums[place], optimizer._velocities[place], bool(decayed))
+
+
+@contextlib.contextmanager
+def moved_by(optimizer, move: Callable) -> Iterator[None]:
+    """Within it `move(optimizer, gradients, weights)` clips, decays and steps.
+
+    Where Keras does these elsewhere, `move` is not called. Tried: `update_step` is public, and has
+    the step alone; `apply` does more than these.
+    """
+    optimizer._backend_apply_gradients = MethodType(move, optimizer)
+    try:
+        yield
+    finally:
+        del optimizer._backend_apply_gradients
 
 
 @functools.cache

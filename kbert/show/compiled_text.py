@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from kbert.show.texts import aligned
 from kbert.training.slices.compiler import CompiledUpdate
 
+_NOTES = {"v4": "v4: the compiler's are of one of a chip's two cores, with half of its work"}
+
 
 def compiled_text(found: CompiledUpdate) -> str:
     """Memory and FLOPs beside the plan's, collectives, estimated cycles by part."""
@@ -13,7 +15,9 @@ def compiled_text(found: CompiledUpdate) -> str:
 
 
 def _beside(found: CompiledUpdate) -> str:
-    plan, chips = found.plan, found.plan.devices.chips
+    plan, chips, turns = found.plan, found.plan.devices.chips, found.plan.accumulation
+    flops = (plan.flops + plan.recomputed_flops) / chips / turns
+    of_turns = f" of one of {turns} turns" if turns > 1 else ""
     held = plan.memory.weights + plan.memory.moments
     rest = plan.memory.total - held
     pairs = {
@@ -23,12 +27,13 @@ def _beside(found: CompiledUpdate) -> str:
             rest / 2**20,
         ),
         "all, MiB": (found.memory / 2**20, plan.memory.total / 2**20),
-        "GFLOP": (found.flops / 1e9, (plan.flops + plan.recomputed_flops) / chips / 1e9),
+        f"GFLOP{of_turns}": (found.flops / 1e9, flops / 1e9),
     }
     lines: list[Sequence[str]] = [("OF A CHIP", "compiler", "accounting", "ratio")]
     for name, (one, other) in pairs.items():
         lines.append((name, f"{one:,.1f}", f"{other:,.1f}", f"{one / other:.2f}"))
-    return aligned(lines)
+    note = _NOTES.get(plan.devices.accelerator.name)
+    return "\n".join([aligned(lines), note] if note else [aligned(lines)])
 
 
 def _collectives(found: CompiledUpdate) -> str:

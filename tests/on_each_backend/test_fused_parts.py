@@ -42,10 +42,21 @@ def a_loss_of_many_classes(monkeypatch):
     monkeypatch.setattr("kbert.training.engines.engine.MANY_CLASSES", 50)
 
 
-def engine_of(head, dtype="float32", dropout=0.0, fused=True, platform=None, **options):
+def engine_of(
+    head,
+    dtype="float32",
+    dropout=0.0,
+    fused=True,
+    reading=None,
+    platform=None,
+    sizes=SIZES,
+    **options,
+):
+    """Without fused parts the graph's layers, by default of every row."""
+    reading = fused if reading is None else reading
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    sizes = SIZES | {"num_hidden_layers": 2, "initializer_range": 0.2}
+    sizes = sizes | {"num_hidden_layers": 2, "initializer_range": 0.2}
     config = kbert.BertConfig(**sizes, **rates)
     started = engines.start()
     if platform:
@@ -55,8 +66,12 @@ def engine_of(head, dtype="float32", dropout=0.0, fused=True, platform=None, **o
     with pytest.MonkeyPatch.context() as patch:
         if not fused:
             patch.setattr(fused_parts, "fits", lambda model: False)
+        if not reading:
+            patch.setattr("kbert.training.engines.engine.readers", lambda model: [])
+            patch.setattr("kbert.model.parts.cut_model.readers", lambda model: [])
         started.prepare(model, Optimizer(total_steps=9), **options)
-    assert fused == (started.cut is not None)
+    takes_rows = reading and head in ("pretraining", "classifier")
+    assert (started.cut is not None) == bool(fused or takes_rows)
     return started
 
 
@@ -101,6 +116,23 @@ def test_gradients_are_those_of_the_graphs_layers(head):
     assert furthest(gradients_of(head, fused=False), gradients_of(head)) < 2e-5
 
 
+@pytest.mark.parametrize("head", ["pretraining", "classifier"])
+def test_gradients_of_the_rows_that_are_read_are_those_of_all(head):
+    by_layers = gradients_of(head, fused=False, reading=True)
+    assert furthest(gradients_of(head, fused=False), by_layers) < 2e-5
+
+
+def test_models_of_other_sizes_in_one_process_have_gradients_of_their_own():
+    """TensorFlow keeps the parts' programs, and those that saw two sizes know none."""
+    others = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 17}
+    for sizes in (SIZES, SIZES | others | {"vocab_size": 131}):
+        plain, fused = (
+            engine_of("pretraining", fused=fused, sizes=sizes).gradients(batch("pretraining"), 0)
+            for fused in (0, 1)
+        )
+        assert furthest(plain, fused) < 2e-5
+
+
 def test_a_whole_update_is_the_graphs():
     plain, fused = (engine_of("pretraining", fused=fused) for fused in (0, 1))
     for step in range(3):
@@ -109,8 +141,12 @@ def test_a_whole_update_is_the_graphs():
             assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
 
 
-@pytest.mark.parametrize("head", ["pretraining", "tokens"])
-def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(head, monkeypatch, backend):
+@pytest.mark.parametrize(
+    ("head", "reading"), [("pretraining", False), ("pretraining", True), ("tokens", False)]
+)
+def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(
+    head, reading, monkeypatch, backend
+):
     def call(layer, inputs, training=False):
         if not training or not layer.rate:
             return inputs
@@ -120,7 +156,8 @@ def test_with_dropout_too_where_the_graphs_layers_draw_the_same_masks(head, monk
     if backend != "torch":  # whose generator draws the masks of both, one after the other
         monkeypatch.setattr(keras.layers.Dropout, "call", call)
     plain, fused = (
-        engine_of(head, dropout=0.3, fused=fused).gradients(batch(head), 0) for fused in (0, 1)
+        engine_of(head, dropout=0.3, fused=fused, reading=reading).gradients(batch(head), 0)
+        for fused in (0, 1)
     )
     assert furthest(plain, fused) < 2e-5
     assert furthest(plain, gradients_of(head)) > 0.1
@@ -131,26 +168,34 @@ def test_the_parts_of_a_tpu_are_those_of_a_cpu(head, backend):
     """Masks of dropout too: the order of the numbers in memory is no part of them."""
     if backend != "jax":
         pytest.skip("TPUs compute on JAX")
-    cpu = gradients_of(head, dropout=0.3)
+    cpu = gradients_of(head, dropout=0.3, reading=False)
     assert furthest(cpu, gradients_of(head, dropout=0.3, platform="tpu")) < 2e-5
 
 
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("packed", [False, True])
-def test_attention_on_a_tpu_has_the_gradient_of_autodiff(rate, packed, once, backend):
+@pytest.mark.parametrize("at_once", [6, 2])
+def test_attention_on_a_tpu_has_the_gradient_of_autodiff(
+    at_once, rate, packed, once, backend, monkeypatch
+):
+    """The scores of some sequences at a time, with the masks of all."""
     if backend != "jax":
         pytest.skip("TPUs compute on JAX")
     import jax
 
-    from kbert.model.parts.tpu_attention import attended
+    from kbert.model.parts import tpu_attention
+    from kbert.model.parts.tpu_attention import portions
 
+    size = 4 * LENGTH**2 * 4  # bytes of a sequence's scores
+    monkeypatch.setattr(tpu_attention, "PORTION", at_once * size + size // 2)
     random = np.random.default_rng(4)
-    shape, seed = (3, LENGTH, 4, 6), np.array([1, -2], "int32")  # (B, S, A, D)
+    shape = (6, LENGTH, 4, 6)  # (B, S, A, D)
+    seed = np.array([1, -2, 5] if packed else [1, -2], "int32")  # the sixth device's, or all
     *given, towards = random.standard_normal((4, *shape)).astype("float32")
-    mask = np.arange(LENGTH) < np.array([11, 7, 1])[:, None, None, None]
+    mask = np.arange(LENGTH) < np.array([11, 7, 1, 3, 5, 9])[:, None, None, None]
     if packed:
-        texts = np.sort(random.integers(0, 4, (3, LENGTH)))
+        texts = np.sort(random.integers(0, 4, (6, LENGTH)))
         mask = (texts[:, :, None] == texts[:, None])[:, None]
 
     def plain(query, keys, vectors):
@@ -158,12 +203,25 @@ def test_attention_on_a_tpu_has_the_gradient_of_autodiff(rate, packed, once, bac
         shares = elementwise.attention_weights(scores, mask, seed, rate=rate)
         return keras.ops.einsum("bast,btad->bsad", shares, vectors) * (1 - rate)
 
+    def attended(*given):
+        split = [jax.numpy.split(one, 6 // at_once) for one in given]
+        return tpu_attention.attended(*split, mask, seed, rate, once)
+
+    assert portions(6, LENGTH, 4, 4) == 6 // at_once
     expected, of_plain = jax.vjp(plain, *given)
-    found, of_own = jax.vjp(lambda *given: attended(*given, mask, seed, rate, once), *given)
+    found, of_own = jax.vjp(attended, *given)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     for own, other in zip(of_own(towards), of_plain(towards), strict=True):
         np.testing.assert_allclose(own, other, atol=4e-6)
         assert np.abs(other).max() > 0.3
+
+
+def test_a_graph_that_was_cut_is_the_graph_that_it_was():
+    """Some tensors of the heads are the graph's inputs, which Keras would move to the heads."""
+    started = engine_of("pretraining")
+    again = keras.models.clone_model(started.model)
+    assert [row.name for row in again.layers] == [row.name for row in started.model.layers]
+    assert kbert.model_rows(again) == kbert.model_rows(started.model)
 
 
 def test_each_micro_batch_has_masks_of_its_own_and_each_update():

@@ -10,6 +10,7 @@ from training_batches import LENGTH, arrays, batch_of
 import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
+from kbert.graph.training_cost import left_out
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
@@ -22,9 +23,15 @@ ALL = "query,key,value,attention_output,intermediate,output"
 
 
 @functools.cache
-def engine_of(decay=None, head=1.0, any_length=True, prepared=(), **parts):
+def engine_of(decay=None, head=1.0, any_length=True, prepared=(), every_row=False, **parts):
     """An engine of a model whose weights are the same each time, and its first state."""
     import keras
+
+    if every_row:
+        with pytest.MonkeyPatch.context() as patch:
+            for module in ("kbert.training.engines.engine", "kbert.model.parts.cut_model"):
+                patch.setattr(f"{module}.readers", lambda model: [])
+            return engine_of.__wrapped__(decay, head, any_length, prepared, **parts)
 
     keras.utils.set_random_seed(11)
     engine = engines.start()
@@ -155,8 +162,8 @@ def test_the_account_has_the_flops_that_torch_counts(data, backend):
         pytest.skip("torch counts")
     from torch.utils.flop_counter import FlopCounterMode
 
-    def counted(**parts):
-        engine, first = engine_of(**parts)
+    def counted(every_row=True, **parts):
+        engine, first = engine_of(**parts, every_row=every_row)
         engine.restore(first)
         with FlopCounterMode(display=False) as counter:
             engine.gradients(batch_of(data, 0), 0)
@@ -175,6 +182,10 @@ def test_the_account_has_the_flops_that_torch_counts(data, backend):
         found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3, **parts)
         looked_up = segments * (1 if "lora" in parts or "embeddings" in parts["freeze"] else 2)
         assert counted(**parts) == found.training_flops + looked_up, parts
+    found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3)
+    needed = found.training_flops + 2 * segments
+    assert counted() == needed
+    assert counted(every_row=False) == needed - BATCH * left_out(SPEC.config, LENGTH, 1)
 
 
 def test_layers_below_what_is_trained_keep_nothing_for_the_backward_pass(data, backend):

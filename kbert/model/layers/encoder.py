@@ -187,9 +187,10 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         mask: bool (B, S), True for tokens to attend to; or (B, S, S), of each token's own, in its
             row; None: all. Keras fills it in.
         training: True applies dropout to the attention weights.
+        queries: float (B, R, H), rows of `x` that alone attend; None: all.
 
     Returns:
-        (B, S, H).
+        (B, S, H); (B, R, H) of queries.
     """
 
     def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
@@ -210,30 +211,33 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         for dense in (self.query_dense, self.key_dense, self.value_dense):
             dense.supports_masking = True  # else each warns that it drops the mask
 
-    def call(self, x, mask=None, training=None):
+    def call(self, x, mask=None, training=None, queries=None):
+        queries = x if queries is None else queries
         if training and self.dropout > 0:
-            return self._of_keras(x, mask, training=True)
+            return self._of_keras(x, mask, queries, training=True)
         keep = None if mask is None else ops.expand_dims(_of_each_token(mask), 1)  # (B, 1, 1, S)
-        query, key, value = self.query_dense(x), self.key_dense(x), self.value_dense(x)
+        query, key, value = self.query_dense(queries), self.key_dense(x), self.value_dense(x)
         context = ops.dot_product_attention(query, key, value, mask=keep)  # (B, S, A, D)
         return self.output_dense(context)  # (B, S, A, D) -> (B, S, H)
 
     def attention_weights(self, x, mask=None):
         """The weights that `call` averages the values with: float (B, A, S, S), rows sum to 1."""
-        return self._of_keras(x, mask, return_attention_scores=True)[1]
+        return self._of_keras(x, mask, x, return_attention_scores=True)[1]
 
-    def _of_keras(self, x, mask, **options):
+    def _of_keras(self, x, mask, queries, **options):
         """Keras's own call, on tensors of their own (no copies once compiled): it clears the masks
         of those that it is given. Three, so that their gradients are summed as those of `x`."""
-        query, key, value = (ops.squeeze(ops.expand_dims(x, 0), 0) for _ in range(3))
+        each = queries, x, x
+        query, key, value = (ops.squeeze(ops.expand_dims(one, 0), 0) for one in each)
         keep = None if mask is None else _of_each_token(mask)  # (B, 1, S)
         return super().call(query, value, key, attention_mask=keep, **options)
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def compute_output_spec(self, x, mask=None, training=None):
-        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+    def compute_output_spec(self, x, mask=None, training=None, queries=None):
+        shape = x.shape if queries is None else queries.shape
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
 
 def _of_each_token(mask):

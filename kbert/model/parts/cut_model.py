@@ -5,14 +5,17 @@ pass (rematerialization, Chen et al., arXiv 1604.06174: the tensors at the cuts 
 one whose element-wise parts are fused.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Protocol
 
-from kbert.data.packed_batch import FIRSTS, POSITIONS, TEXTS
+from kbert.data.packed_batch import POSITIONS, TEXTS
 from kbert.graph import names
-from kbert.model.parts import packed_rows
+from kbert.model.keras_internals import model_between
+from kbert.model.parts import packed_rows, plain_kit
 from kbert.model.parts.dropout_seeds import own_seed_states
+from kbert.model.parts.read_rows import ALL, LayersBlock, ReadRows, readers
 from kbert.model.parts.scopes import EMBEDDINGS, HEADS, scope
 from kbert.model.parts.stateless import stateless
 
@@ -31,7 +34,8 @@ class Parts(Protocol):
     def block(self, model, number: int) -> Callable:
         """Encoder block `number`, from 1: a function of values, x and mask, (B, S, H).
 
-        The mask is bool (B, S); (B, S, S) where rows are packed.
+        The mask is bool (B, S); (B, S, S) where rows are packed. A `Read` as a fourth argument, for
+        the last block, says which rows are wanted.
         """
 
     def added(self, number: int) -> list:
@@ -39,6 +43,10 @@ class Parts(Protocol):
 
     def similarity(self, model) -> Callable:
         """The MLM head's logits, (B, M, T), of values, vectors (B, M, H) and the table."""
+
+    @property
+    def rows_at(self) -> Callable | None:
+        """Rows (B, R, H) of x (B, S, H) and places (B, R); None: blocks compute all their rows."""
 
 
 class CutModel:
@@ -48,12 +56,19 @@ class CutModel:
         model: a functional model of `kbert.model.builder`.
         parts: what is put in the place of its layers; None: nothing.
         packing: whether inputs are those of a `kbert.data.packed_batch.PackedBatch`.
+        rows_at: as of `Parts`, where nothing is put in their place.
 
     Attributes:
         heads_draw: whether the heads' own layers drop out.
     """
 
-    def __init__(self, model, parts: Parts | None = None, packing: bool = False):
+    def __init__(
+        self,
+        model,
+        parts: Parts | None = None,
+        packing: bool = False,
+        rows_at: Callable | None = plain_kit.rows_at,
+    ):
         import keras
 
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
@@ -82,18 +97,23 @@ class CutModel:
             for number, one in enumerate(blocks, start=1)
         ]
         self._packing = packing
-        self._has_first = names.FIRST_TOKEN in layers
+        last = len(cuts) - 1
+        rows_at = parts.rows_at if parts else None if packing else rows_at
+        reading = readers(model) if packing or rows_at else []
+        self._read = ReadRows(reading, rows_at, packing) if reading else None
+        if reading and not parts and not packing:
+            self._blocks[-1] = LayersBlock(model, last)
         self._has_table = names.MLM_SIMILARITY in layers  # of use to the MLM head alone
         self._similarity, outputs = None, list(model.outputs)
         if parts and self._has_table:
             self._similarity = parts.similarity(model)
             self._place = model.output_names.index(names.MLM)
             outputs[self._place] = model.get_layer(names.MLM_NORM).output
-        last = len(cuts) - 1
         self._taught = [n for n in range(last) if names.taught_state(n) in layers]
-        heads = [cuts[n] for n in (last, *self._taught)]
+        heads = [model.get_layer(name).output for name in reading] or [cuts[last]]
+        heads += [cuts[n] for n in self._taught]
         heads += [table] if self._has_table and not self._similarity else []
-        self._heads = keras.Model([*heads, *(inputs[name] for name in self._others)], outputs)
+        self._heads = model_between([*heads, *(inputs[name] for name in self._others)], outputs)
         self.heads_draw = bool(own_seed_states(self._heads))
 
     def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
@@ -113,21 +133,28 @@ class CutModel:
             mask, _ = self._padding(inputs[names.TOKEN_IDS])
         with scope(EMBEDDINGS):
             x, table = self._embeddings(values, *ids)
+        read = self._read.of(inputs, x.shape[1]) if self._read else ALL
+        blocks = list(self._blocks)
+        if read is not ALL:
+            blocks[-1] = functools.partial(blocks[-1], read=read)
         states = [x]
-        for block, weights in zip(self._blocks, self._weights, strict=True):
+        for block, weights in zip(blocks, self._weights, strict=True):
             if recomputed:
                 x = _recomputed(recomputed, block, weights, values, x, mask)
             else:
                 x = block(values, x, mask)
             states.append(x)
-        if self._packing and self._has_first:
-            x = packed_rows.first_tokens(x, inputs[FIRSTS])
         with scope(HEADS):
-            last = [x, *(states[n] for n in self._taught)]
-            return self._outputs_of(values, last, table, inputs)
+            last = [x]
+            if self._read:
+                rows = self._read.taken(x, inputs) if read is ALL else x
+                last = self._read.shared_out(rows)
+            return self._outputs_of(
+                values, [*last, *(states[n] for n in self._taught)], table, inputs
+            )
 
     def _outputs_of(self, values: dict, states: list, table, inputs: dict) -> list:
-        """Of the last block's output (B, S, H), others that are taught, and the token table."""
+        """Of what is read of the last block, of blocks that are taught, and the token table."""
         rest = [inputs[name] for name in self._others]
         if self._has_table and not self._similarity:
             rest = [table, *rest]

@@ -41,16 +41,33 @@ def normalized_embeddings(
 
 def measured(logits, labels, weights):
     """`kbert.training.loss.measured` of logits, labels and weights, with no gather or scatter."""
-    wide = ops.where(ops.expand_dims(weights > 0, -1), _wide(logits), 0.0)
+    return measured_and_kept(logits, labels, weights)[0]
+
+
+def measured_and_kept(logits, labels, weights):
+    """The same, and of each label's softmax what makes it quick to find again: `exponentials`'
+    largest number and the inverse of its sum, float32 (…, 1) each."""
+    wide = counted(logits, weights)
+    exponential, largest = exponentials(wide)
+    total = ops.sum(exponential, -1, keepdims=True)
+    losses = ops.log(total[..., 0]) + largest[..., 0] - ops.sum(at_label(wide, labels), -1)
     count = ops.shape(wide)[-1]
     classes = ops.arange(count, dtype="int32")
-    largest = ops.stop_gradient(ops.max(wide, -1, keepdims=True))
-    total = ops.log(ops.sum(ops.exp(wide - largest), -1)) + largest[..., 0]
-    own = ops.sum(ops.where(classes == ops.expand_dims(labels, -1), wide, 0.0), -1)
     first = ops.min(ops.where(wide == largest, classes, count), -1)
     hits = ops.cast(first == labels, "float32")  # as argmax, the first of equals
-    sums = weights * (total - own), weights * hits, weights
-    return ops.stack([ops.sum(one) for one in sums])
+    sums = weights * losses, weights * hits, weights
+    return ops.stack([ops.sum(one) for one in sums]), [largest, 1 / total]
+
+
+def counted(logits, weights):
+    """Logits in float32, 0 where a label does not count: there they may be anything."""
+    return ops.where(ops.expand_dims(weights > 0, -1), _wide(logits), 0.0)
+
+
+def at_label(x, labels):
+    """x (…, classes) where the class is the label's, else 0."""
+    classes = ops.arange(ops.shape(x)[-1], dtype="int32")
+    return ops.where(classes == ops.expand_dims(labels, -1), x, 0.0)
 
 
 def attention_weights(scores, mask, seed, *, rate: float):
@@ -58,9 +75,32 @@ def attention_weights(scores, mask, seed, *, rate: float):
     return dropped(probabilities(scores, mask), seed, rate)
 
 
+def signed_shares(scores, mask, seed, *, rate: float):
+    """`probabilities`, negative where dropout drops them: what a gradient of both needs to keep."""
+    shares = probabilities(scores, mask)
+    return ops.where(kept(shares, seed, rate), shares, -shares) if rate else shares
+
+
+def left_shares(signed, *, rate: float):
+    """What dropout leaves of `signed_shares`, scaled: `attention_weights`."""
+    return ops.maximum(signed, 0) * ops.cast(1 / (1 - rate), signed.dtype) if rate else signed
+
+
 def probabilities(scores, mask):
     """Softmax of scores (B, A, S, S), bool mask (B, 1, 1 or S, S)."""
-    return ops.cast(ops.softmax(ops.where(mask, _wide(scores), _LOWEST)), scores.dtype)
+    return ops.cast(ops.softmax(masked(scores, mask)), scores.dtype)
+
+
+def masked(scores, mask):
+    """Scores in float32, the lowest of all numbers where the mask is False."""
+    return ops.where(mask, _wide(scores), _LOWEST)
+
+
+def exponentials(x, largest=None):
+    """What a softmax of x (…, n) divides by its sum, and the largest of each n, (…, 1)."""
+    largest = ops.max(x, -1, keepdims=True) if largest is None else largest
+    largest = ops.stop_gradient(largest)
+    return ops.exp(x - largest), largest
 
 
 def activated(x, bias, *, activation):
@@ -81,6 +121,12 @@ def merged_heads(x):
     """(B, A, S, D) -> (B, S, H)."""
     batch, heads, length, size = ops.shape(x)
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
+
+
+def own_heads(x, *, heads: int):
+    """(B, S, H) -> (B, A, S, D)."""
+    batch, length, width = ops.shape(x)
+    return ops.transpose(ops.reshape(x, (batch, length, heads, width // heads)), (0, 2, 1, 3))
 
 
 def dropped(x, seed, rate: float):

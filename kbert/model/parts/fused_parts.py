@@ -7,37 +7,17 @@ Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F 
 M predicted positions, T vocabulary.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
-import keras
 from keras import ops
 
 from kbert.graph import names
-from kbert.model import layers as kl
-from kbert.model.parts import elementwise
+from kbert.model.parts import elementwise, layer_types
 from kbert.model.parts.dropout_seeds import own_seed_states
+from kbert.model.parts.read_rows import ALL, Read
 from kbert.model.parts.scopes import ATTENTION, FEED_FORWARD, scope
-
-_EMBEDDING_TYPES: dict[str, type] = {
-    names.TOKEN_EMBEDDING: kl.TokenEmbedding,
-    names.SEGMENT_EMBEDDING: kl.Embedding,
-    names.TOKEN_PLUS_SEGMENT: kl.Add,
-    names.POSITION_EMBEDDING: kl.PositionEmbedding,
-    names.EMBEDDING_DROPOUT: keras.layers.Dropout,
-    names.EMBEDDING_NORM: keras.layers.LayerNormalization,
-}
-_SUBLAYER_TYPES: dict[str, type] = {
-    names.ATTENTION: kl.MultiHeadAttention,
-    names.FEED_FORWARD: kl.FeedForward,
-}
-_END_TYPES: dict[str, type] = {
-    "Dropout": keras.layers.Dropout,
-    "Add": kl.Add,
-    "Norm": keras.layers.LayerNormalization,
-}
 
 
 def fits(model) -> bool:
@@ -49,22 +29,12 @@ def fits(model) -> bool:
     weights = {layer.variable_dtype for layer in model.layers if layer.weights}
     if model.non_trainable_weights or weights != {"float32"}:
         return False
-    layers = {layer.name: type(layer) for layer in model.layers}
-    expected = dict(_EMBEDDING_TYPES)
-    if names.MLM_SIMILARITY in layers:
-        expected |= {names.MLM_SIMILARITY: kl.EmbeddingSimilarity, names.MLM: kl.Masked}
-    for number in itertools.takewhile(
-        lambda number: names.encoder_output(number) in layers, itertools.count(1)
-    ):
-        expected |= dict(_block_types(number))
-    return all(layers.get(name) is kind for name, kind in expected.items())
-
-
-def _block_types(number: int) -> Iterator[tuple[str, type]]:
-    for part, kind in _SUBLAYER_TYPES.items():
-        yield names.encoder(number, part), kind
-        for end, end_kind in _END_TYPES.items():
-            yield names.encoder(number, part, end), end_kind
+    expected = dict(layer_types.EMBEDDINGS)
+    if any(layer.name == names.MLM_SIMILARITY for layer in model.layers):
+        expected |= layer_types.SIMILARITY
+    for number in range(1, layer_types.blocks(model) + 1):
+        expected |= layer_types.of_block(number)
+    return layer_types.has(model, expected)
 
 
 class Kit(Protocol):
@@ -73,11 +43,17 @@ class Kit(Protocol):
     def part(self, formula: Callable, **settings) -> Callable:
         """A function of `elementwise` with its settings."""
 
+    def attended(self, rate: float) -> Callable:
+        """Attention of query, keys and vectors (B, A, S, D), mask and seed: (B, S, H)."""
+
     def matmul(self, x, y, transposed: bool = False) -> Any:
         """x y, or x yᵀ."""
 
     def vectors(self, table, ids) -> Any:
         """(B, S, H) of table (T, H) and ids (B, S)."""
+
+    def rows_at(self, x, places) -> Any:
+        """(B, R, H) of x (B, S, H) and places (B, R)."""
 
     def vectors_and_table(self, table, ids, dtype: str) -> Any:
         """These vectors, and the table in a dtype."""
@@ -104,6 +80,11 @@ class FusedParts:
     def similarity(self, model) -> Callable:
         """See `Parts`."""
         return Similarity(model, self._kit)
+
+    @property
+    def rows_at(self) -> Callable | None:
+        """See `Parts`."""
+        return self._kit.rows_at
 
 
 class Embeddings:
@@ -172,41 +153,55 @@ class EncoderBlock:
         self.attention, self.feed_forward = layer(names.ATTENTION), layer(names.FEED_FORWARD)
         self._ends = [end(names.ATTENTION), end(names.FEED_FORWARD)]
         self._seeds = own_seed_states(self.attention)
-        self._weights = kit.part(elementwise.attention_weights, rate=self.attention.dropout)
-        self._split = kit.part(elementwise.split_heads, parts=3, heads=self.attention.num_heads)
-        self._merged = kit.part(elementwise.merged_heads)
+        self._attended_by = kit.attended(self.attention.dropout)
+        heads = self.attention.num_heads
+        self._split = {
+            parts: kit.part(elementwise.split_heads, parts=parts, heads=heads)
+            for parts in (1, 2, 3)
+        }
         activation = self.feed_forward.intermediate_dense.activation
         self._activated = kit.part(elementwise.activated, activation=activation)
         self._matmul = kit.matmul
 
-    def __call__(self, values: dict, x, mask):
-        """The block's output, (B, S, H); see `CutModel`."""
+    def __call__(self, values: dict, x, mask, read: Read = ALL):
+        """The block's output, (B, S, H), or what is read of it; see `CutModel`."""
         with scope(ATTENTION):
-            x = self._attended(values, x, mask)
+            x = self._attended(values, x, mask, read)
         with scope(FEED_FORWARD):
             return self._fed_forward(values, x)
 
-    def _attended(self, values: dict, x, mask):
-        def value(variable):
-            return values[id(variable)]
+    def _attended(self, values: dict, x, mask, read: Read):
+        rows = read.queries(x)  # (B, R, H)
+        if rows is x:
+            query, keys, vectors = self._projected(values, x, "query", "key", "value")
+        else:
+            (query,) = self._projected(values, rows, "query")  # (B, A, R, D)
+            heads = self._projected(values, x, "key", "value")
+            keys, vectors = map(read.keys, heads)  # (B, A, S, D) each
+        mask = read.mask(mask)
+        keep = ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)  # packed: (B, R, S)
+        seed = seed_of(values, self._seeds)
+        context = self._attended_by(query, keys, vectors, keep, seed)  # (B, R, H)
+        output = self.attention.output_dense
+        kernel = _matrix(values[id(output.kernel)], 2)
+        y = self._product(values, context, kernel, "attention_output")
+        return self._ended(values, self._ends[0], y, output.bias, rows)
 
+    def _projected(self, values: dict, x, *matrices: str) -> list:
+        """Heads of x times some of the three matrices, as one product."""
         attention = self.attention
-        denses = attention.query_dense, attention.key_dense, attention.value_dense
         # The scale goes to the query, as in Keras: products without it may leave float16's range.
-        scales = attention.key_dim**-0.5, 1.0, 1.0
-        weights = [(value(dense.kernel), value(dense.bias)) for dense in denses]
-        scaled = [(w * scale, b * scale) for (w, b), scale in zip(weights, scales, strict=True)]
-        kernel = ops.concatenate([_matrix(w, 1) for w, _ in scaled], 1)  # (H, 3·H)
-        bias = ops.concatenate([ops.reshape(b, (-1,)) for _, b in scaled], 0)
-        y = self._product(values, x, kernel, "query", "key", "value")
-        query, keys, vectors = self._split(y, bias)  # (B, A, S, D) each
-        scores = self._matmul(query, keys, transposed=True)  # (B, A, S, S)
-        keep = ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)  # packed: (B, S, S)
-        shares = self._weights(scores, keep, seed_of(values, self._seeds))
-        context = self._merged(self._matmul(shares, vectors))  # (B, S, H)
-        output = attention.output_dense
-        y = self._product(values, context, _matrix(value(output.kernel), 2), "attention_output")
-        return self._ended(values, self._ends[0], y, output.bias, x)
+        each = {
+            "query": (attention.query_dense, attention.key_dim**-0.5),
+            "key": (attention.key_dense, 1.0),
+            "value": (attention.value_dense, 1.0),
+        }
+        kernels, biases = [], []
+        for dense, scale in map(each.__getitem__, matrices):
+            kernels.append(_matrix(values[id(dense.kernel)] * scale, 1))
+            biases.append(ops.reshape(values[id(dense.bias)] * scale, (-1,)))
+        y = self._product(values, x, ops.concatenate(kernels, 1), *matrices)
+        return self._split[len(matrices)](y, ops.concatenate(biases, 0))
 
     def _fed_forward(self, values: dict, x):
         inner, outer = self.feed_forward.intermediate_dense, self.feed_forward.output_dense
@@ -242,7 +237,10 @@ class Similarity:
     def __call__(self, values: dict, x, table):
         """(B, M, T) of x (B, M, H) and table (T, H); see `CutModel`."""
         product = _product(self._matmul, x, table, transposed=True)
-        return product + ops.cast(values[id(self._bias)], product.dtype)
+        return self._with_bias(product, values[id(self._bias)])
+
+    def _with_bias(self, product, bias):
+        return product + ops.cast(bias, product.dtype)
 
 
 def seed_of(values: dict, states: list):

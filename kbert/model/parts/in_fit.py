@@ -23,7 +23,7 @@ def kit(model, inputs) -> fused_parts.Kit | None:
     """
     if not (model.compiled and _is_traced(keras.tree.flatten(inputs))):
         return None
-    if device_names() != ["CPU"] or model.count_params() < _WORTH_COMPILING:
+    if not is_large_on_cpu(model):
         return None
     if model.spec is None or model.spec.head == "encoder" or not fused_parts.fits(model):
         return None  # a model whose last cut is an output cannot be cut there
@@ -39,6 +39,11 @@ def kit(model, inputs) -> fused_parts.Kit | None:
     if model.jit_compile or model.inputs[0].shape[1] is None or tf.distribute.has_strategy():
         return None
     return tensorflow_kit
+
+
+def is_large_on_cpu(model) -> bool:
+    """Whether programs of XLA's are worth their seconds of compiling."""
+    return device_names() == ["CPU"] and model.count_params() >= _WORTH_COMPILING
 
 
 def _is_traced(tensors: list) -> bool:

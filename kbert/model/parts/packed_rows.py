@@ -39,8 +39,8 @@ def within_texts(texts):
 
 
 def first_tokens(x, firsts):
-    """(B, 1, H): each text's first token, for a head that takes a sequence's; x: (R, S, H)."""
-    rows = ops.reshape(x, (-1, x.shape[-1]))
+    """(B, 1, H): each text's first token; x: (R, S, H)."""
+    rows = ops.reshape(x, (-1, ops.shape(x)[-1]))
     return ops.expand_dims(ops.take(rows, firsts, axis=0), 1)
 
 

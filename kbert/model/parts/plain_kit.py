@@ -5,10 +5,23 @@ from collections.abc import Callable
 
 from keras import ops
 
+from kbert.model.parts import elementwise
+
 
 def part(formula: Callable, **settings) -> Callable:
     """A formula of `elementwise`."""
     return functools.partial(formula, **settings)
+
+
+def attended(rate: float) -> Callable:
+    """Attention of query, keys, vectors (B, A, S, D), mask and seed: (B, S, H)."""
+    shares_of = part(elementwise.attention_weights, rate=rate)
+
+    def call(query, keys, vectors, mask, seed):
+        shares = shares_of(matmul(query, keys, transposed=True), mask, seed)  # (B, A, S, S)
+        return elementwise.merged_heads(matmul(shares, vectors))
+
+    return call
 
 
 def matmul(x, y, transposed: bool = False):
@@ -19,6 +32,11 @@ def matmul(x, y, transposed: bool = False):
 def vectors(table, ids):
     """(B, S, H) of table (T, H) and ids (B, S)."""
     return ops.take(table, ids, axis=0)
+
+
+def rows_at(x, places):
+    """(B, R, H) of x (B, S, H) and places (B, R)."""
+    return ops.take_along_axis(x, ops.expand_dims(places, -1), axis=1)
 
 
 def vectors_and_table(table, ids, dtype: str):

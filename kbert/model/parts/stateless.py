@@ -6,17 +6,19 @@ from keras import ops
 def stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
     """A functional model's outputs, from the values of its variables by id."""
 
+    given = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
+    outputs = layer_stateless(model, values, given, training=training, **options)
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def layer_stateless(layer, values: dict, inputs, **options):
+    """What a call of a layer gives, from the values of its variables by id."""
+
     def of(variables):
         return [value_of(values, variable) for variable in variables]
 
-    outputs, _ = model.stateless_call(
-        of(model.trainable_variables),
-        of(model.non_trainable_variables),
-        inputs if isinstance(model.input, list) else inputs[0],  # as it was built
-        training=training,
-        **options,
-    )
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    states = of(layer.trainable_variables), of(layer.non_trainable_variables)
+    return layer.stateless_call(*states, inputs, **options)[0]
 
 
 def value_of(values: dict, variable):

@@ -2,8 +2,8 @@
 
 TensorFlow runs one operation after the other: what stands between the products is an XLA program
 each. Matrix products stay outside: oneDNN multiplies bfloat16 on a CPU's own units, XLA there does
-not. The backward pass computes a part again from its inputs, so nothing but these is kept: no mask,
-no float32 copy.
+not. The backward pass computes a part again from what it needs of its inputs, so little else is
+kept: of attention its softmax, of the loss two numbers a label; no mask, no float32 copy.
 """
 
 import functools
@@ -11,27 +11,54 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from kbert.model.parts.attention import Attention
+from kbert.model.parts.written_gradients import WRITTEN, keeping_nothing
+
 _function = functools.partial(tf.function, jit_compile=True, autograph=False, reduce_retracing=True)
 
 
 @functools.cache
 def part(formula: Callable, **settings) -> Callable:
     """A formula of `elementwise` as one XLA program, and its gradient as another."""
-    of = functools.partial(formula, **settings)
-    forward = _function(of)
-
-    @_function
-    def backward(arguments, gradients):
-        floats = [one for one in arguments if one.dtype.is_floating]
-        with tf.GradientTape() as tape:
-            tape.watch(floats)
-            results = of(*arguments)
-        found = iter(tape.gradient(results, floats, gradients))
-        return [next(found) if one.dtype.is_floating else None for one in arguments]
+    written = WRITTEN.get(formula)
+    forward = _compiled(written.forward if written else keeping_nothing(formula), **settings)
+    backward = _compiled(written.backward if written else _by_autodiff(formula), **settings)
 
     @tf.custom_gradient
     def call(*arguments):
-        return forward(*arguments), lambda *gradients: backward(arguments, gradients)
+        results, made = forward(*arguments)
+        needed = [arguments[place] for place in written.needs] if written else arguments
+        return results, lambda *gradients: backward([*needed, *made], gradients)
+
+    return call
+
+
+@functools.cache
+def _compiled(formula: Callable, **settings) -> Callable:
+    return _function(functools.partial(formula, **settings))
+
+
+def _by_autodiff(formula: Callable) -> Callable:
+    def backward(arguments, gradients, **settings):
+        floats = [one for one in arguments if one.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            results = formula(*arguments, **settings)
+        found = iter(tape.gradient(results, floats, gradients))
+        return [next(found) if one.dtype.is_floating else None for one in arguments]
+
+    return backward
+
+
+@functools.cache
+def attended(rate: float) -> Callable:
+    """`attention.Attention` as a function with a gradient."""
+    attention = Attention(rate, _compiled, lambda x, y, a, b: tf.matmul(x, y, a, b))
+
+    @tf.custom_gradient
+    def call(*arguments):
+        context, kept = attention.forward(*arguments)
+        return context, lambda gradient: attention.backward(kept, gradient)
 
     return call
 
@@ -46,6 +73,11 @@ def vectors(table, ids):
     return tf.gather(table, ids)
 
 
+def rows_at(x, places):
+    """(B, R, H) of x (B, S, H) and places (B, R)."""
+    return tf.gather(x, places, batch_dims=1)
+
+
 def vectors_and_table(table, ids, dtype: str):
     """Vectors of ids, and the table in a dtype; the vectors' gradient is added into the table's.
 
@@ -56,7 +88,9 @@ def vectors_and_table(table, ids, dtype: str):
     def call(table):
         def grad(of_vectors, of_table):
             dense = tf.cast(of_table, table.dtype)
-            return tf.tensor_scatter_nd_add(dense, ids[..., None], of_vectors)
+            rows = tf.reshape(of_vectors, (-1, table.shape[-1]))
+            # In place: it is nobody else's. A scatter would copy it, 94 MB of base's.
+            return tf.raw_ops.InplaceAdd(x=dense, i=tf.reshape(ids, [-1]), v=rows)
 
         return (tf.gather(table, ids), tf.cast(table, dtype)), grad
 

@@ -23,6 +23,16 @@ def part(formula: Callable, **settings) -> Callable:
     return functools.partial(_OWN.get(formula, formula), **settings)
 
 
+def attended(rate: float) -> Callable:
+    """Attention of query, keys, vectors (B, A, S, D), mask and seed: (B, S, H)."""
+
+    def call(query, keys, vectors, mask, seed):
+        shares = _attention_weights(matmul(query, keys, transposed=True), mask, rate)
+        return elementwise.merged_heads(matmul(shares, vectors))
+
+    return call
+
+
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ."""
     return torch.matmul(x, y.mT if transposed else y)
@@ -31,6 +41,11 @@ def matmul(x, y, transposed: bool = False):
 def vectors(table, ids):
     """(B, S, H) of table (T, H) and ids (B, S)."""
     return functional.embedding(torch.as_tensor(ids, device=table.device), table)
+
+
+def rows_at(x, places):
+    """(B, R, H) of x (B, S, H) and places (B, R)."""
+    return torch.take_along_dim(x, torch.as_tensor(places, device=x.device)[..., None].long(), 1)
 
 
 def vectors_and_table(table, ids, dtype: str):
@@ -69,7 +84,7 @@ def _normalized(x, gamma, beta, epsilon):
     return functional.layer_norm(x, gamma.shape, gamma, beta, epsilon)
 
 
-def _attention_weights(scores, mask, seed, *, rate):
+def _attention_weights(scores, mask, rate):
     wide = scores.masked_fill(torch.logical_not(mask), torch.finfo(scores.dtype).min)
     return functional.dropout(wide.softmax(-1), rate)
 
@@ -95,7 +110,6 @@ _OWN: dict[Callable, Callable] = {
     elementwise.dropped: _dropped,
     elementwise.normalized_sum: _normalized_sum,
     elementwise.normalized_embeddings: _normalized_embeddings,
-    elementwise.attention_weights: _attention_weights,
     elementwise.activated: _activated,
     elementwise.measured: _measured,
 }

@@ -13,6 +13,7 @@ from kbert.model.parts import elementwise, fused_parts, packed_rows, plain_kit
 from kbert.model.parts.adapted_parts import AdaptedParts
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states, seeds_of
+from kbert.model.parts.read_rows import readers
 from kbert.model.parts.scopes import LOSS, scope
 from kbert.model.parts.stateless import stateless
 from kbert.training import loss as objectives
@@ -284,12 +285,14 @@ class Engine(GradientCache, OptimizerStep):
             return CutModel(self.model, parts, self.packing)
         if self.kit:
             return CutModel(self.model, self._parts(self.kit), self.packing)
-        wanted = self.rematerialize or self.packing
-        return CutModel(self.model, packing=self.packing) if wanted else None
+        wanted = self.rematerialize or self.packing or readers(self.model)
+        return CutModel(self.model, None, self.packing, self._rows_at) if wanted else None
 
     def _plain_kit(self) -> fused_parts.Kit:
         """What parts that have to be are computed with, where there is no kit."""
         return plain_kit
+
+    _rows_at = staticmethod(plain_kit.rows_at)  # of `Parts`, by a backend's own operation
 
     def _kit(self) -> fused_parts.Kit | None:
         """What the model's parts are computed with in training; None: the graph's layers are."""

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.devices import device_names
-from kbert.model.parts import tensorflow_kit
+from kbert.model.parts import joined_weights, tensorflow_kit
 from kbert.training import loss as objectives
 from kbert.training.engines import strategies
 from kbert.training.engines.engine import Engine, shares
@@ -68,6 +68,8 @@ class TensorFlowEngine(Engine):
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         super().prepare(model, optimizer, trained, jit=jit, **options)
 
+    _rows_at = staticmethod(tensorflow_kit.rows_at)
+
     def _kit(self):
         # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
         # for each, which takes longer than a run over few texts gains; packed rows have one.
@@ -88,11 +90,13 @@ class TensorFlowEngine(Engine):
                 self._gradients_of = function(self._gradients, jit_compile=True)
         # A program for each kind of weight, compiled once: one for all of base's 206 weights takes
         # 40 s to compile. And two: one that read a moment for both would keep a copy of the old.
-        by_xla = function if self._jit_step and not whole else lambda one, **_: one
+        in_programs = self._jit_step and not whole
+        by_xla = function if in_programs else lambda one, **_: one
         self._move_moments = by_xla(self._assign_moments, jit_compile=True)
         self._move_weight = by_xla(self._assign_weight, jit_compile=True)
         self._moments_of = by_xla(super()._moved_moments, jit_compile=True)
         self._weight_of = by_xla(super()._moved_weight, jit_compile=True)
+        self._kinds = self._kinds_of_weights(joining=in_programs)
         several = self._replica_update, self.steps_per_execution, self._columns
         if self.spread.distributed:
             self._update = self.spread.on_each(self._replica_update)
@@ -168,11 +172,27 @@ class TensorFlowEngine(Engine):
             )
             self._assign(itertools.chain(*states), itertools.chain(*new))
             return
-        for decayed, share, weight, *moments, gradient in zip(
-            self.decayed, self.rates, *values, gradients, strict=True
-        ):
-            self._move_moments(decision, *moments, gradient)
-            self._move_weight(decision.at(share), decayed, weight, *moments)
+        for (decayed, share, joined), places in self._kinds.items():
+            *of_states, of_kind = ([group[n] for n in places] for group in (*values, gradients))
+            decision_of_kind = decision.at(share)
+            if joined:
+                moments_of = functools.partial(self._moments_of, decision)
+                weight_of = functools.partial(self._weight_of, decision_of_kind, decayed)
+                joined_weights.move(of_states, of_kind, moments_of, weight_of)
+                continue
+            for weight, *moments, gradient in zip(*of_states, of_kind, strict=True):
+                self._move_moments(decision, *moments, gradient)
+                self._move_weight(decision_of_kind, decayed, weight, *moments)
+
+    def _kinds_of_weights(self, joining: bool) -> dict[tuple[bool, float, bool], list[int]]:
+        """Places of weights, by decay, share of the rate and whether they are moved as one."""
+        kinds: dict[tuple[bool, float, bool], list[int]] = {}
+        each = enumerate(zip(self.decayed, self.rates, self.weights, strict=True))
+        for place, (decayed, share, weight) in each:
+            alone = decayed and self.settings.name == "lamb"  # which takes the norm of each
+            joined = joining and joined_weights.is_small(weight) and not alone
+            kinds.setdefault((decayed, share, joined), []).append(place)
+        return kinds
 
     def _moved_moments(self, decision, first, second, gradient) -> list:
         return self._moments_of(decision, first, second, gradient)

@@ -1,0 +1,42 @@
+"""Small weights moved side by side, as one, on TensorFlow: the call of an XLA program costs more
+than what it computes for a bias."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+_SMALL = 1 << 18  # numbers: from there on copying takes what a call does (benchmarks/LOG.md)
+
+
+def is_small(weight) -> bool:
+    """Whether a weight is worth joining to others."""
+    return math.prod(weight.shape) <= _SMALL
+
+
+def move(
+    states: Sequence[Sequence[tf.Variable]],
+    gradients: Sequence,
+    new_moments: Callable,
+    new_weight: Callable,
+) -> None:
+    """Assigns weights and their moments, of any shapes, what an optimizer makes of each number.
+
+    Args:
+        states: weights, their first and their second moments; float32.
+        gradients: of the weights.
+        new_moments: of the first and second moment and the gradient, (N,) each: the moments.
+        new_weight: of the weight and its new moments, (N,) each: the weight.
+    """
+    shapes = [weight.shape for weight in states[0]]
+    weight, *moments, gradient = (_as_one(group) for group in (*states, gradients))
+    moments = list(new_moments(*moments, gradient))
+    new = [new_weight(weight, *moments), *moments]
+    for variables, joined in zip(states, new, strict=True):
+        parts = tf.split(joined, list(map(math.prod, shapes)))
+        for variable, part, shape in zip(variables, parts, shapes, strict=True):
+            variable.assign(tf.reshape(part, shape), read_value=False)
+
+
+def _as_one(tensors: Sequence):
+    return tf.concat([tf.reshape(one, [-1]) for one in tensors], 0)
