@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import packages
+
 TORCH = {"KERAS_BACKEND": "torch"}
 TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}  # the environment of a contender
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
@@ -47,6 +49,12 @@ class Contender:
         """The packages and files that it needs and the machine has not."""
         return [str(name) for name in self.needs if not _is_there(name)]
 
+    def hidden(self) -> dict[str, list[str]]:
+        """What its process does not see of what is installed: see `benchmarks.packages`."""
+        modules = {name for name in self.needs if isinstance(name, str)}
+        backend = self.environment.get("KERAS_BACKEND", "" if modules else "tensorflow")
+        return packages.hidden(frozenset(modules | {backend}))
+
     def start(self) -> "Process | Fresh":
         return (Fresh if self.fresh else Process)(self)
 
@@ -67,7 +75,10 @@ class Process:
         self._errors = os.memfd_create("errors")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.child", contender.make],
-            env=os.environ | _QUIET | contender.environment,
+            env=os.environ
+            | _QUIET
+            | contender.environment
+            | {packages.HIDDEN: json.dumps(contender.hidden())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -108,6 +119,7 @@ class Fresh:
 
     def __init__(self, contender: Contender):
         self.contender = contender
+        contender.hidden()  # found now: its turns are measured
 
     def __enter__(self) -> "Fresh":
         return self

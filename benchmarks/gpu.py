@@ -4,8 +4,9 @@
 
 Runs from a bare checkout, with Keras on JAX, torch or TensorFlow. Measured are an update of
 pretraining (15 % predicted positions) and the forward pass of encoder and pooler, compiled, its
-outputs left on the device. Utilization is the accounting's FLOPs of that work by its time, whatever
-a peer computes beside it, of the datasheet's peak and of the rate of BERT's bare products.
+outputs left on the device. Utilization is the FLOPs that the work needs by its time, whatever a
+peer computes beside them, of the datasheet's peak and of the rate of BERT's bare products. Needed
+are the accounting's; of an update without the last block's rows that no head reads.
 
 Everyone's turn is a process of its own, which has the whole device: start, warm-up, samples. The
 first turn finds the largest batch that fits. After every turn OUTPUT.json and OUTPUT.md are

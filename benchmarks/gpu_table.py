@@ -33,9 +33,9 @@ WORKS = (  # who, which work, the function, what it needs, what it computes that
     ("kbert", "update", "kbert", (), ""),
     ("kbert", "inference", "kbert", (), ""),
     ("products", "products", "products", (), "matrix products alone, no library's work"),
-    ("KerasHub", "update", "keras_hub", ("keras_hub",), "no next sentences"),
+    ("KerasHub", "update", "keras_hub", ("keras_hub",), "no next sentences, unread rows"),
     ("KerasHub", "inference", "keras_hub", ("keras_hub",), ""),
-    ("transformers", "update", "transformers", ("torch", "transformers"), "logits everywhere"),
+    ("transformers", "update", "transformers", ("torch", "transformers"), "all logits and rows"),
     ("transformers", "inference", "transformers", ("torch", "transformers"), ""),
 )
 PEERS = tuple(dict.fromkeys(who for who, *_ in WORKS))
@@ -66,15 +66,18 @@ def rows_of(parts: dict[str, Part]) -> list[dict]:
 
 
 def flops(part: Part, work: str) -> int:
-    """Of matrix products, a sequence."""
+    """Of matrix products, a sequence; of an update those that a loss needs."""
     from kbert.graph.accounting import account
+    from kbert.graph.training_cost import left_out
 
     if work == "products":
         return 3 * sum(2 * part.length * inner * outer for inner, outer in shapes(part.size))
     if work == "inference":
         return account(part.size, part.length, head="encoder").flops
-    options = {"max_predictions": predictions(part.length)}
-    return account(part.size, part.length, **options).training_flops_per_sequence
+    predicted = predictions(part.length)
+    counted = account(part.size, part.length, max_predictions=predicted)
+    unread = left_out(counted.config, part.length, 1 + predicted)
+    return counted.training_flops_per_sequence - unread
 
 
 def shapes(size: str) -> list[tuple[int, int]]:

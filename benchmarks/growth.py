@@ -47,7 +47,7 @@ def works(sizes: dict = SIZES, base: dict = BASE) -> list[Work]:
 
 def _work(what: str, values: tuple[int, ...], base: dict) -> Work:
     import kbert
-    from benchmarks.updates import PREDICTIONS
+    from benchmarks.updates import PREDICTIONS, needed_flops
 
     given = {f"{what} {value}": base | {what: value} for value in values}
     accounts = {}
@@ -60,7 +60,10 @@ def _work(what: str, values: tuple[int, ...], base: dict) -> Work:
         )
     measured = dict(zip(given, values, strict=True))
     counted = {
-        "seconds": {name: found.flops for name, found in accounts.items()},
+        "seconds": {
+            name: needed_flops(found.config, found.batch_size, found.seq_len)
+            for name, found in accounts.items()
+        },
         "memory": {name: found.memory.total for name, found in accounts.items()},
     }
     contenders = [

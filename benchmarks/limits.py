@@ -102,9 +102,8 @@ def _work(kind: str, precision: str, shape: dict) -> Work:
 
 def _flops(kind: str, size: str, batch: int, length: int) -> int:
     import kbert
-    from benchmarks.updates import PREDICTIONS
+    from benchmarks.updates import needed_flops
 
     if kind == "forward":
         return kbert.account(size, length, batch, head="encoder").flops
-    counted = kbert.account(size, length, batch, max_predictions=PREDICTIONS)
-    return counted.training_flops_per_sequence * batch
+    return needed_flops(size, batch, length)

@@ -21,6 +21,7 @@ JAX = {"KERAS_BACKEND": "jax"}
 TORCH = {"KERAS_BACKEND": "torch"}
 
 
+_EVERY_ROW = "every row of the last block"  # not those alone that a head reads
 _WAYS = {
     "rematerialized": {"rematerialize": True},
     "4 micro-batches": {"accumulation": 4},
@@ -38,7 +39,7 @@ def updates(
     them all.
     """
     from benchmarks import matmul
-    from benchmarks.updates import PREDICTIONS, config_of
+    from benchmarks.updates import config_of, needed_flops
 
     policy = PRECISIONS[precision]
     same = {"size": size, "batch": batch, "length": length, "layers": layers}
@@ -51,18 +52,21 @@ def updates(
 
     def keras_hub(name, jit):
         options = mine | {"jit": jit}
-        computes = "no next sentences" if head == "pretraining" else ""
+        computes = ["no next sentences"] if head == "pretraining" else []
+        computes = ", ".join([*computes, _EVERY_ROW])
         needs = ("keras_hub",)
         return Contender(name, "benchmarks.updates:keras_hub", options, needs, TENSORFLOW, computes)
 
     def transformers(name, compiled):
         options = mine | {"compiled": compiled}
-        computes = "logits of every position" if head == "pretraining" else ""
+        computes = ["logits of every position"] if head == "pretraining" else []
+        computes = ", ".join([*computes, _EVERY_ROW])
         needs = ("torch", "transformers")
         return Contender(name, "benchmarks.updates:transformers", options, needs, {}, computes)
 
     def fit(name, jit):
-        return Contender(name, "benchmarks.updates:kbert_fit", mine | {"jit": jit}, (), TENSORFLOW)
+        options, computes = mine | {"jit": jit}, _EVERY_ROW if jit else ""
+        return Contender(name, "benchmarks.updates:kbert_fit", options, (), TENSORFLOW, computes)
 
     rows = {"rows": batch * length, "precision": policy}
     products = matmul.flops(batch * length)
@@ -83,7 +87,7 @@ def updates(
         Contender("products, torch", "benchmarks.matmul:torch", rows, ("torch",)),
     ]
     if head == "pretraining" and precision == "float32":
-        every = "logits of every position"
+        every = f"logits of every position, {_EVERY_ROW}"
         legacy = {"TF_USE_LEGACY_KERAS": "1"}
         needs = ("keras_bert", "tf_keras")
         contenders.insert(
@@ -91,21 +95,12 @@ def updates(
         )
     if only:
         contenders = [one for one in contenders if one.name in only or one.name in peaks]
-    import kbert as library
-
-    account = library.account(
-        config_of(size, layers),
-        head=head,
-        batch_size=batch,
-        seq_len=length,
-        **({"max_predictions": PREDICTIONS} if head == "pretraining" else {}),
-    )
     return Work(
         name,
         f"{head}, {size}{f' of {layers} layers' if layers else ''}, {batch} × {length}, {policy}",
         tuple(contenders),
         tuple(claims),
-        flops=account.training_flops_per_sequence * batch,
+        flops=needed_flops(config_of(size, layers), batch, length, head),
         peaks=peaks,
         **options,
     )

@@ -1,5 +1,6 @@
 """The benchmarks' own machinery: who takes turns, what is left out, when no ratio is claimed."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -207,6 +208,28 @@ def test_files_are_made_once_and_what_a_work_returns_is_kept(work, capsys):
     missing = replace(files, needs=(Path("no/such/folder"),))
     assert program.run(replace(rated, files=missing), 2)["contenders"] == {}
     assert "left out, not there: no/such/folder" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("needs", "backend", "there"),
+    [
+        ((), "tensorflow", {"tensorflow", "keras", "click", "matplotlib"}),
+        (("jax",), "jax", {"jax", "keras", "click", "matplotlib"}),
+        (("keras_hub",), "tensorflow", {"tensorflow", "keras"}),
+    ],
+)
+def test_a_contender_sees_what_its_own_packages_ask_for(work, needs, backend, there):
+    """pytest is installed here, and no library of these asks for it."""
+    if missing := [name for name in needs if not importlib.util.find_spec(name)]:
+        pytest.skip(f"not installed: {missing[0]}")
+    names = ["tensorflow", "keras", "jax", "matplotlib", "click", "pytest"]
+    environment = HERE | {"KERAS_BACKEND": backend}
+    own = Contender("own", "sleeping:looking", {"names": names}, needs, environment)
+    found = program.run(replace(work, contenders=(own,), claims=(), count=1), 2)
+    seen = found["contenders"]["own"]["found"]
+    own_too = {"click"} if "keras_hub" in needs else set()  # may be asked for by way of another
+    assert {name for name, count in seen.items() if count == 2} - own_too == there
+    assert {name for name, count in seen.items() if not count} | own_too >= set(names) - there
 
 
 def test_what_fails_in_a_later_turn_is_left_out_from_there_on(work, capsys):
