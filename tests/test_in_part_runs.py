@@ -127,7 +127,7 @@ def compare_with_peft(folder, bert):
 def test_packed_rows_drop_out_what_goes_into_adapters(source, tmp_path):
     texts = [text for pair in PAIRS for text in pair]
     rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]
-    options = {"epochs": 4, "batch_size": 12, "learning_rate": 3e-2, "packing": True} | QUIET
+    options = {"epochs": 20, "batch_size": 12, "learning_rate": 2e-2, "packing": True} | QUIET
     options |= {"lora": 3, "lora_alpha": 6.0, "lora_dropout": 0.3, "output": tmp_path / "run"}
     done = kbert.finetune(source, "classify", train=rows, **options)
     losses = [line["Classifier_loss"] for line in done.history.updates]
