@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from kbert.graph import names
 from kbert.model.layers import gelu, gelu_tanh
+from kbert.model.parts import layer_types
 from kbert.model.told_by_layers import ids_of
 
 _EPSILON = 1e-3  # the one that TensorFlow's fused LayerNorm has
@@ -60,12 +61,9 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
     Returns:
         A function of NumPy arrays; its outputs are a list of arrays.
     """
-    blocks: list[_Block] = []
-    while any(layer.name == names.encoder_output(len(blocks) + 1) for layer in model.layers):
-        blocks.append(_Block(model, len(blocks) + 1))
-    states = [
-        model.get_layer(names.encoder_output(number)).output for number in range(len(blocks) + 1)
-    ]
+    count = layer_types.blocks(model)
+    blocks = [_Block(model, number) for number in range(1, count + 1)]
+    states = [model.get_layer(names.encoder_output(n)).output for n in range(count + 1)]
     inputs = ids_of(model)
     embeddings, heads = keras.Model(inputs, states[0]), _heads(states, view.outputs)
     padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask

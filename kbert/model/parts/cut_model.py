@@ -13,7 +13,7 @@ from typing import Protocol
 from kbert.data.packed_batch import POSITIONS, TEXTS
 from kbert.graph import names
 from kbert.model.keras_internals import model_between
-from kbert.model.parts import packed_rows, plain_kit
+from kbert.model.parts import layer_types, packed_rows, plain_kit
 from kbert.model.parts.dropout_seeds import own_seed_states
 from kbert.model.parts.read_rows import ALL, LayersBlock, ReadRows, readers
 from kbert.model.parts.scopes import EMBEDDINGS, HEADS, scope
@@ -69,51 +69,57 @@ class CutModel:
         packing: bool = False,
         rows_at: Callable | None = plain_kit.rows_at,
     ):
-        import keras
-
+        self._packing = packing
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
-        cuts: list[keras.KerasTensor] = []
-        layers = {layer.name for layer in model.layers}
-        while names.encoder_output(len(cuts)) in layers:
-            cuts.append(model.get_layer(names.encoder_output(len(cuts))).output)
+        last = layer_types.blocks(model)
+        cuts = [model.get_layer(names.encoder_output(n)).output for n in range(last + 1)]
         _, table = model.get_layer(names.TOKEN_EMBEDDING).output
         inputs = dict(zip(model.input_names, model.inputs, strict=True))
         self._encoded = [name for name in inputs if name in _ENCODED]
         self._others = [name for name in inputs if name not in _ENCODED]
-        blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
-        self._weights = [
-            [*one.trainable_variables, *(parts.added(number) if parts else [])]
-            for number, one in enumerate(blocks, start=1)
-        ]
+        ids = [inputs[name] for name in self._encoded]
+        self._embeddings = _embeddings(model, ids, [cuts[0], table], parts, packing)
         if parts:
-            self._embeddings = parts.embeddings(model)
-        elif packing:
-            self._embeddings = packed_rows.embeddings(model)
-        else:
-            ids = [inputs[name] for name in self._encoded]
-            self._embeddings = _embeddings_of_layers(keras.Model(ids, [cuts[0], table]))
-        self._blocks = [
-            parts.block(model, number) if parts else _block_of_layers(one)
-            for number, one in enumerate(blocks, start=1)
-        ]
-        self._packing = packing
-        last = len(cuts) - 1
-        rows_at = parts.rows_at if parts else None if packing else rows_at
+            rows_at = parts.rows_at
+        elif packing:  # the graph's layers know no queries of another row
+            rows_at = None
         reading = readers(model) if packing or rows_at else []
         self._read = ReadRows(reading, rows_at, packing) if reading else None
-        if reading and not parts and not packing:
-            self._blocks[-1] = LayersBlock(model, last)
+        self._cut_blocks(model, cuts, parts, bool(reading) and not packing)
+        layers = {layer.name for layer in model.layers}
         self._has_table = names.MLM_SIMILARITY in layers  # of use to the MLM head alone
+        self._taught = [n for n in range(last) if names.taught_state(n) in layers]
+        heads = [model.get_layer(name).output for name in reading] or [cuts[last]]
+        self._cut_heads(model, [*heads, *(cuts[n] for n in self._taught)], table, parts)
+
+    def _cut_blocks(self, model, cuts: list, parts: Parts | None, rows_read: bool) -> None:
+        """The blocks between the cuts, and the trained variables of each."""
+        import keras
+
+        numbers = range(1, len(cuts))
+        blocks = [keras.Model(before, after) for before, after in itertools.pairwise(cuts)]
+        added = [parts.added(number) if parts else [] for number in numbers]
+        self._weights = [
+            [*block.trainable_variables, *own] for block, own in zip(blocks, added, strict=True)
+        ]
+        if parts:
+            self._blocks = [parts.block(model, number) for number in numbers]
+            return
+        self._blocks = [_block_of_layers(block) for block in blocks]
+        if rows_read:
+            self._blocks[-1] = LayersBlock(model, numbers[-1])
+
+    def _cut_heads(self, model, states: list, table, parts: Parts | None) -> None:
+        """What follows the blocks, of what it reads of them."""
         self._similarity, outputs = None, list(model.outputs)
         if parts and self._has_table:
             self._similarity = parts.similarity(model)
             self._place = model.output_names.index(names.MLM)
             outputs[self._place] = model.get_layer(names.MLM_NORM).output
-        self._taught = [n for n in range(last) if names.taught_state(n) in layers]
-        heads = [model.get_layer(name).output for name in reading] or [cuts[last]]
-        heads += [cuts[n] for n in self._taught]
-        heads += [table] if self._has_table and not self._similarity else []
-        self._heads = model_between([*heads, *(inputs[name] for name in self._others)], outputs)
+        tables = [table] if self._has_table and not self._similarity else []
+        inputs = dict(zip(model.input_names, model.inputs, strict=True))
+        others = [inputs[name] for name in self._others]
+        self._heads = model_between([*states, *tables, *others], outputs)
         self.heads_draw = bool(own_seed_states(self._heads))
 
     def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
@@ -164,8 +170,16 @@ class CutModel:
         return outputs
 
 
-def _embeddings_of_layers(model) -> Callable:
-    return lambda values, *ids: stateless(model, values, list(ids))
+def _embeddings(model, ids: list, outputs: list, parts: Parts | None, packing: bool) -> Callable:
+    """As of `Parts`."""
+    import keras
+
+    if parts:
+        return parts.embeddings(model)
+    if packing:
+        return packed_rows.embeddings(model)
+    of_layers = keras.Model(ids, outputs)
+    return lambda values, *ids: stateless(of_layers, values, list(ids))
 
 
 def _block_of_layers(model) -> Callable:
