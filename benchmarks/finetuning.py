@@ -171,6 +171,7 @@ def _of_precision(name: str, precision: str, options: dict, needs: tuple, files)
     ]
     claims += [
         Claim(f"{row} random order", "kbert", peers[1:], 1.8, 2.5),
+        Claim(f"{row} packed, random order", "kbert, packed", peers[1:], 1.8, 2.5),
         Claim(f"{row} torch, random order", "kbert, torch", peers[1:], 1.8, 2.5),
     ]
     return Work(
