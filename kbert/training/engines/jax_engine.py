@@ -71,7 +71,13 @@ class JaxEngine(Engine):
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
         self._summed_gradients = jax.jit(self._of_parts) if self._in_parts() else self._gradients
-        self._update = compiled(self._whole_update, donate_argnums=(0, 4), keep_unused=True)
+        # On one CPU an update's gradients are written in the place of the last one's. A large piece
+        # of memory that is given back and asked for anew comes as pages that are not there yet: a
+        # tenth of an update of base went there.
+        self._writes_over = bool(self.jit) and self.platform == "cpu" and self.replicas == 1
+        self._update = compiled(
+            self._whole_update, donate_argnums=(0, 4), keep_unused=self._writes_over
+        )
         self._last_gradients: list = []
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
@@ -82,23 +88,14 @@ class JaxEngine(Engine):
         (arrays,) = self._arrays(batch, 1, wishes)
         values = [variable.value for variable in variables]
         seeds, frozen = self._seeds(step, range(1))[0], self._frozen_values()
-        last = self._written_over()
+        if self._writes_over and not self._last_gradients:
+            self._last_gradients = [jax.numpy.zeros_like(value) for value in self._weights()]
         new, logs, self._last_gradients = self._update(
-            values, self._placed(arrays, 1), seeds, frozen, last
+            values, self._placed(arrays, 1), seeds, frozen, self._last_gradients
         )
         for variable, value in zip(variables, new, strict=True):
             variable.assign(value)
         return logs
-
-    def _written_over(self) -> list:
-        """On one CPU: the last update's gradients, in whose place the next ones are written.
-
-        A large piece of memory that is given back and asked for anew comes as pages that are not
-        there yet: a tenth of an update of base went there.
-        """
-        if self.platform != "cpu" or self.replicas > 1 or not self.jit:
-            return []
-        return self._last_gradients or [jax.numpy.zeros_like(value) for value in self._weights()]
 
     def update_program(self, batch: TrainingBatch) -> tuple:
         """An update, not compiled, and what it is called with: for devices that are not there.
