@@ -15,7 +15,7 @@ from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
-from kbert.model import deferred
+from kbert.model import collector, deferred
 from kbert.model.told_by_layers import told_by_layers
 
 if TYPE_CHECKING:
@@ -216,10 +216,11 @@ def _built(
             + fitting.summarized(problems)
             + _hint(problems)
         )
-    with deferred.without_values():
-        model = builder.build(spec)
-    with transfer.Reading(fit.entries, fit.tensors) as reading:
-        report = _whole(transfer.fill(model, reading), fit, model)
+    with collector.paused():
+        with deferred.without_values():
+            model = builder.build(spec)
+        with transfer.Reading(fit.entries, fit.tensors) as reading:
+            report = _whole(transfer.fill(model, reading), fit, model)
     if own and num_labels != found.num_labels and not given:
         _logger.warning(
             "%s has a classifier of %d labels, %d are asked for: a new one begins",

@@ -13,6 +13,7 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
+from kbert.model.large_pages import LargePages
 
 # NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
 _FLOATING = re.compile(r"b?float(16|32|64)|B?F(16|32|64)")
@@ -96,6 +97,7 @@ class Reading:
         self.entries = entries
         self.names = tuple(tensors)
         self.not_finite: list[str] = []
+        self._memory = LargePages()
         self._threads = ThreadPoolExecutor(3)  # most of the time goes into new memory
         self._arrays = {
             entry.name: self._threads.submit(self._read, tensors[entry.name], entry)
@@ -116,7 +118,7 @@ class Reading:
     def _read(self, tensor: Tensor, entry: Entry) -> np.ndarray:
         array = tensor.read()
         array = array.T if entry.outputs_first else array
-        copy = deferred.aligned(array.shape)
+        copy = self._memory.empty(array.shape)
         with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite: said by name
             _copy(array, copy)
         if not is_finite(copy):

@@ -7,6 +7,7 @@ import numpy as np
 
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
+from kbert.model.large_pages import LargePages
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
@@ -28,10 +29,11 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
     if not layers:
         return builder.build(spec)
+    memory = LargePages()
     with deferred.without_values():
         model = builder.build(spec)
         values = {
-            new.path: _reader(old)
+            new.path: _reader(old, memory)
             for layer in model.layers
             if layer.weights and (given := layers[layer.name])
             for new, old in zip(layer.weights, given.weights, strict=True)
@@ -45,13 +47,13 @@ def layers_of(model) -> dict[str, Any]:
     return {layer.name: layer for layer in model.layers}
 
 
-def _reader(weight) -> Callable[[], np.ndarray]:
+def _reader(weight, memory: LargePages) -> Callable[[], np.ndarray]:
     """A copy of a weight, made when it is asked for: JAX and torch keep the array that they get."""
 
     def read():
         from keras import ops
 
-        copy = deferred.aligned(tuple(weight.shape))
+        copy = memory.empty(tuple(weight.shape))
         np.copyto(copy, ops.convert_to_numpy(ops.cast(weight, "float32")))
         return copy
 

@@ -55,14 +55,6 @@ def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
         raise
 
 
-def aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """An array, float32, not filled, at an address that every backend takes without a copy."""
-    size = int(np.prod(shape))
-    space = np.empty(size + 16, "float32")
-    start = -space.ctypes.data % 64 // 4
-    return space[start : start + size].reshape(shape)
-
-
 class _Given:
     """An initializer that gives a value that is read when it is asked for."""
 

@@ -1,0 +1,69 @@
+"""Memory in large pages: arrays side by side, and a model that is loaded takes few faults."""
+
+import gc
+import threading
+
+import numpy as np
+
+from kbert.model import collector
+from kbert.model.large_pages import LargePages
+
+
+def test_arrays_have_room_of_their_own_at_addresses_of_64():
+    memory = LargePages()
+    shapes = [(13, 7), (), (99, 5, 3), (0, 4), (3_000, 3_001), (1,), (2**23 + 1,), (17,)]
+    arrays = [memory.empty(shape) for shape in shapes]
+    for number, array in enumerate(arrays):
+        array[...] = number
+    for number, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
+        assert array.shape == shape and array.dtype == "float32"
+        assert array.flags.writeable and array.flags.c_contiguous
+        assert not array.size or array.ctypes.data % 64 == 0
+        assert (array == number).all()
+
+
+def test_threads_get_no_room_twice():
+    memory, found = LargePages(), []
+
+    def fill(number: int):
+        for size in range(1, 200):
+            array = memory.empty((size, 31))
+            array[...] = number * 1000 + size
+            found.append((array, number * 1000 + size))
+
+    threads = [threading.Thread(target=fill, args=(number,)) for number in range(7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 7 * 199
+    assert all((array == value).all() for array, value in found)
+
+
+def test_a_piece_outlives_who_made_it():
+    array = LargePages().empty((301, 7))
+    array[...] = 3
+    gc.collect()
+    np.testing.assert_array_equal(array, np.full((301, 7), 3, "float32"))
+
+
+def test_the_collector_is_as_it_was():
+    assert gc.isenabled()
+    with collector.paused():
+        assert not gc.isenabled()
+        with collector.paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    try:
+        with collector.paused():
+            raise ValueError
+    except ValueError:
+        assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector.paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
