@@ -21,4 +21,3 @@ def paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-

@@ -139,3 +139,30 @@ def by_jax(total, given):
 
 
 _BY_BACKEND = {"tensorflow": by_tensorflow, "jax": by_jax}
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's kit alone does")
+def test_what_is_recomputed_is_not_kept_and_has_the_same_gradients():
+    import tensorflow as tf
+
+    from kbert.model.parts import tensorflow_kit
+
+    calls = []
+
+    def product(y, bias, kernel):
+        calls.append(1)
+        return tf.matmul(tf.nn.gelu(y + bias), kernel)
+
+    random = np.random.default_rng(4)
+    given = [tf.constant(random.normal(size=size)) for size in ((13, 7), (7,), (7, 5))]
+    found = []
+    for function in (product, tensorflow_kit.recomputed(product)):
+        calls.clear()
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            result = function(*given)
+        assert len(calls) == 1
+        found.append([result, *tape.gradient(result, given)])
+        assert len(calls) == (1 if function is product else 2)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -46,6 +46,9 @@ class Kit(Protocol):
     def attended(self, rate: float) -> Callable:
         """Attention of query, keys and vectors (B, A, S, D), mask and seed: (B, S, H)."""
 
+    def recomputed(self, function: Callable) -> Callable:
+        """The function, its parts computed again for its gradient where that is worth it."""
+
     def matmul(self, x, y, transposed: bool = False) -> Any:
         """x y, or x yᵀ."""
 
@@ -161,7 +164,7 @@ class EncoderBlock:
         }
         activation = self.feed_forward.intermediate_dense.activation
         self._activated = kit.part(elementwise.activated, activation=activation)
-        self._matmul = kit.matmul
+        self._matmul, self._recomputed = kit.matmul, kit.recomputed
 
     def __call__(self, values: dict, x, mask, read: Read = ALL):
         """The block's output, (B, S, H), or what is read of it; see `CutModel`."""
@@ -206,8 +209,11 @@ class EncoderBlock:
     def _fed_forward(self, values: dict, x):
         inner, outer = self.feed_forward.intermediate_dense, self.feed_forward.output_dense
         y = self._product(values, x, values[id(inner.kernel)], "intermediate")
-        y = self._activated(y, values[id(inner.bias)])  # (B, S, F)
-        y = self._product(values, y, values[id(outer.kernel)], "output")
+
+        def product(y, bias, kernel):  # of what it is activated to, as large as y: not kept
+            return self._product(values, self._activated(y, bias), kernel, "output")
+
+        y = self._recomputed(product)(y, values[id(inner.bias)], values[id(outer.kernel)])
         return self._ended(values, self._ends[1], y, outer.bias, x)
 
     def _ended(self, values: dict, end: tuple, y, bias, x):

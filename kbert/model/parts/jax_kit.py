@@ -56,6 +56,11 @@ def _matmul_of_transposed(x, y, transpose_x: bool, transpose_y: bool):
     return jnp.matmul(x, y)
 
 
+def recomputed(function: Callable) -> Callable:
+    """The function as it is; on a CPU XLA computes again early, and keeps as much."""
+    return function
+
+
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ."""
     return jnp.matmul(x, jnp.swapaxes(y, -1, -2) if transposed else y)

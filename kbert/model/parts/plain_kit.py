@@ -24,6 +24,11 @@ def attended(rate: float) -> Callable:
     return call
 
 
+def recomputed(function: Callable) -> Callable:
+    """The function as it is."""
+    return function
+
+
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ."""
     return ops.matmul(x, ops.swapaxes(y, -1, -2) if transposed else y)

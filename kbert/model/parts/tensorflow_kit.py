@@ -63,6 +63,11 @@ def attended(rate: float) -> Callable:
     return call
 
 
+def recomputed(function: Callable) -> Callable:
+    """The function, of tensors, its parts computed again when its gradient is asked for."""
+    return tf.recompute_grad(function)
+
+
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ without a transposed copy of y or its gradient."""
     return tf.matmul(x, y, transpose_b=transposed)

@@ -33,6 +33,11 @@ def attended(rate: float) -> Callable:
     return call
 
 
+def recomputed(function: Callable) -> Callable:
+    """The function as it is."""
+    return function
+
+
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ."""
     return torch.matmul(x, y.mT if transposed else y)

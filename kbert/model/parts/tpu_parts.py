@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from kbert.model.parts import elementwise, jax_kit, tpu_formulas
+from kbert.model.parts import elementwise, jax_kit, plain_kit, tpu_formulas
 from kbert.model.parts.fused_parts import EncoderBlock, FusedParts, Kit, Similarity, seed_of
 from kbert.model.parts.tpu_attention import attended, portions
 from kbert.model.parts.tpu_formulas import biased, projected
@@ -53,6 +53,7 @@ class TpuKit:
         self.draws_once = draws_once
 
     attended = staticmethod(jax_kit.attended)
+    recomputed = staticmethod(plain_kit.recomputed)
     matmul = staticmethod(jax_kit.matmul)
     vectors = staticmethod(jax_kit.vectors)
     rows_at = staticmethod(jax_kit.rows_at)

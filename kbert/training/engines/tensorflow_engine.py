@@ -5,6 +5,7 @@ Its shapes are static, and nothing in it asks the host (tests/test_tpu_program.p
 it yet.
 """
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.model.devices import device_names
 from kbert.model.parts import joined_weights, tensorflow_kit
 from kbert.training import loss as objectives
-from kbert.training.engines import strategies
+from kbert.training.engines import returned_memory, strategies
 from kbert.training.engines.engine import Engine, shares
 from kbert.training.engines.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
@@ -80,6 +81,7 @@ class TensorFlowEngine(Engine):
     def _compile(self) -> None:
         # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas.
+        self._is_first = True
         whole = self.spread.on_tpu or (self.jit and self.replicas == 1)
         self._gradients_of, self._by_xla = self._gradients, None
         if self.jit and not whole:
@@ -117,7 +119,8 @@ class TensorFlowEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        return self._update(*self.spread.values(self._each(batch, step, wishes)))
+        with self._returning_memory():
+            return self._update(*self.spread.values(self._each(batch, step, wishes)))
 
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
@@ -130,7 +133,8 @@ class TensorFlowEngine(Engine):
         # one program, however many there are: it leaves what is filled up alone
         filled = each + each[-1:] * (self.steps_per_execution - len(each))
         together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
+        with self._returning_memory():
+            rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
         names = self._figure_names(objectives.second_measures(batches[0].labels))
 
         def read():
@@ -138,6 +142,12 @@ class TensorFlowEngine(Engine):
             return [dict(zip(names, row, strict=True)) for row in found]
 
         return read
+
+    def _returning_memory(self):
+        """Around the first update on a CPU, `returned_memory.returned`."""
+        first, self._is_first = self._is_first, False
+        cpu = device_names() == ["CPU"]
+        return returned_memory.returned() if first and cpu else contextlib.nullcontext()
 
     def _each(self, batch: TrainingBatch, step: int, wishes: Wishes) -> list[tuple]:
         """An update's arrays and seeds for each of this host's replicas."""
