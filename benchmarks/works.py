@@ -83,14 +83,16 @@ def updates(
         fit("kbert, fit", False),
         fit("kbert, fit, XLA", True),
         kbert("kbert, JAX", JAX, ("jax",)),
-        kbert("kbert, large pages", TENSORFLOW | _LARGE_PAGES),
-        kbert("kbert, JAX, large pages", JAX | _LARGE_PAGES, ("jax",)),
         kbert("kbert, torch", TORCH, ("torch",)),
         *(kbert(f"kbert, {way}", **_WAYS[way]) for way in ways),
         Contender("products, TensorFlow", "benchmarks.matmul:tensorflow", rows),
         Contender("products, torch", "benchmarks.matmul:torch", rows, ("torch",)),
     ]
     if head == "pretraining" and precision == "float32":
+        contenders += [
+            kbert("kbert, large pages", TENSORFLOW | _LARGE_PAGES),
+            kbert("kbert, JAX, large pages", JAX | _LARGE_PAGES, ("jax",)),
+        ]
         every = f"logits of every position, {_EVERY_ROW}"
         legacy = {"TF_USE_LEGACY_KERAS": "1"}
         needs = ("keras_bert", "tf_keras")
