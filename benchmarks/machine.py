@@ -56,7 +56,8 @@ def bring_memory(mib: int) -> None:
     if not hasattr(mmap, "MADV_HUGEPAGE"):  # Linux alone
         return
     memory = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    with contextlib.suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
     for start in range(0, len(memory), mmap.PAGESIZE):
         memory[start] = 1
     memory.close()

@@ -1,6 +1,7 @@
 """Memory in large pages: arrays side by side, and a model that is loaded takes few faults."""
 
 import gc
+import mmap
 import threading
 
 import numpy as np
@@ -67,3 +68,14 @@ def test_the_collector_is_as_it_was():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_kernel_without_large_pages_gives_small_ones(monkeypatch):
+    class Memory(mmap.mmap):
+        def madvise(self, *_):
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("kbert.model.large_pages.mmap.mmap", Memory)
+    array = LargePages().empty((31, 17))
+    array[...] = 2
+    assert array.sum() == 2 * 31 * 17 and array.ctypes.data % 64 == 0

@@ -5,6 +5,7 @@ are 107,000 pages of 4 KiB, or 210 of 2 MiB. NumPy asks for large ones from 4 Mi
 out a kernel of 768 × 768.
 """
 
+import contextlib
 import math
 import mmap
 import threading
@@ -40,7 +41,8 @@ def _piece(size: int) -> np.ndarray:
     whole = -(-size // _PAGE) * _PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux; shared memory, Python's default, has 4 KiB
         memory = mmap.mmap(-1, whole + _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        memory.madvise(mmap.MADV_HUGEPAGE)
+        with contextlib.suppress(OSError):  # a kernel without large pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
         space = np.frombuffer(memory, "u1")
     else:
         space = np.empty(whole + _PAGE, "u1")

@@ -146,8 +146,8 @@ class TensorFlowEngine(Engine):
     def _returning_memory(self):
         """Around the first update on a CPU, `returned_memory.returned`."""
         first, self._is_first = self._is_first, False
-        cpu = device_names() == ["CPU"]
-        return returned_memory.returned() if first and cpu else contextlib.nullcontext()
+        returning = first and device_names() == ["CPU"]
+        return returned_memory.returned() if returning else contextlib.nullcontext()
 
     def _each(self, batch: TrainingBatch, step: int, wishes: Wishes) -> list[tuple]:
         """An update's arrays and seeds for each of this host's replicas."""
