@@ -22,13 +22,13 @@ CONFIG["num_hidden_layers"] = 2
 
 
 @functools.cache
-def engine_of(dropout, family="bert", **prepared):
+def engine_of(dropout, family="bert", seq_len=None, **prepared):
     """An engine whose weights are the same each time, with B that are not 0."""
     keras.utils.set_random_seed(11)
     config = kbert.BertConfig(**CONFIG)
     if family == "distilbert":
         config = config.replace(model_type=family, type_vocab_size=1)
-    spec = GraphSpec(config, "classifier", num_labels=3)
+    spec = GraphSpec(config, "classifier", num_labels=3, seq_len=seq_len)
     engine, random = engines.start(), np.random.default_rng(7)
     with engine.scope():
         model = build(spec)
@@ -58,6 +58,17 @@ def test_next_to_no_dropout_changes_nothing(backend):
     assert len(found) == 2 * 4 * 2 + 2
     for path, gradient in plain.items():
         assert np.abs(gradient).max() > 1e-5
+        np.testing.assert_allclose(found[path], gradient, atol=3e-6, rtol=1e-3, err_msg=path)
+
+
+def test_no_gradient_of_an_adapter_is_lost_where_parts_are_computed_again(backend, monkeypatch):
+    if backend != "tensorflow":
+        pytest.skip("TensorFlow's kit alone computes again")
+    found = gradients(1, 0.4, seq_len=LENGTH)  # one length, which the kit is for
+    monkeypatch.setattr("kbert.model.parts.tensorflow_kit.recomputed", lambda function: function)
+    engine = engine_of.__wrapped__(0.4, seq_len=LENGTH)
+    kept = engine.gradients(batch_of(arrays("classifier", 1, BATCH), 0), 1)
+    for path, gradient in zip(found, kept.values(), strict=True):  # paths bear a model's number
         np.testing.assert_allclose(found[path], gradient, atol=3e-6, rtol=1e-3, err_msg=path)
 
 

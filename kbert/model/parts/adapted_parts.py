@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from kbert.graph import names
-from kbert.model.parts import elementwise, packed_rows
+from kbert.model.parts import elementwise, packed_rows, plain_kit
 from kbert.model.parts.fused_parts import EncoderBlock, FusedParts, Kit, fits
 from kbert.model.parts.stateless import stateless
 from kbert.model.told_by_layers import ids_of
@@ -69,6 +69,8 @@ class AdaptedBlock(EncoderBlock):
     def __init__(self, model, number: int, kit: Kit, adapters, rate: float):
         super().__init__(model, number, kit)
         self._adapters = {one.name: one for one in adapters}
+        if "output" in self._adapters:  # its halves are no arguments of what is computed again,
+            self._recomputed = plain_kit.recomputed  # and TensorFlow gives them no gradient there
         self._dropped = kit.part(elementwise.dropped, rate=rate)
         self._scales = {"query": self.attention.key_dim**-0.5}  # as the query's kernel has it
 
