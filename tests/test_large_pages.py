@@ -1,4 +1,4 @@
-"""Memory in large pages: arrays side by side, and a model that is loaded takes few faults."""
+"""Memory in large pages, its arrays side by side; the collector paused while a model is made."""
 
 import gc
 import mmap

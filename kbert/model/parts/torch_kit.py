@@ -10,12 +10,15 @@ import torch
 from torch.nn import functional
 
 from kbert.model import layers as kl
-from kbert.model.parts import elementwise
+from kbert.model.parts import elementwise, plain_kit
 
 _ACTIVATIONS: dict[Callable, Callable] = {
     kl.gelu: functional.gelu,
     kl.gelu_tanh: functools.partial(functional.gelu, approximate="tanh"),
 }
+
+
+recomputed = plain_kit.recomputed
 
 
 def part(formula: Callable, **settings) -> Callable:
@@ -31,11 +34,6 @@ def attended(rate: float) -> Callable:
         return elementwise.merged_heads(matmul(shares, vectors))
 
     return call
-
-
-def recomputed(function: Callable) -> Callable:
-    """The function as it is."""
-    return function
 
 
 def matmul(x, y, transposed: bool = False):

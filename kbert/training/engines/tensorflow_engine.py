@@ -79,9 +79,9 @@ class TensorFlowEngine(Engine):
         return tensorflow_kit if cpu and not self.jit and one_length else None
 
     def _compile(self) -> None:
+        self._is_first = True
         # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas.
-        self._is_first = True
         whole = self.spread.on_tpu or (self.jit and self.replicas == 1)
         self._gradients_of, self._by_xla = self._gradients, None
         if self.jit and not whole:
