@@ -74,6 +74,7 @@ class Bert:
         )
 
 
+@collector.paused()
 def load(
     path: str | os.PathLike | Backbone,
     *,
@@ -216,11 +217,10 @@ def _built(
             + fitting.summarized(problems)
             + _hint(problems)
         )
-    with collector.paused():
-        with deferred.without_values():
-            model = builder.build(spec)
-        with transfer.Reading(fit.entries, fit.tensors) as reading:
-            report = _whole(transfer.fill(model, reading), fit, model)
+    with deferred.without_values():
+        model = builder.build(spec)
+    with transfer.Reading(fit.entries, fit.tensors) as reading:
+        report = _whole(transfer.fill(model, reading), fit, model)
     if own and num_labels != found.num_labels and not given:
         _logger.warning(
             "%s has a classifier of %d labels, %d are asked for: a new one begins",

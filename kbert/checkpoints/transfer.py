@@ -17,9 +17,7 @@ from kbert.model.large_pages import LargePages
 
 # NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
 _FLOATING = re.compile(r"b?float(16|32|64)|B?F(16|32|64)")
-_COLUMNS = (
-    64  # that are transposed at a time: what is read stays in the caches; 2 to 4 times faster
-)
+_COLUMNS = 16  # that are transposed at a time, a line of the caches: 2 to 5 times faster than all
 
 
 @dataclass(frozen=True)
@@ -127,12 +125,19 @@ class Reading:
 
 
 def _copy(array: np.ndarray, to: np.ndarray) -> None:
+    """Fills an array of float32, and leaves Python's lock to others meanwhile."""
     if array.ndim == 2 and not array.flags.c_contiguous:
-        for start in range(0, to.shape[1], _COLUMNS):
-            part = slice(start, start + _COLUMNS)
-            np.copyto(to[:, part], array[:, part], casting="unsafe")
-    else:
-        np.copyto(to, array, casting="unsafe")
+        array = array.astype("float32", copy=False)
+        whole = to.shape[1] // _COLUMNS * _COLUMNS
+        np.positive(_blocks(array[:, :whole]), out=_blocks(to[:, :whole]), order="C")
+        array, to = array[:, whole:], to[:, whole:]
+    np.copyto(to, array, casting="unsafe")
+
+
+def _blocks(array: np.ndarray) -> np.ndarray:
+    """[rows, columns] as [blocks of columns, rows, columns]; numbers as bits, which none changes."""
+    rows, columns = array.shape
+    return array.view("i4").reshape(rows, columns // _COLUMNS, _COLUMNS).transpose(1, 0, 2)
 
 
 def fill(model, reading: Reading) -> TransferReport:

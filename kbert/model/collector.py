@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Within it nothing is looked through for cycles; as it was afterwards.
+    """Within it nothing is looked through for cycles, and what is new afterwards counts as old.
 
     A model's layers are many new objects, and all of them stay. So many make Python look through
     all that there is, TensorFlow's and Keras's objects too: 0.25 s, as long as base takes to be
@@ -20,4 +20,7 @@ def paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():  # someone else's stay frozen
+            gc.freeze()
+            gc.unfreeze()  # back among the oldest, looked at when enough others are as old
         gc.enable()
