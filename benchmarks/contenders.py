@@ -59,6 +59,11 @@ class Contender:
         return (Fresh if self.fresh else Process)(self)
 
 
+def _environment() -> dict[str, str]:
+    """Ours, with what Python compiled kept, for whichever library: as a user's Python has it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _is_there(name: str | Path) -> bool:
     return name.exists() if isinstance(name, Path) else importlib.util.find_spec(name) is not None
 
@@ -75,7 +80,7 @@ class Process:
         self._errors = os.memfd_create("errors")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.child", contender.make],
-            env=os.environ
+            env=_environment()
             | _QUIET
             | contender.environment
             | {packages.HIDDEN: json.dumps(contender.hidden())},

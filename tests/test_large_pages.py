@@ -3,6 +3,7 @@
 import gc
 import mmap
 import threading
+import weakref
 
 import numpy as np
 
@@ -68,6 +69,35 @@ def test_the_collector_is_as_it_was():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_is_made_in_a_pause_is_old_afterwards_and_found_when_it_is_thrown_away():
+    class Node:
+        pass
+
+    assert gc.get_freeze_count() == 0
+    with collector.paused():
+        node = Node()
+        node.itself = node
+    assert gc.get_freeze_count() == 0
+    old = {id(one) for one in gc.get_objects(generation=2)}
+    assert id(node) in old
+    watched = weakref.ref(node)
+    del node
+    assert watched() is not None
+    gc.collect()
+    assert watched() is None
+
+
+def test_what_someone_froze_stays_frozen():
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector.paused():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_a_kernel_without_large_pages_gives_small_ones(monkeypatch):

@@ -135,7 +135,7 @@ def _copy(array: np.ndarray, to: np.ndarray) -> None:
 
 
 def _blocks(array: np.ndarray) -> np.ndarray:
-    """[rows, columns] as [blocks of columns, rows, columns]; numbers as bits, which none changes."""
+    """[rows, columns] as [blocks, rows, columns of a block]; as whole numbers, NumPy is faster."""
     rows, columns = array.shape
     return array.view("i4").reshape(rows, columns // _COLUMNS, _COLUMNS).transpose(1, 0, 2)
 
