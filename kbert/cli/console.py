@@ -173,8 +173,12 @@ def starting_keras():
         return
     try:
         with starting("Keras"):
-            import keras  # noqa: F401
+            import keras
 
+            if keras.backend.backend() == "jax":
+                from kbert.training.engines import kept_memory
+
+                kept_memory.take_one_heap()
             yield
     except ValueError as error:
         # the second as Keras 3.16 says it

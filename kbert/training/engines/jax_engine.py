@@ -19,6 +19,7 @@ import numpy as np
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.parts import jax_kit
 from kbert.training import loss
+from kbert.training.engines import kept_memory
 from kbert.training.engines.engine import Engine
 from kbert.training.stopping import NO_WISH, Wishes
 
@@ -95,6 +96,8 @@ class JaxEngine(Engine):
         )
         for variable, value in zip(variables, new, strict=True):
             variable.assign(value)
+        if self.platform == "cpu":
+            kept_memory.keep(self)
         return logs
 
     def update_program(self, batch: TrainingBatch) -> tuple:
