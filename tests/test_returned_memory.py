@@ -1,13 +1,15 @@
 """Memory that is free within a heap goes back to the system while `returned` lasts."""
 
 import ctypes
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from kbert.training.engines import returned_memory
+from kbert.training.engines import glibc, returned_memory
 
 BLOCK, COUNT = 60_000, 2_001  # 115 MiB of blocks below glibc's threshold for pages of their own
 
@@ -39,10 +41,44 @@ def test_what_is_free_between_two_blocks_goes_back():
     libc.free(last)
 
 
+_PROGRAM = """
+import ctypes
+from kbert.training.engines import returned_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def has_own_pages():  # a bit before each block says whether the system was asked for it alone
+    block = libc.malloc(20 << 20)
+    before = ctypes.c_size_t.from_address(block - ctypes.sizeof(ctypes.c_size_t)).value
+    libc.free(block)
+    return bool(before & 2)
+
+libc.free(libc.malloc(30 << 20))  # from here on glibc thinks 20 MiB small
+print(has_own_pages())
+with returned_memory.returned():
+    print(has_own_pages())
+print(has_own_pages())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
+def test_what_is_large_has_pages_of_its_own_meanwhile():
+    clean = {name: value for name, value in os.environ.items() if "MALLOC" not in name.upper()}
+    clean.pop("GLIBC_TUNABLES", None)
+
+    def said(**variables) -> list[str]:
+        command = [sys.executable, "-c", _PROGRAM]
+        return subprocess.check_output(command, env=clean | variables, text=True).split()
+
+    assert said() == ["False", "True", "False"]
+    assert said(MALLOC_MMAP_THRESHOLD_=str(2**25)) == ["False"] * 3
+
+
 def test_elsewhere_nothing_is_done(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with returned_memory.returned():
-        assert returned_memory._trim() is None
+        assert not glibc.trim() and not glibc.set_options({glibc.ARENA_MAX: 1})
 
 
 def test_an_error_within_comes_out():

@@ -1,12 +1,13 @@
 """Memory that the compiler has done with, given back while the first update goes on."""
 
 import contextlib
-import ctypes
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+from kbert.training.engines import glibc
 
 _PAUSE = 0.1  # seconds
+_LARGE = 2**17  # bytes; glibc's own bound at a process's start, which then grows
 
 
 @contextlib.contextmanager
@@ -14,17 +15,18 @@ def returned() -> Iterator[None]:
     """Within it glibc gives the system back, again and again, what is free; elsewhere nothing.
 
     XLA's programs are compiled in threads of their own in the first update, whose heaps keep what
-    they have taken, just where an update needs the most.
+    they have taken, just where an update needs the most. What is large has pages of its own
+    meanwhile, which go back with it.
     """
-    trim = _trim()
-    if trim is None:
+    if not glibc.trim():
         yield
         return
+    glibc.set_options({glibc.MMAP_THRESHOLD: _LARGE})
     ended = threading.Event()
 
     def trimming():
         while not ended.wait(_PAUSE):
-            trim(0)
+            glibc.trim()
 
     thread = threading.Thread(target=trimming, daemon=True)
     thread.start()
@@ -33,10 +35,5 @@ def returned() -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        trim(0)
-
-
-def _trim() -> Callable | None:
-    if sys.platform != "linux":
-        return None
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+        glibc.set_usual(glibc.MMAP_THRESHOLD, glibc.TRIM_THRESHOLD)  # set by hand neither grows
+        glibc.trim()
