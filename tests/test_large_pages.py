@@ -89,6 +89,23 @@ def test_what_is_made_in_a_pause_is_old_afterwards_and_found_when_it_is_thrown_a
     assert watched() is None
 
 
+def test_models_that_are_thrown_away_do_not_pile_up():
+    class Node:
+        pass
+
+    gc.unfreeze()
+    gc.collect()
+    watched = []
+    for _ in range(40):  # each as many objects as a model, in a circle
+        with collector.paused():
+            nodes = [Node() for _ in range(20_000)]
+            for one, other in zip(nodes, nodes[1:] + nodes[:1], strict=True):
+                one.next = other
+        watched.append(weakref.ref(nodes[0]))
+        del nodes, one, other
+        assert sum(node() is not None for node in watched) < 12
+
+
 def test_what_someone_froze_stays_frozen():
     gc.freeze()
     try:
