@@ -1,16 +1,16 @@
 """Memory that is given back stays with the process while an owner lives, by Linux's own count."""
 
-import os
 import subprocess
 import sys
 
 import pytest
+from glibc_settings import environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 
 # 300 MiB asked for, written and given back, in a thread and in the main one; page faults of each
 _PROGRAM = """
-import ctypes, gc, os, resource, sys
+import ctypes, gc, resource
 from concurrent.futures import ThreadPoolExecutor
 from kbert.training.engines import kept_memory
 
@@ -46,11 +46,9 @@ PAGES = 300 * 256
 
 def counts(**variables) -> list[list[int]]:
     """Faults in a thread and in the main one: before, with two owners, with one, with none."""
-    clean = {name: value for name, value in os.environ.items() if "MALLOC" not in name.upper()}
-    clean.pop("GLIBC_TUNABLES", None)
     run = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
-        env=clean | variables,
+        env=environment(**variables),
         capture_output=True,
         text=True,
         check=True,

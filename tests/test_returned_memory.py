@@ -1,13 +1,13 @@
 """Memory that is free within a heap goes back to the system while `returned` lasts."""
 
 import ctypes
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from glibc_settings import environment
 
 from kbert.training.engines import glibc, returned_memory
 
@@ -64,12 +64,9 @@ print(has_own_pages())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 def test_what_is_large_has_pages_of_its_own_meanwhile():
-    clean = {name: value for name, value in os.environ.items() if "MALLOC" not in name.upper()}
-    clean.pop("GLIBC_TUNABLES", None)
-
     def said(**variables) -> list[str]:
         command = [sys.executable, "-c", _PROGRAM]
-        return subprocess.check_output(command, env=clean | variables, text=True).split()
+        return subprocess.check_output(command, env=environment(**variables), text=True).split()
 
     assert said() == ["False", "True", "False"]
     assert said(MALLOC_MMAP_THRESHOLD_=str(2**25)) == ["False"] * 3
