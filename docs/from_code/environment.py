@@ -9,11 +9,18 @@ import kbert
 from from_code.table import table
 
 PACKAGE = Path(kbert.__file__).parent
-_ASKING = ("os.environ.get", "os.environ.setdefault", "os.getenv", "number_in")
+_ASKING = (
+    "os.environ.get",
+    "os.environ.setdefault",
+    "os.environ.keys().isdisjoint",
+    "os.getenv",
+    "number_in",
+)
 
 # What each is for; a test fails where the code reads one that does not stand here.
 MEANINGS = {
     "COLUMNS": "the width of `model.summary()` and of progress lines, where there is no terminal",
+    "GLIBC_TUNABLES": "glibc's own; where it sets glibc.malloc, kbert leaves glibc's memory alone",
     "KBERT_TRACEBACK": "set: a mistake on the command line shows Python's traceback, not one line",
     "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it, so that a run is the same twice",
     "KERAS_BACKEND": "tensorflow, jax or torch; Keras's own, read before Keras is imported",
@@ -22,6 +29,9 @@ MEANINGS = {
     "KERAS_DISTRIBUTION_PROCESS_ID": "JAX on several hosts: this one's number, from 0",
     "KERAS_TORCH_DEVICE": "torch: cpu keeps training off the GPUs; Keras's own",
     "LOCAL_RANK": "torch on several devices: this process's GPU; torchrun sets it",
+    "MALLOC_MMAP_MAX_": "glibc's own; set, kbert leaves glibc's memory alone",
+    "MALLOC_MMAP_THRESHOLD_": "the same",
+    "MALLOC_TRIM_THRESHOLD_": "the same",
     "MASTER_ADDR": "torch on several hosts: the first one's name; torchrun sets it",
     "MASTER_PORT": "torch on several hosts: its port; torchrun sets it",
     "NO_COLOR": "set: no colours on the terminal (no-color.org)",
@@ -58,33 +68,36 @@ def variables() -> dict[str, set[str]]:
         constants = dict(_constants(tree))
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         for node in ast.walk(tree):
-            name = _asked_for(node, constants)
-            if name and re.fullmatch("[A-Z_]+", name):
+            names = [name for name in _asked_for(node, constants) if re.fullmatch("[A-Z_]+", name)]
+            for name in names:
                 found.setdefault(name, set()).add(module)
     return found
 
 
-def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The module's names for texts: `A = "x"`, and `A, B = "x", "y"`."""
+def _constants(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """The module's names for texts: `A = "x"`, `A, B = "x", "y"`, and `A = ("x", "y")`."""
     for node in tree.body:
-        if isinstance(node, ast.Assign):
-            (target,), value = node.targets, node.value
-            pairs = [(target, value)]
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                pairs = list(zip(target.elts, value.elts, strict=True))
-            for name, text in pairs:
-                if isinstance(name, ast.Name) and isinstance(text, ast.Constant):
-                    yield name.id, text.value
+        if not isinstance(node, ast.Assign) or len(node.targets) > 1:
+            continue
+        (target,), value = node.targets, node.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=True))
+        for name, text in pairs:
+            parts = text.elts if isinstance(text, ast.Tuple) else [text]
+            if isinstance(name, ast.Name):
+                yield name.id, [str(part.value) for part in parts if isinstance(part, ast.Constant)]
 
 
-def _asked_for(node: ast.AST, constants: dict) -> str | None:
-    """The variable of `os.environ[name]`, `os.environ.get(name)`, `.setdefault(name, …)`."""
+def _asked_for(node: ast.AST, constants: dict[str, list[str]]) -> list[str]:
+    """The variables of `os.environ[name]`, `os.environ.get(name)`, `.setdefault(name, …)`, and of
+    `os.environ.keys().isdisjoint(names)`."""
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
         key = node.slice
     elif isinstance(node, ast.Call) and ast.unparse(node.func) in _ASKING and node.args:
         key = node.args[0]
     else:
-        return None
+        return []
     if isinstance(key, ast.Constant):
-        return str(key.value)
-    return constants.get(key.id) if isinstance(key, ast.Name) else None
+        return [str(key.value)]
+    return constants.get(key.id, []) if isinstance(key, ast.Name) else []

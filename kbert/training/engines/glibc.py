@@ -39,7 +39,7 @@ def trim() -> bool:
 
 def _told_by_user() -> bool:
     tunables = os.environ.get("GLIBC_TUNABLES", "")
-    return "glibc.malloc." in tunables or any(name in os.environ for name in _OF_USERS)
+    return "glibc.malloc." in tunables or not os.environ.keys().isdisjoint(_OF_USERS)
 
 
 def _glibc() -> ctypes.CDLL | None:
