@@ -14,7 +14,7 @@ from keras import layers as kl
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
-from kbert.model import collector, deferred
+from kbert.model import collector, deferred, keras_internals
 from kbert.model.bert_model import BertModel
 from kbert.model.layers import (
     Add,
@@ -138,7 +138,7 @@ def build(spec: GraphSpec) -> BertModel:
         ValueError: a dtype that is no policy of floating point numbers.
     """
     _check_dtype(spec.dtype)
-    with collector.paused():
+    with collector.paused(), keras_internals.set_plainly():
         inputs, (x, table) = _encoder(spec)
         name, top = _TOPS[spec.head]
         marks, outputs = top(spec, x, table)
