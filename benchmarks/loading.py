@@ -41,13 +41,13 @@ def _with_memory(make):
 
 @_with_memory
 def kbert(folder: str):
-    import kbert as library
+    from kbert import build_encoder, load  # kbert imports a module when it is asked for its name
 
-    library.build_encoder("tiny")
+    build_encoder("tiny")
 
     def run(count):
         for _ in range(count):
-            library.load(folder)
+            load(folder)
 
     return run
 
