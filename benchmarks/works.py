@@ -187,6 +187,7 @@ def works() -> list[Work]:
     classifier = [
         Claim("10 classifier, KerasHub", "kbert", HUB, 1.1, 1.3, "memory"),
         Claim("10 classifier, transformers", "kbert", TRANSFORMERS, 0.9, 1.0, "memory"),
+        Claim("10 classifier, torch", "kbert, torch", TRANSFORMERS, 0.9, 1.0, "memory"),
     ]
     found.append(
         updates(
@@ -198,7 +199,7 @@ def works() -> list[Work]:
             "float32",
             claims=classifier,
             ways=_WAYS,
-            only=("kbert", *HUB, *TRANSFORMERS, *(f"kbert, {way}" for way in _WAYS)),
+            only=("kbert", "kbert, torch", *HUB, *TRANSFORMERS, *(f"kbert, {w}" for w in _WAYS)),
             count=10,
             memory=1500,
         )
