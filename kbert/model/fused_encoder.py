@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from kbert.graph import names
 from kbert.model.layers import gelu, gelu_tanh
+from kbert.model.made_of_states import made_of
 from kbert.model.parts import layer_types
 from kbert.model.told_by_layers import ids_of
 
@@ -65,7 +66,7 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
     blocks = [_Block(model, number) for number in range(1, count + 1)]
     states = [model.get_layer(names.encoder_output(n)).output for n in range(count + 1)]
     inputs = ids_of(model)
-    embeddings, heads = keras.Model(inputs, states[0]), _heads(states, view.outputs)
+    embeddings, heads = keras.Model(inputs, states[0]), made_of(states, view.outputs)
     padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
 
     def embedded(ids, segment_ids):
@@ -122,20 +123,6 @@ def _few_rewrites():
     nothing_folded = tf.compat.v1.OptimizerOptions(opt_level=-1)
     options = tf.compat.v1.GraphOptions(optimizer_options=nothing_folded, rewrite_options=rewrites)
     return tf.compat.v1.ConfigProto(graph_options=options)
-
-
-def _heads(states: list, outputs: list) -> Callable:
-    """A function of hidden states and their mask: outputs that are made of them, or are some."""
-    places = {id(state): place for place, state in enumerate(states)}
-    made = [output for output in outputs if id(output) not in places]  # Keras passes no input on
-    model = keras.Model(states, made) if made else None
-
-    def call(found, mask):
-        new = model.call(found, mask=[mask] * len(found), training=False) if model else ()
-        rest = iter(keras.tree.flatten(new))
-        return [found[places[id(one)]] if id(one) in places else next(rest) for one in outputs]
-
-    return call
 
 
 class _Block:

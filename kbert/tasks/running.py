@@ -57,7 +57,8 @@ def function_of(
     functions = _functions.setdefault(model, {})
     if key not in functions:
         view = build(model)
-        functions[key] = compiled(view) if model is bert.model else _cast_function(model, view)
+        made = _own_function if model is bert.model else _cast_function
+        functions[key] = made(model, view)
     return functions[key]
 
 
@@ -70,6 +71,16 @@ def _in_precision(bert: Bert, dtype: str) -> keras.Model:
         return bert.model
     transfer.check_whole(bert.model, bert.spec)
     return cast_model(bert.model, bert.spec, dtype)
+
+
+def _own_function(model: keras.Model, view: keras.Model) -> Callable:
+    """Of a view into a model whose weights may change."""
+    if keras.backend.backend() == "torch":
+        from kbert.model import torch_encoder
+
+        if torch_encoder.is_for(model):
+            return torch_encoder.fused(model, view)
+    return compiled(view)
 
 
 def _cast_function(model: keras.Model, view: keras.Model) -> Callable:

@@ -91,7 +91,7 @@ class Recipe(Protocol):
 
         Args:
             compiled: whether XLA compiles the step.
-            shape_cost: what a batch of a new shape costs once, in updates.
+            shape_cost: what a batch of a new shape costs once, in updates; 0: unknown.
         """
 
     def trained_part(self, model):

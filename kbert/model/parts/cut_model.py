@@ -56,6 +56,8 @@ class CutModel:
         model: a functional model of `kbert.model.builder`.
         parts: what is put in the place of its layers; None: nothing.
         packing: whether inputs are those of a `kbert.data.packed_batch.PackedBatch`.
+        training: whether the heads' own layers drop out; what is put in the place of others knows
+            for itself.
         rows_at: as of `Parts`, where nothing is put in their place.
 
     Attributes:
@@ -67,9 +69,10 @@ class CutModel:
         model,
         parts: Parts | None = None,
         packing: bool = False,
+        training: bool = True,
         rows_at: Callable | None = plain_kit.rows_at,
     ):
-        self._packing = packing
+        self._packing, self._training = packing, training
         self._padding = model.get_layer(names.TOKEN_EMBEDDING).compute_mask
         last = layer_types.blocks(model)
         cuts = [model.get_layer(names.encoder_output(n)).output for n in range(last + 1)]
@@ -123,7 +126,7 @@ class CutModel:
         self.heads_draw = bool(own_seed_states(self._heads))
 
     def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
-        """The model's outputs, in training.
+        """The model's outputs.
 
         Args:
             values: of its variables, by their id.
@@ -164,7 +167,7 @@ class CutModel:
         rest = [inputs[name] for name in self._others]
         if self._has_table and not self._similarity:
             rest = [table, *rest]
-        outputs = stateless(self._heads, values, [*states, *rest])
+        outputs = stateless(self._heads, values, [*states, *rest], self._training)
         if self._similarity:
             outputs[self._place] = self._similarity(values, outputs[self._place], table)
         return outputs

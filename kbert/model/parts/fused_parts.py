@@ -38,7 +38,13 @@ def fits(model) -> bool:
 
 
 class Kit(Protocol):
-    """What a backend computes the parts with; a module."""
+    """What a backend computes the parts with; a module.
+
+    Attributes:
+        ops: `keras.ops`, or what has the same functions.
+    """
+
+    ops: Any
 
     def part(self, formula: Callable, **settings) -> Callable:
         """A function of `elementwise` with its settings."""
@@ -63,18 +69,23 @@ class Kit(Protocol):
 
 
 class FusedParts:
-    """`cut_model.Parts`, with a kit."""
+    """`cut_model.Parts`, with a kit.
 
-    def __init__(self, kit: Kit):
-        self._kit = kit
+    Args:
+        kit: the backend's.
+        training: whether dropout drops anything.
+    """
+
+    def __init__(self, kit: Kit, training: bool = True):
+        self._kit, self._training = kit, training
 
     def embeddings(self, model) -> Callable:
         """See `Parts`."""
-        return Embeddings(model, self._kit)
+        return Embeddings(model, self._kit, self._training)
 
     def block(self, model, number: int) -> Callable:
         """See `Parts`."""
-        return EncoderBlock(model, number, self._kit)
+        return EncoderBlock(model, number, self._kit, self._training)
 
     def added(self, number: int) -> list:
         """See `Parts`."""
@@ -91,14 +102,14 @@ class FusedParts:
 
 
 class Embeddings:
-    """Token, segment and position embeddings with their dropout and LayerNorm, in training.
+    """Token, segment and position embeddings with their dropout and LayerNorm.
 
     Args:
         model: from `kbert.model.builder`; see `fits`.
-        kit: the backend's.
+        kit, training: as of `FusedParts`.
     """
 
-    def __init__(self, model, kit: Kit):
+    def __init__(self, model, kit: Kit, training: bool = True):
         self._kit = kit
         self._token, self._segment, self._position = (
             model.get_layer(name)
@@ -106,10 +117,10 @@ class Embeddings:
         )
         dropout = model.get_layer(names.EMBEDDING_DROPOUT)
         self._norm = model.get_layer(names.EMBEDDING_NORM)
-        self._seeds = own_seed_states(dropout)
+        self._seeds = own_seed_states(dropout) if training else []
         self._ended = kit.part(
             elementwise.normalized_embeddings,
-            rate=dropout.rate,
+            rate=dropout.rate if training else 0.0,
             epsilon=self._norm.epsilon,
             dtype=self._norm.compute_dtype,
         )
@@ -121,7 +132,8 @@ class Embeddings:
         segments = values[id(self._segment.embeddings)]
         places = values[id(self._position.embeddings)]
         if positions is None:
-            positions = self._position.of_sequence(places, ops.shape(token_ids)[1])[None]
+            length = self._kit.ops.shape(token_ids)[1]
+            positions = self._position.of_sequence(places, length)[None]
         else:
             positions = self._kit.vectors(places, positions + self._position.first)  # (B, S, H)
         if self._is_tied:
@@ -129,34 +141,40 @@ class Embeddings:
             tokens, table = self._kit.vectors_and_table(table, token_ids, dtype)
         else:
             tokens = self._kit.vectors(table, token_ids)  # (B, S, H)
-        one_hot = ops.one_hot(segment_ids, segments.shape[0], dtype=segments.dtype)
+        one_hot = self._kit.ops.one_hot(segment_ids, segments.shape[0], dtype=segments.dtype)
         norm = (values[id(weight)] for weight in (self._norm.gamma, self._norm.beta))
         segments = self._kit.matmul(one_hot, segments)  # (B, S, types)(types, H): no scatter
         return self._ended(tokens, segments, positions, *norm, seed_of(values, self._seeds)), table
 
 
 class EncoderBlock:
-    """Encoder block `number`, counted from 1, in training.
+    """Encoder block `number`, counted from 1.
 
     Args:
         model: from `kbert.model.builder`; see `fits`.
         number: of the block.
-        kit: the backend's.
+        kit, training: as of `FusedParts`.
     """
 
-    def __init__(self, model, number: int, kit: Kit):
+    def __init__(self, model, number: int, kit: Kit, training: bool = True):
         def layer(*part):
             return model.get_layer(names.encoder(number, *part))
 
+        def rate_of(rate):
+            return rate if training else 0.0
+
+        def seeds_of(layer):
+            return own_seed_states(layer) if training else []
+
         def end(part):
             dropout, norm = layer(part, "Dropout"), layer(part, "Norm")
-            settings = {"rate": dropout.rate, "epsilon": norm.epsilon}
-            return kit.part(elementwise.normalized_sum, **settings), norm, own_seed_states(dropout)
+            settings = {"rate": rate_of(dropout.rate), "epsilon": norm.epsilon}
+            return kit.part(elementwise.normalized_sum, **settings), norm, seeds_of(dropout)
 
         self.attention, self.feed_forward = layer(names.ATTENTION), layer(names.FEED_FORWARD)
         self._ends = [end(names.ATTENTION), end(names.FEED_FORWARD)]
-        self._seeds = own_seed_states(self.attention)
-        self._attended_by = kit.attended(self.attention.dropout)
+        self._seeds = seeds_of(self.attention)
+        self._attended_by = kit.attended(rate_of(self.attention.dropout))
         heads = self.attention.num_heads
         self._split = {
             parts: kit.part(elementwise.split_heads, parts=parts, heads=heads)
@@ -164,7 +182,7 @@ class EncoderBlock:
         }
         activation = self.feed_forward.intermediate_dense.activation
         self._activated = kit.part(elementwise.activated, activation=activation)
-        self._matmul, self._recomputed = kit.matmul, kit.recomputed
+        self._kit, self._recomputed = kit, kit.recomputed
 
     def __call__(self, values: dict, x, mask, read: Read = ALL):
         """The block's output, (B, S, H), or what is read of it; see `CutModel`."""
@@ -182,29 +200,33 @@ class EncoderBlock:
             heads = self._projected(values, x, "key", "value")
             keys, vectors = map(read.keys, heads)  # (B, A, S, D) each
         mask = read.mask(mask)
-        keep = ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)  # packed: (B, R, S)
+        expand_dims = self._kit.ops.expand_dims
+        by_row = mask if len(mask.shape) == 3 else expand_dims(mask, 1)  # packed: (B, R, S)
+        keep = expand_dims(by_row, 1)
         seed = seed_of(values, self._seeds)
         context = self._attended_by(query, keys, vectors, keep, seed)  # (B, R, H)
         output = self.attention.output_dense
-        kernel = _matrix(values[id(output.kernel)], 2)
+        kernel = self._matrix(values[id(output.kernel)], 2)
         y = self._product(values, context, kernel, "attention_output")
         return self._ended(values, self._ends[0], y, output.bias, rows)
 
     def _projected(self, values: dict, x, *matrices: str) -> list:
         """Heads of x times some of the three matrices, as one product."""
         attention = self.attention
-        # The scale goes to the query, as in Keras: products without it may leave float16's range.
         each = {
-            "query": (attention.query_dense, attention.key_dim**-0.5),
-            "key": (attention.key_dense, 1.0),
-            "value": (attention.value_dense, 1.0),
+            "query": attention.query_dense,
+            "key": attention.key_dense,
+            "value": attention.value_dense,
         }
         kernels, biases = [], []
-        for dense, scale in map(each.__getitem__, matrices):
-            kernels.append(_matrix(values[id(dense.kernel)] * scale, 1))
-            biases.append(ops.reshape(values[id(dense.bias)] * scale, (-1,)))
-        y = self._product(values, x, ops.concatenate(kernels, 1), *matrices)
-        return self._split[len(matrices)](y, ops.concatenate(biases, 0))
+        for name in matrices:
+            kernel, bias = (values[id(one)] for one in (each[name].kernel, each[name].bias))
+            if name == "query":  # as in Keras: products without it may leave float16's range
+                kernel, bias = (one * attention.key_dim**-0.5 for one in (kernel, bias))
+            kernels.append(self._matrix(kernel, 1))
+            biases.append(self._kit.ops.reshape(bias, (-1,)))
+        y = self._product(values, x, self._kit.ops.concatenate(kernels, 1), *matrices)
+        return self._split[len(matrices)](y, self._kit.ops.concatenate(biases, 0))
 
     def _fed_forward(self, values: dict, x):
         inner, outer = self.feed_forward.intermediate_dense, self.feed_forward.output_dense
@@ -225,7 +247,11 @@ class EncoderBlock:
     def _product(self, values: dict, x, kernel, *matrices: str):
         """x times the kernel of the matrices side by side, by `kbert.graph.trained_parts`' names;
         for adapters, which know what goes into theirs."""
-        return _product(self._matmul, x, kernel)
+        return _product(self._kit, x, kernel)
+
+    def _matrix(self, kernel, axes: int):
+        """(H, A, D) as (H, A·D), one axis in; (A, D, H) as (A·D, H), two axes in."""
+        return self._kit.ops.reshape(kernel, (math.prod(kernel.shape[:axes]), -1))
 
 
 class Similarity:
@@ -238,11 +264,11 @@ class Similarity:
 
     def __init__(self, model, kit: Kit):
         self._bias = model.get_layer(names.MLM_SIMILARITY).bias
-        self._matmul = kit.matmul
+        self._kit = kit
 
     def __call__(self, values: dict, x, table):
         """(B, M, T) of x (B, M, H) and table (T, H); see `CutModel`."""
-        product = _product(self._matmul, x, table, transposed=True)
+        product = _product(self._kit, x, table, transposed=True)
         return self._with_bias(product, values[id(self._bias)])
 
     def _with_bias(self, product, bias):
@@ -254,13 +280,9 @@ def seed_of(values: dict, states: list):
     return values[id(states[0])] if states else ops.zeros(2, "int32")
 
 
-def _matrix(kernel, axes: int):
-    """(H, A, D) as (H, A·D), one axis in; (A, D, H) as (A·D, H), two axes in."""
-    return ops.reshape(kernel, (math.prod(kernel.shape[:axes]), -1))
-
-
-def _product(matmul, x, kernel, transposed: bool = False):
+def _product(kit: Kit, x, kernel, transposed: bool = False):
     """(B, S, in)(in, out) as one product of B·S rows."""
+    ops = kit.ops
     rows = ops.reshape(x, (-1, x.shape[-1]))
-    product = matmul(rows, ops.cast(kernel, x.dtype), transposed=transposed)
+    product = kit.matmul(rows, ops.cast(kernel, x.dtype), transposed=transposed)
     return ops.reshape(product, (*ops.shape(x)[:-1], kernel.shape[0 if transposed else 1]))

@@ -5,9 +5,12 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import keras
 
 from kbert.model.parts.attention import Attention
 from kbert.model.parts.written_gradients import WRITTEN
+
+ops = keras.ops
 
 
 @functools.cache

@@ -9,11 +9,13 @@ kept: of attention its softmax, of the loss two numbers a label; no mask, no flo
 import functools
 from collections.abc import Callable
 
+import keras
 import tensorflow as tf
 
 from kbert.model.parts.attention import Attention
 from kbert.model.parts.written_gradients import WRITTEN, keeping_nothing
 
+ops = keras.ops
 _function = functools.partial(tf.function, jit_compile=True, autograph=False, reduce_retracing=True)
 
 

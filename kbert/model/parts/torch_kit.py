@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from kbert.model import layers as kl
-from kbert.model.parts import elementwise, plain_kit
+from kbert.model.parts import elementwise, plain_kit, torch_operations, torch_products
 
 _ACTIVATIONS: dict[Callable, Callable] = {
     kl.gelu: functional.gelu,
@@ -18,7 +18,11 @@ _ACTIVATIONS: dict[Callable, Callable] = {
 }
 
 
+_LONG = 64  # tokens from which on scores that are never written down are worth it, on a CPU
+
+ops = torch_operations
 recomputed = plain_kit.recomputed
+matmul = torch_products.product
 
 
 def part(formula: Callable, **settings) -> Callable:
@@ -30,15 +34,13 @@ def attended(rate: float) -> Callable:
     """Attention of query, keys, vectors (B, A, S, D), mask and seed: (B, S, H)."""
 
     def call(query, keys, vectors, mask, seed):
+        if not rate and query.device.type == "cpu" and min(query.shape[2], keys.shape[2]) >= _LONG:
+            attend = functional.scaled_dot_product_attention
+            return _merged_heads(attend(query, keys, vectors, mask, scale=1.0))
         shares = _attention_weights(matmul(query, keys, transposed=True), mask, rate)
-        return elementwise.merged_heads(matmul(shares, vectors))
+        return _merged_heads(matmul(shares, vectors))
 
     return call
-
-
-def matmul(x, y, transposed: bool = False):
-    """x y, or x yᵀ."""
-    return torch.matmul(x, y.mT if transposed else y)
 
 
 def vectors(table, ids):
@@ -88,8 +90,20 @@ def _normalized(x, gamma, beta, epsilon):
 
 
 def _attention_weights(scores, mask, rate):
-    wide = scores.masked_fill(torch.logical_not(mask), torch.finfo(scores.dtype).min)
-    return _dropped(wide.softmax(-1), rate)
+    """Writes over the scores: filled, they and their gradient, 0 there anyway, would be copied."""
+    # half of the lowest number: a masked score is finite in every dtype, and its share is 0
+    least = torch.where(mask, 0.0, torch.finfo(scores.dtype).min / 2).to(scores.dtype)
+    return _dropped(scores.add_(least).softmax(-1), rate)
+
+
+def _split_heads(x, bias, *, parts: int, heads: int):
+    # unbind, whose gradient is one copy: a part that is indexed has one as large as all parts
+    each = (x + bias).to(x.dtype).unflatten(-1, (parts, heads, -1))  # (B, S, parts, A, D)
+    return each.permute(2, 0, 3, 1, 4).unbind()
+
+
+def _merged_heads(x):
+    return x.transpose(1, 2).flatten(2)  # (B, A, S, D) -> (B, S, H)
 
 
 def _activated(x, bias, *, activation):
@@ -128,6 +142,7 @@ _OWN: dict[Callable, Callable] = {
     elementwise.dropped: _dropped_of_seed,
     elementwise.normalized_sum: _normalized_sum,
     elementwise.normalized_embeddings: _normalized_embeddings,
+    elementwise.split_heads: _split_heads,
     elementwise.activated: _activated,
     elementwise.measured: _measured,
 }

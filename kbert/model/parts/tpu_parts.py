@@ -52,6 +52,7 @@ class TpuKit:
     def __init__(self, draws_once: bool = True):
         self.draws_once = draws_once
 
+    ops = jax_kit.ops
     attended = staticmethod(jax_kit.attended)
     recomputed = staticmethod(plain_kit.recomputed)
     matmul = staticmethod(jax_kit.matmul)

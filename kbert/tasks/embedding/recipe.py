@@ -66,7 +66,7 @@ class VectorTraining(Finetuning):
         train, *dev = [TASK.encode(one, tokenizer, None, max_length=limit) for one in parts]
         self.batches = self._column_batches(train, tokenizer.pad_id, lengths)
         if shape_cost:
-            lengths = self._worth_tracing(limit, shape_cost)
+            lengths = self._worth_a_shape(limit, shape_cost)
             self.batches = self.batches.with_lengths(lengths)
         self.dev = None
         if dev:

@@ -127,8 +127,9 @@ class Finetuning(Recipe):
         self._parts = parts_of(self.settings, self.spec, self.bert)
         limit = longest(self.bert, self.settings.max_length)
         lengths = None if self.packing else self.settings.lengths
-        traced = 0.0 if lengths or compiled or self.packing else shape_cost
-        lengths = self._encode(limit, lengths or lengths_up_to(limit, compiled), traced)
+        cost = 0.0 if lengths or compiled or self.packing else shape_cost
+        any_length = tuple(range(1, limit + 1)) if cost else lengths_up_to(limit, compiled)
+        lengths = self._encode(limit, lengths or any_length, cost)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
         # a run that goes on has the same
@@ -175,7 +176,7 @@ class Finetuning(Recipe):
         pad_id = tokenizer.pad_id
         self.batches = self._batches(train, pad_id, lengths)
         if shape_cost:
-            lengths = self._worth_tracing(limit, shape_cost)
+            lengths = self._worth_a_shape(limit, shape_cost)
             self.batches = self.batches.with_lengths(lengths)
         self.dev: Evaluation | None = None
         if dev:
@@ -185,7 +186,7 @@ class Finetuning(Recipe):
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
         return lengths
 
-    def _worth_tracing(self, limit: int, shape_cost: float) -> tuple[int, ...]:
+    def _worth_a_shape(self, limit: int, shape_cost: float) -> tuple[int, ...]:
         """The batches' lengths with which the run takes least time, and the limit."""
         needed = Counter(self.batches.lengths_in(0))
         of_run = {length: count * self.settings.epochs for length, count in needed.items()}

@@ -18,8 +18,9 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     Args:
         epochs: passes over the training data.
         max_length: tokens of an example at most; the rest is cut off, or read in windows.
-        lengths: that batches may have, ascending; None: few where XLA compiles for each, else
-            every fourth. With `packing` the one of its rows; None: the one that wastes least.
+        lengths: that batches may have, ascending; None: few where XLA compiles for each; on a CPU
+            else nearly all that they need, on a GPU every fourth. With `packing` the one of its
+            rows; None: the one that wastes least.
         packing: whether several examples share a row, each with attention within it and positions
             of its own: the same numbers, nearly no padding and one shape. Batches are then of all
             lengths, where else each is of like lengths. For "classify" and "tag", on one device.

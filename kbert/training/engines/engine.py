@@ -37,7 +37,7 @@ class Engine(GradientCache, OptimizerStep):
         local: parts of a process's examples that are computed each on its own.
         process, processes: which host this is, and of how many.
         shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
-            step, in updates: tracing.
+            step, in updates; 0: unknown.
         steps_per_execution: updates that one call of the device does at most.
         output_names: what `predict` gives, in its order.
     """
@@ -104,7 +104,7 @@ class Engine(GradientCache, OptimizerStep):
         taught = names.TEACHER  # hidden states, which training alone has a use for
         self.output_names = [name for name in model.output_names if not name.startswith(taught)]
         self.trained = trained or all_of(model)
-        self.cut = self.cut_model()
+        self.cut, self.cut_in_inference = self.cut_model(), self.inference_model()
         self.scaled = precision.needs_scale(model)
         self.weights, self.rates = self.trained.variables, self.trained.rates
         self.seed_states = seed_states(model)
@@ -265,9 +265,9 @@ class Engine(GradientCache, OptimizerStep):
             inputs = self.vectors.texts(given)
         values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
         values |= {id(state): seeds[place] for place, state in enumerate(self._draws)}
-        if training and self.cut:
-            recomputed = self._recomputed if self.rematerialize else None
-            outputs = self.cut.outputs(values, inputs, recomputed)
+        if cut := self.cut if training else self.cut_in_inference:
+            recomputed = self._recomputed if training and self.rematerialize else None
+            outputs = cut.outputs(values, inputs, recomputed)
         else:
             ordered = [inputs[name] for name in self.model.input_names]
             outputs = stateless(self.model, values, ordered, training)
@@ -286,7 +286,12 @@ class Engine(GradientCache, OptimizerStep):
         if self.kit:
             return CutModel(self.model, self._parts(self.kit), self.packing)
         wanted = self.rematerialize or self.packing or readers(self.model)
-        return CutModel(self.model, None, self.packing, self._rows_at) if wanted else None
+        rows_at = self._rows_at
+        return CutModel(self.model, None, self.packing, rows_at=rows_at) if wanted else None
+
+    def inference_model(self) -> CutModel | None:
+        """The model in parts where that is the better way to compute it without dropout."""
+        return None
 
     def _plain_kit(self) -> fused_parts.Kit:
         """What parts that have to be are computed with, where there is no kit."""

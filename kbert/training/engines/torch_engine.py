@@ -12,7 +12,10 @@ import torch
 from torch.optim.adamw import adamw
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.model.devices import device_names
 from kbert.model.parts import torch_kit
+from kbert.model.parts.cut_model import CutModel
+from kbert.model.parts.fused_parts import FusedParts
 from kbert.training import loss as objectives
 from kbert.training.engines import kept_memory, torch_hosts
 from kbert.training.engines.engine import Engine
@@ -30,6 +33,8 @@ class TorchEngine(Engine):
                 "leave it out, and start as many processes by torchrun --nproc-per-node"
             )
         self.process, self.processes = torch_hosts.start()
+        if device_names() == ["CPU"]:
+            self.shape_cost = 0.1  # measured, as TensorFlow's
         self.replicas = self.processes
 
     def scope(self):
@@ -56,6 +61,12 @@ class TorchEngine(Engine):
     def _plain_kit(self):
         return torch_kit
 
+    def inference_model(self):
+        """See `Engine`."""
+        if not (self.kit and device_names() == ["CPU"]):
+            return None
+        return CutModel(self.model, FusedParts(torch_kit, training=False), training=False)
+
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
         variables = self._updated()
@@ -70,8 +81,8 @@ class TorchEngine(Engine):
             norm = torch.nn.utils.get_total_norm(gradients)
             names = objectives.second_measures(batch.labels)
             new, figures = self._step(names, values, gradients, sums, norm)
-            for variable, value in zip(variables, new, strict=True):
-                if value is not variable.value:
+            for variable, before, value in zip(variables, values, new, strict=True):
+                if value is not before:
                     variable.assign(value)
         if norm.device.type == "cpu":
             kept_memory.keep(self)

@@ -1,0 +1,25 @@
+"""What a model makes of its encoder's hidden states, as a function of them."""
+
+from collections.abc import Callable
+
+import keras
+
+
+def made_of(states: list, outputs: list) -> Callable:
+    """A function of values of hidden states and their mask: outputs that are made of them, or are
+    some.
+
+    Args:
+        states: of a graph, embeddings' first.
+        outputs: of the same graph.
+    """
+    places = {id(state): place for place, state in enumerate(states)}
+    made = [output for output in outputs if id(output) not in places]  # Keras passes no input on
+    model = keras.Model(states, made) if made else None
+
+    def call(found, mask):
+        new = model.call(found, mask=[mask] * len(found), training=False) if model else ()
+        rest = iter(keras.tree.flatten(new))
+        return [found[places[id(one)]] if id(one) in places else next(rest) for one in outputs]
+
+    return call

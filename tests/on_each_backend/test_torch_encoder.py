@@ -1,0 +1,77 @@
+"""The encoder by the fused parts on torch: what the graph's layers give, also of long texts."""
+
+import keras
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+if keras.backend.backend() != "torch":
+    pytest.skip("torch's alone", allow_module_level=True)
+
+import torch
+
+import kbert
+from kbert.model import torch_encoder
+from kbert.model.pooling import build_vectors
+from kbert.model.probes import build_attention_maps, build_hidden_states
+from kbert.tasks import running
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a CPU's alone")
+
+
+def drawn(config, **options):
+    model = kbert.build_encoder(config, seq_len=None, **options)
+    random = np.random.default_rng(5)
+    for weight in model.weights:
+        weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
+    return model
+
+
+def ids(config, rows=13, length=7):
+    """int32 (B, S) twice; the last tokens of every other row are padding."""
+    random = np.random.default_rng(3)
+    tokens = random.integers(1, config.vocab_size, (rows, length))
+    tokens[::2, 5:] = config.pad_token_id
+    return tokens.astype("int32"), random.integers(0, 2, (rows, length)).astype("int32")
+
+
+@pytest.mark.parametrize("length", [7, 71])
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
+def test_all_hidden_states_are_those_of_the_graph(small, hidden_act, length):
+    config = small.replace(hidden_act=hidden_act, max_position_embeddings=80)
+    model = drawn(config)
+    view = build_hidden_states(model)
+    found = torch_encoder.fused(model, view)(*ids(config, length=length))
+    wanted = view.predict_on_batch(list(ids(config, length=length)))
+    assert len(found) == small.num_hidden_layers + 1
+    for one, other in zip(found, wanted, strict=True):
+        assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda model: build_vectors(model, "mean", 1),
+        lambda model: build_vectors(model, "last", 2),
+        lambda model: build_vectors(model, "pooler", 1),
+        lambda model: build_attention_maps(model, blocks=[1, 3]),
+    ],
+)
+def test_what_is_made_of_them_is_too_and_new_weights_are_seen(small, build):
+    model = drawn(small)
+    view = build(model)
+    made = torch_encoder.fused(model, view)
+    for _ in range(2):
+        wanted = running._listed(view.predict_on_batch(list(ids(small))))
+        for one, other in zip(made(*ids(small)), wanted, strict=True):
+            assert_allclose(one, other, atol=2e-5)
+        for weight in model.weights:
+            weight.assign(weight.numpy() * 1.1)
+
+
+def test_it_is_for_float32_and_for_known_layers(small):
+    assert torch_encoder.is_for(drawn(small))
+    assert not torch_encoder.is_for(drawn(small, dtype="mixed_bfloat16"))
+    model = drawn(small)
+    model.layers[-1].trainable = False
+    assert not torch_encoder.is_for(model)
