@@ -30,7 +30,7 @@ def finetuning(packing: bool, precision: str):
     with engine.scope():
         model = build(GraphSpec(bert.config, "classifier", num_labels=2, dtype=precision))
     engine.prepare(model, Optimizer(total_steps=100_000), packing=packing)
-    batches = some(bert.tokenizer, packing, engine.default_jit())
+    batches = some(bert.tokenizer, packing, any_length=engine.shape_cost > 0)
     steps = itertools.count()
 
     def run(count):
@@ -42,8 +42,8 @@ def finetuning(packing: bool, precision: str):
     return run
 
 
-def some(tokenizer, packing: bool, compiled: bool) -> list:
-    """The batches of a turn."""
+def some(tokenizer, packing: bool, any_length: bool) -> list:
+    """The batches of a turn; by length of any, as `kbert.finetune` on a CPU, or of few."""
     from kbert.data.labelled.length_buckets import BucketedBatches
     from kbert.data.labelled.packed_batches import PackedBatches
     from kbert.data.padding import lengths_up_to
@@ -54,7 +54,8 @@ def some(tokenizer, packing: bool, compiled: bool) -> list:
     if packing:
         made = PackedBatches(examples, batch_size=BATCH)
         return [made.batch(step) for step in range(TURN)]
-    made = BucketedBatches(examples, batch_size=BATCH, lengths=lengths_up_to(128, compiled))
+    fitting = range(1, 129) if any_length else lengths_up_to(128)
+    made = BucketedBatches(examples, batch_size=BATCH, lengths=tuple(fitting))
     lengths = made.lengths_in(0)
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     return [made.batch(order[(2 * n + 1) * len(order) // (2 * TURN)]) for n in range(TURN)]
