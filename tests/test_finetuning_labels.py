@@ -116,8 +116,12 @@ def test_it_goes_on_where_the_head_is_that_of_the_task(tuned, capsys):
         dev=folder / "dev.tsv",
         **SETTINGS | {"epochs": 1},
     )
-    first = more.history.updates[0]["Classifier_loss"]
-    assert first < 0.75 * done.history.updates[0]["Classifier_loss"]
+    # several: the batches differ, and how easy one of them is
+    first, before = (
+        np.mean([update["Classifier_loss"] for update in run.history.updates[:3]])
+        for run in (more, done)
+    )
+    assert first < 0.75 * before
 
 
 def test_the_command_says_the_number(tuned, capsys):

@@ -6,9 +6,13 @@ Its product of float32 is an operation of torch's compiler alone, `mkldnn::_line
 """
 
 import functools
+from typing import Any
 
 import torch
 
+from kbert.model.keras_internals import onednn_product
+
+_by_transposed: Any = onednn_product()  # x yᵀ
 _SMALLEST = 2**21  # multiplications; below, what oneDNN prepares takes longer than MKL's all
 
 
@@ -32,7 +36,7 @@ def _is_for_onednn(x, y, width: int) -> bool:
 
 @functools.cache
 def _is_faster_here() -> bool:
-    has_both = torch.backends.mkl.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    has_both = torch.backends.mkl.is_available() and _by_transposed is not None
     told: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not before torch 2.10
     return has_both and "AMD" in told.get("cpu_name", "")
 
@@ -55,8 +59,3 @@ class _Product(torch.autograd.Function):
             factors = (gradient, x) if ctx.transposed else (x, gradient)
             of_y = _by_transposed(*(factor.mT for factor in factors))
         return of_x, of_y, None
-
-
-def _by_transposed(x, y):
-    """x yᵀ."""
-    return torch.ops.mkldnn._linear_pointwise(x, y, None, "none", [], "")
