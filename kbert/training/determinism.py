@@ -46,7 +46,7 @@ def make_deterministic() -> None:
 
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # PyTorch, "Reproducibility"
         torch.use_deterministic_algorithms(True, warn_only=True)
-        # for operations that read memory which they never wrote to; a tenth of an update
+        # it is for operations that read memory which nobody wrote to: kbert uses none
         torch.utils.deterministic.fill_uninitialized_memory = False
     else:
         flag = "--xla_gpu_deterministic_ops=true"

@@ -1,8 +1,8 @@
 """The encoder by the fused parts on torch: what the graph's layers give, also of long texts."""
 
 import keras
-import numpy as np
 import pytest
+from drawn_encoders import drawn, ids
 from numpy.testing import assert_allclose
 
 if keras.backend.backend() != "torch":
@@ -10,29 +10,12 @@ if keras.backend.backend() != "torch":
 
 import torch
 
-import kbert
 from kbert.model import torch_encoder
 from kbert.model.pooling import build_vectors
 from kbert.model.probes import build_attention_maps, build_hidden_states
 from kbert.tasks import running
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a CPU's alone")
-
-
-def drawn(config, **options):
-    model = kbert.build_encoder(config, seq_len=None, **options)
-    random = np.random.default_rng(5)
-    for weight in model.weights:
-        weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
-    return model
-
-
-def ids(config, rows=13, length=7):
-    """int32 (B, S) twice; the last tokens of every other row are padding."""
-    random = np.random.default_rng(3)
-    tokens = random.integers(1, config.vocab_size, (rows, length))
-    tokens[::2, 5:] = config.pad_token_id
-    return tokens.astype("int32"), random.integers(0, 2, (rows, length)).astype("int32")
 
 
 @pytest.mark.parametrize("length", [7, 71])

@@ -34,7 +34,9 @@ def attended(rate: float) -> Callable:
     """Attention of query, keys, vectors (B, A, S, D), mask and seed: (B, S, H)."""
 
     def call(query, keys, vectors, mask, seed):
-        if not rate and query.device.type == "cpu" and min(query.shape[2], keys.shape[2]) >= _LONG:
+        # not in training: nobody tried its gradient where all keys of a query are masked
+        inferring = not (rate or torch.is_grad_enabled()) and query.device.type == "cpu"
+        if inferring and min(query.shape[2], keys.shape[2]) >= _LONG:
             attend = functional.scaled_dot_product_attention
             return _merged_heads(attend(query, keys, vectors, mask, scale=1.0))
         shares = _attention_weights(matmul(query, keys, transposed=True), mask, rate)
