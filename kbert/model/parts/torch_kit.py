@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from kbert.model import layers as kl
-from kbert.model.parts import elementwise, plain_kit, torch_operations, torch_products
+from kbert.model.parts import elementwise, torch_gradients, torch_operations, torch_products
 
 _ACTIVATIONS: dict[Callable, Callable] = {
     kl.gelu: functional.gelu,
@@ -18,10 +18,10 @@ _ACTIVATIONS: dict[Callable, Callable] = {
 }
 
 
+_LARGE = 2**22  # numbers that are computed again for a gradient rather than kept, on a CPU
 _LONG = 64  # tokens from which on scores that are never written down are worth it, on a CPU
 
 ops = torch_operations
-recomputed = plain_kit.recomputed
 matmul = torch_products.product
 
 
@@ -39,8 +39,21 @@ def attended(rate: float) -> Callable:
         if inferring and min(query.shape[2], keys.shape[2]) >= _LONG:
             attend = functional.scaled_dot_product_attention
             return _merged_heads(attend(query, keys, vectors, mask, scale=1.0))
-        shares = _attention_weights(matmul(query, keys, transposed=True), mask, rate)
-        return _merged_heads(matmul(shares, vectors))
+        shares = _probabilities(matmul(query, keys, transposed=True), mask)
+        if rate and _has_own_gradients(shares):
+            return _merged_heads(torch_gradients.attended(shares, vectors, rate))
+        return _merged_heads(matmul(functional.dropout(shares, rate), vectors))
+
+    return call
+
+
+def recomputed(function: Callable) -> Callable:
+    """The function, of a tensor and weights; where it is large, computed again for its gradient."""
+    again = torch_gradients.recomputed(function)
+
+    def call(x, *weights):
+        worth = x.numel() >= _LARGE and _has_own_gradients(x)
+        return (again if worth else function)(x, *weights)
 
     return call
 
@@ -78,7 +91,10 @@ class _VectorsAndTable(torch.autograd.Function):
 
 
 def _normalized_sum(y, bias, x, gamma, beta, seed, *, rate, epsilon):
-    total = x + _dropped(y + bias, rate)
+    if rate and _has_own_gradients(y):
+        total = torch_gradients.dropped_sum(y, bias, x, rate)
+    else:
+        total = x + functional.dropout(y + bias, rate)
     return _normalized(total, gamma, beta, epsilon).to(x.dtype)
 
 
@@ -91,11 +107,11 @@ def _normalized(x, gamma, beta, epsilon):
     return functional.layer_norm(x, gamma.shape, gamma, beta, epsilon)
 
 
-def _attention_weights(scores, mask, rate):
+def _probabilities(scores, mask):
     """Writes over the scores: filled, they and their gradient, 0 there anyway, would be copied."""
     # half of the lowest number: a masked score is finite in every dtype, and its share is 0
     least = torch.where(mask, 0.0, torch.finfo(scores.dtype).min / 2).to(scores.dtype)
-    return _dropped(scores.add_(least).softmax(-1), rate)
+    return scores.add_(least).softmax(-1)
 
 
 def _split_heads(x, bias, *, parts: int, heads: int):
@@ -126,18 +142,13 @@ def _dropped_of_seed(x, seed, rate):
 
 
 def _dropped(x, rate):
-    """torch's dropout; on a CPU of 16 bits a number, as torch's own takes four times as long.
+    if rate and _has_own_gradients(x):
+        return torch_gradients.dropped(x, rate)
+    return functional.dropout(x, rate)
 
-    64 random bits at a time are for four numbers. The rate is exact to 2⁻¹⁷, and what is kept is
-    scaled by the one that it is.
-    """
-    if x.device.type != "cpu" or not rate:
-        return functional.dropout(x, rate)
-    drawn = x.new_empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    bits = drawn.view(torch.int16)[: x.numel()].view(x.shape)  # −2¹⁵ … 2¹⁵ − 1
-    dropped = min(round(rate * 2**16), 2**16 - 1)
-    kept = (bits >= dropped - 2**15).to(x.dtype)
-    return x * kept.mul_(2**16 / (2**16 - dropped))
+
+def _has_own_gradients(x) -> bool:
+    return x.device.type == "cpu" and torch.is_grad_enabled()
 
 
 _OWN: dict[Callable, Callable] = {

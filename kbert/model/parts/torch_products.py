@@ -5,7 +5,10 @@ half of their speed unused; oneDNN, which torch multiplies bfloat16 by, does not
 Its product of float32 is an operation of torch's compiler alone, `mkldnn::_linear_pointwise`.
 """
 
+import contextlib
+import contextvars
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,13 +17,27 @@ from kbert.model.keras_internals import onednn_product
 
 _by_transposed: Any = onednn_product()  # x yᵀ
 _SMALLEST = 2**21  # multiplications; below, what oneDNN prepares takes longer than MKL's all
+_are_read = contextvars.ContextVar("are_read", default=True)
 
 
 def product(x, y, transposed: bool = False):
     """x y, or x yᵀ, of tensors of any device and dtype."""
+    if not _are_read.get() and x.ndim == y.ndim == 2:
+        return _Unread.apply(x, y, transposed)
     if _is_for_onednn(x, y, y.shape[-2 if transposed else -1]):
         return _Product.apply(x, y, transposed)
     return torch.matmul(x, y.mT if transposed else y)
+
+
+@contextlib.contextmanager
+def unread() -> Iterator[None]:
+    """Within it products of matrices have a gradient, which needs their factors alone, and no
+    numbers."""
+    before = _are_read.set(False)
+    try:
+        yield
+    finally:
+        _are_read.reset(before)
 
 
 def _is_for_onednn(x, y, width: int) -> bool:
@@ -46,7 +63,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx, x, y, transposed):
         ctx.save_for_backward(x, y)
         ctx.transposed = transposed
-        return _by_transposed(x, y if transposed else y.mT)
+        return _multiplied(x, y if transposed else y.mT)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -54,8 +71,21 @@ class _Product(torch.autograd.Function):
         x, y = ctx.saved_tensors
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
-            of_x = _by_transposed(gradient, y.mT if ctx.transposed else y)
+            of_x = _multiplied(gradient, y.mT if ctx.transposed else y)
         if ctx.needs_input_grad[1]:
             factors = (gradient, x) if ctx.transposed else (x, gradient)
-            of_y = _by_transposed(*(factor.mT for factor in factors))
+            of_y = _multiplied(*(factor.mT for factor in factors))
         return of_x, of_y, None
+
+
+class _Unread(_Product):
+    @staticmethod
+    def forward(ctx, x, y, transposed):
+        ctx.save_for_backward(x, y)
+        ctx.transposed = transposed
+        return x.new_empty(len(x), y.shape[-2 if transposed else -1])
+
+
+def _multiplied(x, y):
+    """x yᵀ."""
+    return _by_transposed(x, y) if _is_for_onednn(x, y, y.shape[-2]) else torch.matmul(x, y.mT)
