@@ -6,8 +6,10 @@ What is trained is the recipe's (`kbert.training.recipe`), how one update is don
 """
 
 import dataclasses
+import gc
 import logging
 import os
+import weakref
 from pathlib import Path
 
 from kbert.checkpoints.bert import load
@@ -17,6 +19,7 @@ from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import Surroundings
 
 _logger = logging.getLogger("kbert")
+_models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
 
 
 def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
@@ -97,6 +100,8 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
     from kbert.training import engines
 
     recipe.read()
+    if _models:  # layers and the engine's functions refer to each other: they outlive their run
+        gc.collect()
     # Sums in one order, before anything is computed: threads add up in another at each start, and a
     # run that was stopped would end with other last bits than one that was not.
     make_deterministic()
@@ -136,6 +141,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     if recipe.teaching:
         options["lessons"] = recipe.teaching.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution
+    _models.add(model)
     engine.vectors = recipe.vectors
     engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide

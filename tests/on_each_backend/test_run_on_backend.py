@@ -1,9 +1,12 @@
 """The run around the step, on each backend: callbacks, stopping, going on, what is not finite."""
 
+import gc
 import re
 import sys
+import weakref
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -36,8 +39,6 @@ def start(shards, tmp_path):
 @pytest.fixture(scope="module")
 def whole(shards, noting, tmp_path_factory):
     """A run from its first update to its last, with two callbacks that look on."""
-    import keras
-
     folder = tmp_path_factory.mktemp("whole")
     own, table = noting(), keras.callbacks.CSVLogger(folder / "log.csv")
     return run_on(shards, folder / "run", [own, table]), own.calls, own.norms, folder / "log.csv"
@@ -46,7 +47,6 @@ def whole(shards, noting, tmp_path_factory):
 @pytest.fixture(scope="module")
 def noting():
     """A callback that notes what it is called with."""
-    import keras
 
     class Noting(keras.callbacks.Callback):
         def __init__(self, stop_after=None):
@@ -91,9 +91,26 @@ def test_callbacks_are_called_as_fit_calls_them(whole):
     assert len(rows) == 4 and "val_MLM_accuracy" in rows[0]
 
 
-def test_early_stopping_ends_the_run_with_the_best_weights(start):
-    import keras
+def test_runs_in_one_process_do_not_pile_up(start):
+    """Weights, moments and programs of a run are gone once the next one computes."""
+    made, alive = weakref.WeakSet(), []
 
+    class Seeing(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            made.add(self.model)
+            alive.append(len(made))
+
+    gc.collect()
+    gc.disable()  # chance alone
+    try:
+        for name in ("one", "two", "three"):
+            start(name, [Seeing()])
+    finally:
+        gc.enable()
+    assert alive == [1, 1, 1]
+
+
+def test_early_stopping_ends_the_run_with_the_best_weights(start):
     stopping = keras.callbacks.EarlyStopping(
         "val_loss", mode="max", patience=1, restore_best_weights=True
     )
@@ -147,8 +164,6 @@ def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
 
 
 def test_callbacks_that_would_do_harm_are_refused_with_the_way_out(start):
-    import keras
-
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 1.0)
     with pytest.raises(ValueError, match="LearningRateScheduler cannot be used here: the schedule"):
         start("run", [schedule])

@@ -29,14 +29,14 @@ class BestWeights:
     ):
         self._engine, self._dev, self._name, self._run = engine, dev, score, run
         self._wanted = wanted and dev is not None
-        self._score, self._state = float("-inf"), None
+        self._score, self._weights = float("-inf"), None
 
     def evaluate(self) -> dict[str, float]:
         """The figures of the dev data."""
         figures = self._figures()
         score = figures[self._name]
         if self._wanted and self._run is None and score > self._score:
-            self._score, self._state = score, self._engine.state()
+            self._score, self._weights = score, self._engine.weights_now()
         return figures
 
     def _figures(self) -> dict[str, float]:
@@ -57,12 +57,14 @@ class BestWeights:
 
     def _restore_best(self, best: int, last: int) -> int:
         """The update whose weights the engine has now: the best, or the best that is whole."""
-        state, found = self._state, best
-        if self._run is not None:
-            whole = self._run.best_state()
-            state, found = (whole.arrays, whole.step) if whole else (None, last)
-        if state is not None:
-            self._engine.restore(state)
+        if self._run is None:
+            if self._weights is not None:
+                self._engine.restore_weights(self._weights)
+            return best
+        whole = self._run.best_state()
+        if whole is not None:
+            self._engine.restore(whole.arrays)
+        found = whole.step if whole else last
         if found != best:
             _logger.warning(
                 "the weights after update %d did best, and no whole state has them: the result has "

@@ -4,7 +4,6 @@ import kbert
 print(kbert.glue("checkpoint", "glue_data", output="glue"))
 """
 
-import gc
 import json
 import logging
 import os
@@ -160,7 +159,6 @@ class _Runs:
         figures = self._figures_of(task, data, setting, seed, folder)
         text = json.dumps({"figures": figures, "made_of": made_of}, indent=2) + "\n"
         write_atomically(folder / FIGURES, text.encode())
-        gc.collect()  # the engine's functions and its model refer to each other
         return Run(setting, seed, figures, folder)
 
     def _figures_of(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:

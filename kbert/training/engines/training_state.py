@@ -81,8 +81,13 @@ class TrainingState:
         self._memory = self._memory or HostMemory()
         return self._copied(self._memory)
 
-    def _copied(self, memory: HostMemory) -> dict[str, np.ndarray]:
-        variables = self._variables()
+    def weights_now(self) -> dict[str, np.ndarray]:
+        """What of the state is the model's, adapters and all; in the same memory."""
+        self._memory = self._memory or HostMemory()
+        return self._copied(self._memory, self._of_model())
+
+    def _copied(self, memory: HostMemory, variables: dict | None = None) -> dict[str, np.ndarray]:
+        variables = self._variables() if variables is None else variables
         arrays = self._on_host([variable.value for variable in variables.values()])
         named = dict(zip(variables, arrays, strict=True))
         # A CPU's next update writes to this very memory; an accelerator's numbers came by a copy.
@@ -98,7 +103,21 @@ class TrainingState:
         Raises:
             ValueError: what is missing, unexpected or of another shape.
         """
-        variables = self._variables()
+        self._restore(self._variables(), state)
+        self._set(self.counts[-1], np.array(0, np.float32))
+
+    def restore_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Sets what `weights_now` gave, and leaves the optimizer's as they are."""
+        self._restore(self._of_model(), weights)
+
+    def _of_model(self) -> dict:
+        return {
+            name: variable
+            for name, variable in self._variables().items()
+            if not name.startswith("optimizer/")
+        }
+
+    def _restore(self, variables: dict, state: dict[str, np.ndarray]) -> None:
         problems = [f"missing: {name}" for name in variables if name not in state]
         problems += [f"unexpected: {name}" for name in state if name not in variables]
         problems += [
@@ -111,7 +130,6 @@ class TrainingState:
             raise ValueError(f"the state is not this model's and optimizer's: {listed}")
         for name, variable in variables.items():
             self._set(variable, state[name])
-        self._set(self.counts[-1], np.array(0, np.float32))
 
     def _set(self, variable, array: np.ndarray) -> None:
         variable.assign(array)
