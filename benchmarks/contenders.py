@@ -19,6 +19,8 @@ from benchmarks import packages
 TORCH = {"KERAS_BACKEND": "torch"}
 TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}  # the environment of a contender
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+# torch.compile else takes what an earlier process compiled; XLA compiles in each
+_COMPILED_ANEW = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Process:
             [sys.executable, "-m", "benchmarks.child", contender.make],
             env=_environment()
             | _QUIET
+            | _COMPILED_ANEW
             | contender.environment
             | {packages.HIDDEN: json.dumps(contender.hidden())},
             stdin=subprocess.PIPE,
