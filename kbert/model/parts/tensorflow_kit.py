@@ -72,7 +72,22 @@ def recomputed(function: Callable) -> Callable:
 
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ without a transposed copy of y or its gradient."""
+    if transposed and x.dtype != tf.float32:
+        return _by_transposed(x, y)
     return tf.matmul(x, y, transpose_b=transposed)
+
+
+@tf.custom_gradient
+def _by_transposed(x, y):
+    def grad(of_product):
+        of_x = tf.matmul(of_product, y)
+        # y, the token table's cast, is gone before there is a gradient as large, and that one's
+        with tf.control_dependencies([of_x]):
+            of_y = tf.matmul(of_product, x, transpose_a=True)
+        with tf.control_dependencies([of_y]):
+            return tf.identity(of_x), of_y
+
+    return tf.matmul(x, y, transpose_b=True), grad
 
 
 def vectors(table, ids):
