@@ -1,4 +1,4 @@
-"""The gradient of the tied table in bfloat16 on TensorFlow: NumPy's, and after the table is gone."""
+"""The tied table's gradient in bfloat16 on TensorFlow: NumPy's, and there once the table is gone."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,9 @@ def test_it_is_that_of_numpy(factors, dtype):
 
 def test_nothing_else_is_computed_while_table_and_gradient_are_both_there(factors):
     graph = gradients_in("bfloat16").get_concrete_function(*map(tf.constant, factors)).graph
-    products = {str(op.outputs[0].shape): op for op in graph.get_operations() if "MatMul" in op.type}
+    products = {
+        str(op.outputs[0].shape): op for op in graph.get_operations() if "MatMul" in op.type
+    }
     of_x, of_y = products["(13, 7)"], products["(99, 7)"]
     assert of_x in of_y.control_inputs
     waits = [op for op in graph.get_operations() if of_y in op.control_inputs]
