@@ -1,4 +1,4 @@
-"""The tied table's gradient in bfloat16 on TensorFlow: NumPy's, and there once the table is gone."""
+"""The tied table's gradient in bfloat16 on TensorFlow: NumPy's, and after the table is gone."""
 
 import numpy as np
 import pytest
