@@ -47,7 +47,7 @@ def _kept(x, rate: float) -> tuple:
     Of 16 bits a number, 64 random ones at a time: torch's own dropout takes four times as long.
     The rate is exact to 2⁻¹⁷, and what is kept is scaled by the one that it is.
     """
-    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    drawn = x.new_empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = drawn.view(torch.int16)[: x.numel()].view(x.shape)  # −2¹⁵ … 2¹⁵ − 1
     lost = min(round(rate * 2**16), 2**16 - 1)
     return bits >= lost - 2**15, 2**16 / (2**16 - lost)

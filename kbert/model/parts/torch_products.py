@@ -22,9 +22,8 @@ _are_read = contextvars.ContextVar("are_read", default=True)
 
 def product(x, y, transposed: bool = False):
     """x y, or x yᵀ, of tensors of any device and dtype."""
-    if not _are_read.get() and x.ndim == y.ndim == 2:
-        return _Unread.apply(x, y, transposed)
-    if _is_for_onednn(x, y, y.shape[-2 if transposed else -1]):
+    is_unread = x.ndim == y.ndim == 2 and not _are_read.get()
+    if is_unread or _is_for_onednn(x, y, y.shape[-2 if transposed else -1]):
         return _Product.apply(x, y, transposed)
     return torch.matmul(x, y.mT if transposed else y)
 
@@ -63,7 +62,8 @@ class _Product(torch.autograd.Function):
     def forward(ctx, x, y, transposed):
         ctx.save_for_backward(x, y)
         ctx.transposed = transposed
-        return _multiplied(x, y if transposed else y.mT)
+        y = y if transposed else y.mT
+        return _multiplied(x, y) if _are_read.get() else x.new_empty(len(x), len(y))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -76,14 +76,6 @@ class _Product(torch.autograd.Function):
             factors = (gradient, x) if ctx.transposed else (x, gradient)
             of_y = _multiplied(*(factor.mT for factor in factors))
         return of_x, of_y, None
-
-
-class _Unread(_Product):
-    @staticmethod
-    def forward(ctx, x, y, transposed):
-        ctx.save_for_backward(x, y)
-        ctx.transposed = transposed
-        return x.new_empty(len(x), y.shape[-2 if transposed else -1])
 
 
 def _multiplied(x, y):
