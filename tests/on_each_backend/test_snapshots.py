@@ -25,7 +25,7 @@ def engine():
 
 @pytest.fixture(scope="module")
 def update(engine):
-    data = arrays("classifier", 4, 12)
+    data = arrays("classifier", 6, 12)
 
     def run(step: int) -> None:
         float(engine.update(batch_of(data, step), step)["loss"])
@@ -64,6 +64,22 @@ def test_the_next_one_takes_its_memory_and_a_state_does_not(engine, update):
     assert all(np.shares_memory(second[name], array) for name, array in first.items())
     assert held(second) == held(engine.state()) != before
     assert held(state) == kept == before
+
+
+def test_weights_alone_come_back_and_the_optimizers_numbers_stay(engine, update):
+    def parts():
+        of_model, of_optimizer = {}, {}
+        for name, value in held(engine.state()).items():
+            (of_optimizer if name.startswith("optimizer/") else of_model)[name] = value
+        return of_model, of_optimizer
+
+    update(4)
+    weights, (before, _) = engine.weights_now(), parts()
+    update(5)
+    after, moments = parts()
+    assert after != before and held(weights) == before
+    engine.restore_weights(weights)
+    assert parts() == (before, moments)
 
 
 def test_arrays_of_any_kind_come_out_in_order():
