@@ -357,16 +357,16 @@ def test_bits_are_those_of_the_hash_in_numpy(seed, hashed):
     x = mixed(x ^ low, 16, 0x7FEB352D) ^ high
     x = mixed(mixed(x, 15, 0x7FEB352D), 15, 0x846CA68B)
     expected = (x ^ (x >> np.uint64(16))) >> np.uint64(1)
-    assert np.array_equal(numbers(random_bits(911, seed_of(seed))), expected)
+    assert np.array_equal(numbers(random_bits((911,), seed_of(seed))), expected)
 
 
 def test_bits_of_parts_are_those_of_their_places_in_the_whole(hashed):
-    whole, seed = numbers(random_bits(3 * 911, seed_of([5, -7]))), seed_of([5, -7])
-    parts = [numbers(random_bits(911, seed_of([5, -7, part]))) for part in range(3)]
+    whole, seed = numbers(random_bits((3 * 911,), seed_of([5, -7]))), seed_of([5, -7])
+    parts = [numbers(random_bits((911,), seed_of([5, -7, part]))) for part in range(3)]
     assert np.array_equal(np.concatenate(parts), whole)
     last = 2**32 // 911 - 1  # whose places have 32 bits; the next ones' seeds are their own
-    beyond = [numbers(random_bits(911, seed_of([5, -7, last + n]))) for n in range(3)]
-    others = [numbers(random_bits(911, seed)), *beyond]
+    beyond = [numbers(random_bits((911,), seed_of([5, -7, last + n]))) for n in range(3)]
+    others = [numbers(random_bits((911,), seed)), *beyond]
     assert max(len(np.intersect1d(a, b)) for a, b in itertools.combinations(others, 2)) < 3
 
 
@@ -399,7 +399,7 @@ def test_masks_of_neighbours_and_of_other_seeds_tell_nothing_of_each_other():
 def test_nothing_is_dropped_at_rate_0_and_bits_are_uniform(hashed):
     ones = keras.ops.ones((3, 5))
     assert dropped(ones, seed_of([1, 2]), 0.0) is ones
-    bits = numbers(random_bits(1 << 16, seed_of([1, 2])))
+    bits = numbers(random_bits((1 << 16,), seed_of([1, 2])))
     assert bits.min() >= 0 and len(np.unique(bits)) > 65_500  # of 2³¹: two of them rarely agree
     for shift in range(31):
         assert abs((bits >> shift & 1).mean() - 0.5) < 5 * 0.5 / 256

@@ -166,3 +166,34 @@ def test_what_is_recomputed_is_not_kept_and_has_the_same_gradients():
         assert len(calls) == times
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's kit alone does")
+def test_what_is_recomputed_waits_for_the_gradient_and_copies_no_argument():
+    """Without the wait TensorFlow computes it once, as the same operation of the same tensors."""
+    import tensorflow as tf
+
+    from kbert.model.parts import tensorflow_kit
+
+    def product(y, bias, kernel):
+        return tf.matmul(tf.nn.gelu(y + bias), kernel)
+
+    @tf.function
+    def gradients(*given):
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            result = tensorflow_kit.recomputed(product)(*given)
+        of_result = tf.identity(3 * result, name="of_result")
+        return tape.gradient(result, given, of_result)
+
+    shapes = [(13, 7), (7,), (7, 5)]
+    graph = gradients.get_concrete_function(*map(tf.zeros, shapes)).graph
+    (of_result,) = (op for op in graph.get_operations() if op.name == "of_result")
+    waiting = [op for op in graph.get_operations() if of_result in op.control_inputs]
+    assert {op.type for op in waiting} == {"Identity"}
+    assert [op.inputs[0].op.type for op in waiting] == ["Placeholder"] * 3
+    activations = [op for op in graph.get_operations() if op.type == "Erfc"]
+    assert len(activations) == 2
+    again = activations[1]
+    while again not in waiting:  # x + bias, x / sqrt(2)
+        again = again.inputs[0].op

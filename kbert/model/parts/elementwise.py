@@ -8,9 +8,11 @@ Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F 
 N = B·S.
 """
 
+import math
 from collections.abc import Callable
 
 from keras import ops
+from keras.config import backend
 
 
 def normalized_sum(
@@ -145,7 +147,7 @@ def dropped(x, seed, rate: float):
 
 def kept(x, seed, rate: float):
     """bool of the shape of x: what dropout leaves of it; see `dropped`."""
-    return ops.reshape(random_bits(ops.size(x), seed) >= int(rate * 2**31), ops.shape(x))
+    return random_bits(ops.shape(x), seed) >= int(rate * 2**31)
 
 
 def normalized(x, gamma, beta, epsilon: float):
@@ -162,37 +164,53 @@ def normalized_in_one_pass(x, gamma, beta, epsilon: float):
     return (x - mean) * ops.rsqrt(variance + epsilon) * gamma + beta
 
 
-def random_bits(count, seed):
-    """int32 (count,): 31 random bits each, a function of their place and of the seed.
+def random_bits(shape, seed):
+    """int32 of a shape: 31 random bits each, a function of their place and of the seed.
 
     A hash of the place: multiplications and shifts (Wellons, hash-prospector's lowbias32), half of
     the seed before the first, the other half before the next two. Not the backend's own generator:
     XLA draws from that again, key and all, for each number of a loop that it is fused into.
 
     Args:
-        count: of the numbers.
+        shape: of the numbers; the last axis is that of neighbouring places.
         seed: int32 (2,); (3,) where these numbers are one of equal parts, of which the third is
             the number, from 0: their bits are those of their places in the whole.
     """
 
-    def word(number):
-        return ops.cast(number, "uint32")
-
     def mixed(x, right, factor):
-        return ops.bitwise_xor(x, ops.right_shift(x, word(right))) * word(factor)
+        return ops.bitwise_xor(x, ops.right_shift(x, _word(right))) * _word(factor)
 
-    low, high, *part = ops.unstack(word(seed), seed.shape[0])
-    places = word(ops.arange(count, dtype="int32"))
+    count = math.prod(shape)
+    low, high, *part = ops.unstack(_word(seed), seed.shape[0])
+    first = ops.bitwise_xor(low, low)  # 0
     if part:
         # Places have 32 bits: a part beyond them has a seed of its own, not another's bits again.
-        within = part[0] < word(min(2**32 // count, 2**32 - 1))
-        places = places + ops.where(within, part[0] * word(count), word(0))
-        high = ops.bitwise_xor(high, ops.where(within, word(0), part[0] * word(0x85EBCA6B)))
-    x = ops.bitwise_xor(places * word(0x9E3779B9), low)
+        within = part[0] < _word(min(2**32 // count, 2**32 - 1))
+        first = ops.where(within, part[0] * _word(count), _word(0))
+        high = ops.bitwise_xor(high, ops.where(within, _word(0), part[0] * _word(0x85EBCA6B)))
+    x = ops.bitwise_xor(_places(shape, first) * _word(0x9E3779B9), low)
     x = ops.bitwise_xor(mixed(x, 16, 0x7FEB352D), high)
     x = mixed(mixed(x, 15, 0x7FEB352D), 15, 0x846CA68B)
-    bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, word(16))), word(1))
+    bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, _word(16))), _word(1))
     return ops.cast(bits, "int32")
+
+
+def _places(shape, first):
+    """uint32 of a shape: the numbers from `first` on.
+
+    On TensorFlow axis by axis: it folds what depends on no argument into a constant, which would be
+    as large as the mask, and in each program.
+    """
+    if backend() != "tensorflow":
+        return ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")) + first, shape)
+    for axis, size in enumerate(shape, 1):
+        along = _word(ops.arange(size, dtype="int32")) * _word(math.prod(shape[axis:]))
+        first = first + ops.reshape(along, (size, *(1 for _ in shape[axis:])))
+    return first
+
+
+def _word(number):
+    return ops.cast(number, "uint32")
 
 
 _LOWEST = -3.4028235e38  # float32's

@@ -35,8 +35,13 @@ def move(
     for variables, joined in zip(states, new, strict=True):
         parts = tf.split(joined, list(map(math.prod, shapes)))
         for variable, part, shape in zip(variables, parts, shapes, strict=True):
-            variable.assign(tf.reshape(part, shape), read_value=False)
+            variable.assign(_shaped(part, shape), read_value=False)
 
 
 def _as_one(tensors: Sequence):
-    return tf.concat([tf.reshape(one, [-1]) for one in tensors], 0)
+    return tf.concat([_shaped(one, [-1]) for one in tensors], 0)
+
+
+def _shaped(x, shape: Sequence[int]):
+    """Most of them have one axis: an operation less, of some thousands to trace."""
+    return x if len(x.shape) == len(shape) == 1 else tf.reshape(x, shape)

@@ -291,7 +291,8 @@ class TensorFlowEngine(Engine):
         return tape.gradient(loss, x), sums
 
     def _recomputed(self, function):
-        return tf.recompute_grad(function)
+        # XLA heeds no control dependency; TensorFlow's own keeps order there by its sums
+        return tf.recompute_grad(function) if self.jit else tensorflow_kit.recomputed(function)
 
     def _micro_gradients(self, part, seeds):
         weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]

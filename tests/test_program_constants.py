@@ -1,0 +1,65 @@
+"""TensorFlow's programs of the fused parts hold no constant as large as a mask of dropout."""
+
+import math
+import re
+
+import pytest
+
+from kbert.model.parts import elementwise
+from kbert.model.parts.written_gradients import WRITTEN
+
+tf = pytest.importorskip("tensorflow")
+
+B, S, A, H = 3, 29, 5, 35
+COUNTS = {"scores": B * A * S * S, "rows": B * S * H}
+DROPOUT = {"rate": 0.1}
+NORM = DROPOUT | {"epsilon": 1e-12}
+
+
+def rows():
+    return tf.ones((B, S, H))
+
+
+def scores():
+    return tf.ones((B, A, S, S))
+
+
+def vector():
+    return tf.ones(H)
+
+
+def seed():
+    return tf.constant([3, -7], "int32")
+
+
+def of_sum(*kept):
+    return WRITTEN[elementwise.normalized_sum].backward(kept, [rows()], **NORM)[:5]
+
+
+PROGRAMS = {
+    "shares": (
+        lambda *of: elementwise.signed_shares(*of, **DROPOUT),
+        lambda: [scores(), tf.ones((B, 1, 1, S), "bool"), seed()],
+    ),
+    "embeddings": (
+        lambda *of: elementwise.normalized_embeddings(*of, **NORM, dtype="float32"),
+        lambda: [rows(), rows(), rows(), vector(), vector(), seed()],
+    ),
+    "sum": (
+        lambda *of: elementwise.normalized_sum(*of, **NORM),
+        lambda: [rows(), vector(), rows(), vector(), vector(), seed()],
+    ),
+    "gradient of the sum": (of_sum, lambda: [rows(), vector(), rows(), vector(), seed()]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_places_of_a_mask_are_computed_not_kept(name):
+    """TensorFlow makes a constant of all that depends on no argument."""
+    formula, given = PROGRAMS[name]
+    program = tf.function(formula, jit_compile=True)
+    text = program.experimental_get_compiler_ir(*given())(stage="optimized_hlo")
+    found = re.findall(r"\w+\[([\d,]*)\][^ ]* constant\(", text)
+    assert found
+    sizes = [math.prod(map(int, filter(None, shape.split(",")))) for shape in found]
+    assert max(sizes) <= max(H, S, B * A * S) < min(COUNTS.values())
