@@ -29,7 +29,10 @@ def move(
         new_weight: of the weight and its new moments, (N,) each: the weight.
     """
     shapes = [weight.shape for weight in states[0]]
-    weight, *moments, gradient = (_as_one(group) for group in (*states, gradients))
+    gradient = _as_one(gradients)
+    # Not before there are gradients: they would wait beside all that the backward pass keeps.
+    with tf.control_dependencies([gradient]):
+        weight, *moments = (_as_one(group) for group in states)
     moments = list(new_moments(*moments, gradient))
     new = [new_weight(weight, *moments), *moments]
     for variables, joined in zip(states, new, strict=True):
