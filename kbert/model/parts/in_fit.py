@@ -33,12 +33,12 @@ def kit(model, inputs) -> fused_parts.Kit | None:
         return None if keras.distribution.distribution() else jax_kit
     import tensorflow as tf
 
-    from kbert.model.parts import tensorflow_kit
+    from kbert.model.parts import tensorflow_ordered_kit
 
     # XLA sees all of it, or would compile each part again for each length
     if model.jit_compile or model.inputs[0].shape[1] is None or tf.distribute.has_strategy():
         return None
-    return tensorflow_kit
+    return tensorflow_ordered_kit
 
 
 def is_large_on_cpu(model) -> bool:

@@ -60,9 +60,16 @@ def attended(rate: float) -> Callable:
     @tf.custom_gradient
     def call(*arguments):
         context, kept = attention.forward(*arguments)
-        return context, lambda gradient: attention.backward(kept, gradient)
+        return context, lambda gradient: attention.backward(_after(gradient, kept), gradient)
 
     return call
+
+
+def _after(gradient, tensors) -> list:
+    """The tensors, for what is computed again of them: TensorFlow takes it for what it has already,
+    and keeps that, unless it has to wait for another tensor."""
+    with tf.control_dependencies([gradient]):
+        return [tf.identity(one) for one in tensors]
 
 
 def recomputed(function: Callable) -> Callable:
@@ -74,8 +81,7 @@ def recomputed(function: Callable) -> Callable:
     @tf.custom_gradient
     def call(*arguments):
         def grad(of_result):
-            with tf.control_dependencies([of_result]):
-                given = [tf.identity(one) for one in arguments]
+            given = _after(of_result, arguments)
             with tf.GradientTape() as tape:
                 tape.watch(given)
                 result = function(*given)
@@ -88,22 +94,7 @@ def recomputed(function: Callable) -> Callable:
 
 def matmul(x, y, transposed: bool = False):
     """x y, or x yᵀ without a transposed copy of y or its gradient."""
-    if transposed and x.dtype != tf.float32:
-        return _by_transposed(x, y)
     return tf.matmul(x, y, transpose_b=transposed)
-
-
-@tf.custom_gradient
-def _by_transposed(x, y):
-    def grad(of_product):
-        of_x = tf.matmul(of_product, y)
-        # y, the token table's cast, is gone before there is a gradient as large, and that one's
-        with tf.control_dependencies([of_x]):
-            of_y = tf.matmul(of_product, x, transpose_a=True)
-        with tf.control_dependencies([of_y]):
-            return tf.identity(of_x), of_y
-
-    return tf.matmul(x, y, transpose_b=True), grad
 
 
 def vectors(table, ids):

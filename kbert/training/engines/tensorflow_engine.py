@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.devices import device_names
-from kbert.model.parts import joined_weights, tensorflow_kit
+from kbert.model.parts import joined_weights, tensorflow_kit, tensorflow_ordered_kit
 from kbert.training import loss as objectives
 from kbert.training.engines import returned_memory, strategies
 from kbert.training.engines.engine import Engine, shares
@@ -76,7 +76,9 @@ class TensorFlowEngine(Engine):
         # for each, which takes longer than a run over few texts gains; packed rows have one.
         one_length = self.packing or self.model.inputs[0].shape[1] is not None
         cpu = device_names() == ["CPU"]
-        return tensorflow_kit if cpu and not self.jit and one_length else None
+        if not cpu or self.jit or not one_length:
+            return None
+        return tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
 
     def _compile(self) -> None:
         self._is_first = True
