@@ -7,7 +7,7 @@ FlashAttention (Dao et al. 2022, arXiv 2205.14135, appendix B.2), which keeps ne
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kbert.model.parts import elementwise
@@ -42,7 +42,7 @@ class Attention:
         context = self._matmul(self._left(signed), vectors, False, False)  # (B, A, S, D)
         return self._merged(context), (query, keys, vectors, mask, signed)
 
-    def backward(self, kept: tuple, gradient) -> tuple:
+    def backward(self, kept: Sequence, gradient) -> tuple:
         """Gradients of query, keys, vectors and, None, of mask and seed."""
         query, keys, vectors, mask, signed = kept
         gradient = self._compiled(elementwise.own_heads, heads=query.shape[1])(gradient)
