@@ -150,5 +150,5 @@ def test_matrices_are_not_joined():
     """All of them at once, with their moments, would be as much again as the model."""
     from kbert.model.parts import joined_weights
 
-    small, large = tf.zeros(3072), tf.zeros((256, 256))
+    small, large = tf.zeros(3072), tf.zeros((256, 1024))
     assert joined_weights.is_small(small) and not joined_weights.is_small(large)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-_SMALL = 1 << 13  # numbers: joining larger ones gains no time, and takes as much memory again
+_SMALL = 1 << 16  # numbers: joining larger ones gains no time, and takes as much memory again
 
 
 def is_small(weight) -> bool:

@@ -12,10 +12,12 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from kbert.model.parts import elementwise
 from kbert.model.parts.attention import Attention
 from kbert.model.parts.written_gradients import WRITTEN, keeping_nothing
 
 ops = keras.ops
+_IN_TURN = {elementwise.measured: elementwise.measured_and_kept_in_turn}
 _function = functools.partial(tf.function, jit_compile=True, autograph=False, reduce_retracing=True)
 
 
@@ -23,12 +25,15 @@ _function = functools.partial(tf.function, jit_compile=True, autograph=False, re
 def part(formula: Callable, **settings) -> Callable:
     """A formula of `elementwise` as one XLA program, and its gradient as another."""
     written = WRITTEN.get(formula)
-    forward = _compiled(written.forward if written else keeping_nothing(formula), **settings)
+    forward = _IN_TURN.get(formula) or (written.forward if written else keeping_nothing(formula))
+    forward = _compiled(forward, **settings)
     backward = _compiled(written.backward if written else _by_autodiff(formula), **settings)
 
     @tf.custom_gradient
     def call(*arguments):
-        results, made = forward(*arguments)
+        # what a gradient of TensorFlow's own would need of a loop cannot leave its program
+        given = map(tf.stop_gradient, arguments) if formula in _IN_TURN else arguments
+        results, made = forward(*given)
         needed = [arguments[place] for place in written.needs] if written else arguments
         return results, lambda *gradients: backward([*needed, *made], gradients)
 

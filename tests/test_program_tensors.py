@@ -1,4 +1,5 @@
-"""TensorFlow's programs of the fused parts hold no constant as large as a mask of dropout."""
+"""What TensorFlow's programs of the fused parts hold: no constant as large as a mask of dropout,
+and between the sums of a loss no tensor as large as the logits."""
 
 import math
 import re
@@ -63,3 +64,16 @@ def test_places_of_a_mask_are_computed_not_kept(name):
     assert found
     sizes = [math.prod(map(int, filter(None, shape.split(",")))) for shape in found]
     assert max(sizes) <= max(H, S, B * A * S) < min(COUNTS.values())
+
+
+def test_between_the_sums_of_a_loss_nothing_is_as_large_as_the_logits():
+    from kbert.model.parts import tensorflow_kit
+
+    given = tf.ones((B, S, 99)), tf.zeros((B, S), "int32"), tf.ones((B, S))
+    program = tf.function(tensorflow_kit.part(elementwise.measured), jit_compile=True)
+    text = program.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
+    made = re.findall(r"= f32\[([\d,]+)\]\S* (\w[\w-]*)\(", text)
+    views = ("parameter", "get-tuple-element")
+    sizes = {math.prod(map(int, shape.split(","))) for shape, kind in made if kind not in views}
+    assert S * 99 in sizes  # one example's
+    assert B * S * 99 not in sizes
