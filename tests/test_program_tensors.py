@@ -4,6 +4,7 @@ and between the sums of a loss no tensor as large as the logits."""
 import math
 import re
 
+import numpy as np
 import pytest
 
 from kbert.model.parts import elementwise
@@ -77,3 +78,22 @@ def test_between_the_sums_of_a_loss_nothing_is_as_large_as_the_logits():
     sizes = {math.prod(map(int, shape.split(","))) for shape, kind in made if kind not in views}
     assert S * 99 in sizes  # one example's
     assert B * S * 99 not in sizes
+
+
+@pytest.mark.parametrize("shape", [(B, S), (B,)], ids=["labels of tokens", "a label a text"])
+def test_the_sums_of_a_loss_are_numpys(shape):
+    from kbert.model.parts import tensorflow_kit
+
+    random = np.random.default_rng(8)
+    logits = random.standard_normal((*shape, 99)).astype("float32")
+    labels = random.integers(0, 99, shape).astype("int32")
+    labels.flat[0] = logits.reshape(-1, 99)[0].argmax()
+    weights = random.random(shape).astype("float32")
+    exponentials = np.exp(logits.astype("float64"))
+    of_label = np.take_along_axis(exponentials, labels[..., None], -1)[..., 0]
+    losses = np.log(exponentials.sum(-1) / of_label)
+    hits = logits.argmax(-1) == labels
+    expected = [(weights * one).sum() for one in (losses, hits, np.ones(shape))]
+    found = tf.function(tensorflow_kit.part(elementwise.measured))(logits, labels, weights)
+    assert expected[1] > 0
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -42,7 +42,15 @@ def part(formula: Callable, **settings) -> Callable:
 
 @functools.cache
 def _compiled(formula: Callable, **settings) -> Callable:
-    return _function(functools.partial(formula, **settings))
+    """A program for each rank, and within for each shape: TensorFlow, which traces one for several
+    shapes, would have it know not even the number of axes."""
+    of_ranks = functools.cache(lambda ranks: _function(functools.partial(formula, **settings)))
+
+    def call(*arguments):
+        given = [one for one in tf.nest.flatten(arguments) if one is not None]
+        return of_ranks(tuple(len(one.shape) for one in given))(*arguments)
+
+    return call
 
 
 def _by_autodiff(formula: Callable) -> Callable:
