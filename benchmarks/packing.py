@@ -25,8 +25,8 @@ def finetuning(packing: bool, precision: str):
     from kbert.training.optimizers import Optimizer
 
     keras.utils.set_random_seed(3)
+    engine = engines.start()  # before the checkpoint, as `kbert.finetune` does
     bert = kbert.load(Path(importlib.util.find_spec(CHECKPOINT).origin).parent / "model")
-    engine = engines.start()
     with engine.scope():
         model = build(GraphSpec(bert.config, "classifier", num_labels=2, dtype=precision))
     engine.prepare(model, Optimizer(total_steps=100_000), packing=packing)

@@ -27,8 +27,6 @@ _WAYS = {
     "4 micro-batches": {"accumulation": 4},
     "both": {"rematerialize": True, "accumulation": 4},
 }
-# As kbert's commands have it on JAX (`kept_memory.take_one_heap`), by glibc's variable
-_ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
@@ -89,9 +87,6 @@ def updates(
         Contender("products, torch", "benchmarks.matmul:torch", rows, ("torch",)),
     ]
     if head == "pretraining" and precision == "float32":
-        contenders += [
-            kbert("kbert, JAX, one heap", JAX | _ONE_HEAP, ("jax",)),
-        ]
         every = f"logits of every position, {_EVERY_ROW}"
         legacy = {"TF_USE_LEGACY_KERAS": "1"}
         needs = ("keras_bert", "tf_keras")
@@ -161,7 +156,6 @@ def works() -> list[Work]:
             claims += [
                 Claim("4", "kbert", ("keras_bert",), 1.5, 2.0),
                 Claim("5 JAX", "kbert, JAX", ("kbert",), 0.9, 1.0),
-                Claim("5 JAX, one heap", "kbert, JAX, one heap", ("kbert",), 0.9, 1.0),
                 Claim("5 torch", "kbert, torch", TRANSFORMERS, 1.0, 1.15),
             ]
         found.append(

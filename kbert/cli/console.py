@@ -173,12 +173,8 @@ def starting_keras():
         return
     try:
         with starting("Keras"):
-            import keras
+            import keras  # noqa: F401
 
-            if keras.backend.backend() == "jax":
-                from kbert.training.engines import kept_memory
-
-                kept_memory.take_one_heap()
             yield
     except ValueError as error:
         # the second as Keras 3.16 says it

@@ -34,6 +34,9 @@ def start(devices: int | None = None):
 
         return TensorFlowEngine(devices)
     if backend == "jax":
+        from kbert.training.engines import kept_memory
+
+        kept_memory.take_one_heap()
         from kbert.training.engines.jax_engine import JaxEngine
 
         return JaxEngine(devices)

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import sys
+import time
 from typing import Any
 
 import jax
@@ -23,6 +24,8 @@ from kbert.training.engines import kept_memory
 from kbert.training.engines.engine import Engine
 from kbert.training.stopping import NO_WISH, Wishes
 
+# Seconds: an update that is worth a wait, and what XLA's threads take to give its memory back.
+_LONG, _MOMENT = 0.2, 0.002
 _ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 
 
@@ -80,6 +83,7 @@ class JaxEngine(Engine):
             self._whole_update, donate_argnums=(0, 4), keep_unused=self._writes_over
         )
         self._last_gradients: list = []
+        self._begun = self._took = 0.0
         self._measure = compiled(self._measured)
         self._forward = compiled(self._logits)
 
@@ -87,6 +91,7 @@ class JaxEngine(Engine):
         """See `Engine`."""
         variables = self._updated()
         (arrays,) = self._arrays(batch, 1, wishes)
+        self._await_last()
         values = [variable.value for variable in variables]
         seeds, frozen = self._seeds(step, range(1))[0], self._frozen_values()
         if self._writes_over and not self._last_gradients:
@@ -99,6 +104,17 @@ class JaxEngine(Engine):
         if self.platform == "cpu":
             kept_memory.keep(self)
         return logs
+
+    def _await_last(self) -> None:
+        """Until a long update has given its memory back: the next takes that, not as much again.
+
+        XLA does so a moment after the results are there, on a thread of its own.
+        """
+        if self._last_gradients and self._took > _LONG:
+            jax.block_until_ready(self._last_gradients)
+            time.sleep(_MOMENT)
+        now = time.perf_counter()
+        self._begun, self._took = now, now - self._begun
 
     def update_program(self, batch: TrainingBatch) -> tuple:
         """An update, not compiled, and what it is called with: for devices that are not there.

@@ -5,6 +5,7 @@ pieces so large back to the system at once, and the first write to each page of 
 more than what is written. TensorFlow has an allocator of its own, which keeps what it has.
 """
 
+import os
 import weakref
 
 from kbert.training.engines import glibc
@@ -33,9 +34,10 @@ def take_one_heap() -> None:
     """Threads that start from now on share the process's heap, the only one `keep` goes for.
 
     For JAX, before it makes its first array: it computes in threads of its own. The same as
-    MALLOC_ARENA_MAX=1 in the environment of a process.
+    MALLOC_ARENA_MAX=1 in the environment of a process, where another number stands.
     """
-    glibc.set_options({glibc.ARENA_MAX: 1})
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        glibc.set_options({glibc.ARENA_MAX: 1})
 
 
 def _given_up(owner: int) -> None:
