@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from long_on import long_test_on
 from sizes import BATCH, SIZES
 
 import kbert
@@ -165,6 +166,7 @@ def test_each_update_has_masks_of_its_own(parts):
     assert len(set(np.round(losses, 6))) == 4
 
 
+@long_test_on("jax")
 def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is(
     of_two_blocks, parts, monkeypatch
 ):

@@ -6,6 +6,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from long_on import long_test_on
 from sizes import SIZES
 from training_batches import PREDICTIONS, arrays, batch_of
 
@@ -122,6 +123,7 @@ def test_gradients_of_the_rows_that_are_read_are_those_of_all(head):
     assert furthest(gradients_of(head, fused=False), by_layers) < 2e-5
 
 
+@long_test_on("jax", "torch")
 def test_models_of_other_sizes_in_one_process_have_gradients_of_their_own():
     """TensorFlow keeps the parts' programs, and those that saw two sizes know none."""
     others = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 17}

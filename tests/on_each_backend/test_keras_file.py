@@ -10,6 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 from less_compiling import environment_of
+from long_on import long_test_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -100,6 +101,7 @@ def test_names_and_shapes_are_those_of_the_table(small, tmp_path, head):
     assert shapes == {entry.name: entry.shape for entry in entries}
 
 
+@long_test_on("jax", "torch")
 def test_plain_keras_opens_it_on_another_backend(small, tokenizer, tmp_path, backend):
     other = {"tensorflow": "jax", "jax": "torch", "torch": "tensorflow"}[backend]
     if importlib.util.find_spec(other) is None:

@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from long_on import long_on
 from sizes import SIZES
 
 import kbert
@@ -81,7 +82,7 @@ def gradients_of(head, packing, micro_batches=1) -> dict:
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("micro_batches", [1, 3])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=long_on("jax")), 3])
 def test_gradients_are_those_of_one_text_a_row(head, micro_batches):
     found = gradients_of(head, True, micro_batches)
     assert furthest(gradients_of(head, False, micro_batches), found) < 1e-5

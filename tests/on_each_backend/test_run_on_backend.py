@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from long_on import long_test_on
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from run_shards import CONFIG, SETTINGS, make_shards, without_times
@@ -91,6 +92,7 @@ def test_callbacks_are_called_as_fit_calls_them(whole):
     assert len(rows) == 4 and "val_MLM_accuracy" in rows[0]
 
 
+@long_test_on("jax")
 def test_runs_in_one_process_do_not_pile_up(start):
     """Weights, moments and programs of a run are gone once the next one computes."""
     made, alive = weakref.WeakSet(), []
@@ -142,6 +144,7 @@ def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, 
     assert all(np.array_equal(a, b) for a, b in pairs)
 
 
+@long_test_on("jax")
 def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
     from kbert.training.loop.loop import NotFinite
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from long_on import long_on
 from numpy.testing import assert_allclose
 
 import kbert
@@ -43,7 +44,10 @@ def load_elsewhere(path, inputs, first="kbert", second="keras"):
     return [arrays[name] for name in arrays.files], done.stdout
 
 
-@pytest.mark.parametrize("order", [("kbert", "keras"), ("keras", "kbert")])
+@pytest.mark.parametrize(
+    "order",
+    [("kbert", "keras"), pytest.param(("keras", "kbert"), marks=long_on("jax", "torch"))],
+)
 def test_a_keras_file_gives_the_same_numbers_in_a_fresh_process(
     small, peer, fill, inputs, tmp_path, order
 ):
