@@ -6,6 +6,8 @@ import sys
 import pytest
 from glibc_settings import environment
 
+from kbert.model import devices
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 
 # 300 MiB asked for, written and given back, in a thread and in the main one; page faults of each
@@ -89,3 +91,19 @@ def test_elsewhere_nothing_is_done():
         kept_memory.keep(owner)
         kept_memory.take_one_heap()
         assert id(owner) not in kept_memory._owners
+
+
+@pytest.mark.parametrize(
+    ("told", "plugins", "alone"),
+    [("", [], True), ("cpu", ["cuda12"], True), ("", ["cuda12"], False), ("tpu,cpu", [], False)],
+)
+def test_one_heap_is_for_jax_on_a_cpu(monkeypatch, told, plugins, alone):
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_platforms
+    monkeypatch.setattr(devices, "entry_points", lambda group: plugins)
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None)
+    jax.config.update("jax_platforms", told)
+    try:
+        assert devices.jax_has_cpus_alone() is alone
+    finally:
+        jax.config.update("jax_platforms", before)

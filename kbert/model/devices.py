@@ -1,7 +1,9 @@
 """What Keras's backend computes on."""
 
 import contextlib
+import importlib.util
 import os
+from importlib.metadata import entry_points
 
 
 def device_names() -> list[str]:
@@ -20,6 +22,15 @@ def on_accelerator():
     import tensorflow as tf
 
     return tf.device(tf.config.list_logical_devices("TPU")[0].name)
+
+
+def jax_has_cpus_alone() -> bool:
+    """Whether JAX will compute on CPUs, without starting it: it was told so, or has no other."""
+    import jax
+
+    if told := jax.config.jax_platforms:
+        return told == "cpu"
+    return not entry_points(group="jax_plugins") and importlib.util.find_spec("libtpu") is None
 
 
 def _tensorflow() -> list[str]:
