@@ -155,13 +155,12 @@ def stopped(folder: Path, run: str, backend: str, index: int, lines: int, number
 # Each start takes seconds of two processes: more happens with `pytest -m long`.
 LIVES = {
     "tensorflow": [(killed, 0, 6), (stopped, 1, 11, signal.SIGTERM)],
-    "jax": [(killed, 1, 6)],  # it aborts all without the first
-    "torch": [(stopped, 1, 11, signal.SIGINT)],
+    "jax": [(killed, 1, 6), (stopped, 0, 11, signal.SIGINT)],  # it aborts all without the first
+    "torch": [(killed, 0, 6), (stopped, 1, 11, signal.SIGINT)],  # the first is where they met
 }
 STOPS = [(stopped, 1, 3, signal.SIGTERM), (stopped, 0, 11, signal.SIGINT)]
 MORE = {
     "kills": ("tensorflow", [(killed, 1, 6), (killed, 0, 12)]),
-    "kills-torch": ("torch", [(killed, 0, 6), (killed, 1, 11)]),  # the first is where they met
     **{f"stops-{backend}": (backend, STOPS) for backend in LIVES},
 }
 CASES = [

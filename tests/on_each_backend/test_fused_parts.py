@@ -6,7 +6,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from long_on import long_test_on
+from long_on import long_on, long_test_on
 from sizes import SIZES
 from training_batches import PREDICTIONS, arrays, batch_of
 
@@ -30,9 +30,7 @@ HEADS = {
 }
 # On JAX, where a program takes seconds to trace, two heads stand for all but with `pytest -m long`.
 FEW_ON_JAX = [
-    head
-    if keras.backend.backend() != "jax" or head in ("pretraining", "tokens")
-    else pytest.param(head, marks=pytest.mark.long)
+    pytest.param(head, marks=[] if head in ("pretraining", "tokens") else long_on("jax"))
     for head in HEADS
 ]
 
