@@ -49,6 +49,7 @@ def engine_of(
     reading=None,
     platform=None,
     sizes=SIZES,
+    length=LENGTH,
     **options,
 ):
     """Without fused parts the graph's layers, by default of every row."""
@@ -61,7 +62,7 @@ def engine_of(
     if platform:
         started.platform = platform
     with started.scope():
-        model = build(GraphSpec.of(config, head, seq_len=LENGTH, dtype=dtype, **HEADS[head]))
+        model = build(GraphSpec.of(config, head, seq_len=length, dtype=dtype, **HEADS[head]))
     with pytest.MonkeyPatch.context() as patch:
         if not fused:
             patch.setattr(fused_parts, "fits", lambda model: False)

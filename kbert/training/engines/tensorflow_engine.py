@@ -15,7 +15,14 @@ import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.devices import device_names
-from kbert.model.parts import joined_weights, tensorflow_kit, tensorflow_ordered_kit
+from kbert.model.parts import (
+    fused_parts,
+    joined_weights,
+    tensorflow_free_kit,
+    tensorflow_kit,
+    tensorflow_ordered_kit,
+)
+from kbert.model.parts.cut_model import CutModel
 from kbert.training import loss as objectives
 from kbert.training.engines import returned_memory, strategies
 from kbert.training.engines.engine import Engine, shares
@@ -72,13 +79,25 @@ class TensorFlowEngine(Engine):
     _rows_at = staticmethod(tensorflow_kit.rows_at)
 
     def _kit(self):
-        # With `jit` XLA sees all of it. A model of any length would have each part compiled anew
-        # for each, which takes longer than a run over few texts gains; packed rows have one.
-        one_length = self.packing or self.model.inputs[0].shape[1] is not None
-        cpu = device_names() == ["CPU"]
-        if not cpu or self.jit or not one_length:
+        # With `jit` XLA sees all of it. Without, each part is a program of its own where there is
+        # one length; a model of any length would have each compiled anew for each.
+        if self.jit or device_names() != ["CPU"]:
             return None
-        return tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
+        if self.packing or self.model.inputs[0].shape[1] is not None:
+            return tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
+        return tensorflow_free_kit if self._computes_in_float32() else None
+
+    def inference_model(self):
+        """See `Engine`."""
+        if self.jit or device_names() != ["CPU"] or not fused_parts.fits(self.model):
+            return None
+        if not self._computes_in_float32():
+            return None
+        parts = fused_parts.FusedParts(tensorflow_free_kit, training=False)
+        return CutModel(self.model, parts, training=False)
+
+    def _computes_in_float32(self) -> bool:
+        return {layer.compute_dtype for layer in self.model.layers if layer.weights} == {"float32"}
 
     def _compile(self) -> None:
         self._is_first = True
