@@ -41,6 +41,13 @@ def described() -> dict:
     }
 
 
+def brand(processor: str) -> str:
+    """The short name, of a processor as `described` has it, by which RESULTS.md tells rows apart."""
+    known = [name for name in ("EPYC", "Xeon") if name in processor]
+    amx = ", AMX" if processor.endswith(", AMX") else ""
+    return (known[0] if known else processor.split(",")[0]) + amx
+
+
 def free_memory() -> int:
     """MiB that new processes can take."""
     return _memory("MemAvailable")
@@ -82,10 +89,13 @@ def _said_by(*command: str) -> str:
 
 
 def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":")[1].strip()
-    return platform.processor()
+    """Its name, its family, and whether it has AMX: what ratios differ by."""
+    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    found = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    if "model name" not in found:
+        return platform.processor()
+    amx = ", AMX" if "amx_tile" in found.get("flags", "") else ""
+    return f"{found['model name']}, family {found.get('cpu family', '?')}{amx}"
 
 
 def _memory(name: str) -> int:

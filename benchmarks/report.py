@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks.claims import Bound, Claim, Growth
 from benchmarks.contenders import Contender
 from benchmarks.figures import middle, of, quartiles
+from benchmarks.machine import brand
 from benchmarks.work import Work
 
 HERE = Path(__file__).parent
@@ -122,7 +123,7 @@ def keep(about: dict, found: list[dict]) -> None:
             lines.append(
                 f"| {about['date']} | {about['commit']} | {claim['row']} | {work['title']} | "
                 f"{claim['figure']} | {claim['peer']} / {claim['ours']} | {shown} | "
-                f"{low:.2f} … {high:.2f} | {claim['at_least']}, {claim['aim']} | {verdict} |"
+                f"{low:.2f} … {high:.2f} | {claim['at_least']}, {claim['aim']} | {verdict} | {brand(about['processor'])} |"
             )
     with (HERE / "RESULTS.md").open("a", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))

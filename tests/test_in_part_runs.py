@@ -25,8 +25,9 @@ SETTINGS = {"epochs": 3, "batch_size": 4, "accumulation": 2, "learning_rate": 3e
 @pytest.fixture(scope="module")
 def source(small, tmp_path_factory):
     folder = tmp_path_factory.mktemp("source") / "source"
-    one_block = dataclasses.replace(small, num_hidden_layers=2)
-    kbert.save(small_berts(one_block)["encoder"], folder)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    two_blocks = dataclasses.replace(small, num_hidden_layers=2, **no_dropout)
+    kbert.save(small_berts(two_blocks)["encoder"], folder)
     return folder
 
 

@@ -180,8 +180,9 @@ class Finetuning(Recipe):
             self.batches = self.batches.with_lengths(lengths)
         self.dev: Evaluation | None = None
         if dev:
+            of_dev = lengths_of_dev(lengths, limit, shape_cost)
             self.dev = LabelledEvaluation(
-                self.task, self._dev, dev, self.labels, size, pad_id, lengths
+                self.task, self._dev, dev, self.labels, size, pad_id, of_dev
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
         return lengths
@@ -278,6 +279,11 @@ class Finetuning(Recipe):
         if bert.adapter is None and folder is not None and (folder / "adapter").is_dir():
             bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))
         return Finetuned(bert, history, result["metrics"], folder)
+
+
+def lengths_of_dev(lengths: tuple[int, ...], limit: int, shape_cost: float) -> tuple[int, ...]:
+    """Those of training; any up to the limit where a new one costs less than its padding."""
+    return tuple(range(1, limit + 1)) if shape_cost else lengths
 
 
 def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
