@@ -42,7 +42,7 @@ def described() -> dict:
 
 
 def brand(processor: str) -> str:
-    """The short name, of a processor as `described` has it, by which RESULTS.md tells rows apart."""
+    """What RESULTS.md calls a processor that `described` has."""
     known = [name for name in ("EPYC", "Xeon") if name in processor]
     amx = ", AMX" if processor.endswith(", AMX") else ""
     return (known[0] if known else processor.split(",")[0]) + amx

@@ -123,7 +123,8 @@ def keep(about: dict, found: list[dict]) -> None:
             lines.append(
                 f"| {about['date']} | {about['commit']} | {claim['row']} | {work['title']} | "
                 f"{claim['figure']} | {claim['peer']} / {claim['ours']} | {shown} | "
-                f"{low:.2f} … {high:.2f} | {claim['at_least']}, {claim['aim']} | {verdict} | {brand(about['processor'])} |"
+                f"{low:.2f} … {high:.2f} | {claim['at_least']}, {claim['aim']} | {verdict} | "
+                f"{brand(about['processor'])} |"
             )
     with (HERE / "RESULTS.md").open("a", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))

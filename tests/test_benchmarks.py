@@ -96,6 +96,19 @@ def test_bad_input_is_one_line(line, says):
     assert says in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("processor", "brand"),
+    [
+        ("AMD EPYC, family 26", "EPYC"),
+        ("Intel(R) Xeon(R) Processor, family 6, AMX", "Xeon, AMX"),
+        ("Intel(R) Xeon(R) Processor, family 6", "Xeon"),
+        ("Neoverse-V2, family ?", "Neoverse-V2"),
+    ],
+)
+def test_a_rows_processor_is_known_by_its_brand(processor, brand):
+    assert machine.brand(processor) == brand
+
+
 def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "HERE", tmp_path)
     found = program.run(work, 2)
@@ -104,7 +117,8 @@ def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
     for number in (1, 2):
         report.keep(about, [found])
         rows = (tmp_path / "RESULTS.md").read_text().splitlines()
-        assert len(rows) == number and rows[-1].count("|") == 11
+        assert len(rows) == number and rows[-1].count("|") == 12
+        assert rows[-1].endswith(f"| {machine.brand(about['processor'])} |")
     records = sorted((tmp_path / "records").iterdir())
     assert len(records) == 2
     assert json.loads(records[0].read_text())["works"][0]["turns"] == found["turns"]

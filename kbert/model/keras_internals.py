@@ -49,6 +49,18 @@ class Calls(NamedTuple):
     sources: list[tuple[object, int, int]]
 
 
+def registered_gradients() -> dict[str, Any]:
+    """TensorFlow's gradients by name, oldest first, each `tf.custom_gradient` of a graph among
+    them; none where this TensorFlow keeps no such dictionary.
+
+    It keeps them for good, and by them the graph and the memory of the variables in it. Tried: no
+    reference of one's own, and Python's collector.
+    """
+    from tensorflow.python.framework import ops
+
+    return getattr(getattr(ops, "gradient_registry", None), "_registry", {})
+
+
 def calls(model) -> list[Calls]:
     """The operations of a functional `keras.Model` in its order, with the calls that are its own.
 

@@ -24,7 +24,7 @@ from kbert.model.parts import (
 )
 from kbert.model.parts.cut_model import CutModel
 from kbert.training import loss as objectives
-from kbert.training.engines import returned_memory, strategies
+from kbert.training.engines import returned_memory, strategies, traced_gradients
 from kbert.training.engines.engine import Engine, shares
 from kbert.training.engines.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
@@ -132,6 +132,10 @@ class TensorFlowEngine(Engine):
         self._forward = _for_any_length(self._logits, jit=self.jit)
         if self.spread.on_tpu:
             self._forward = self.spread.all_of(self._logits)
+
+        owned = functools.partial(traced_gradients.owned_by, self)
+        self._update, self._call = owned(self._update), owned(self._call)
+        self._measure, self._forward = owned(self._measure), owned(self._forward)
 
     def _columns(self, batches, seeds) -> list[str]:
         local = self.strategy.experimental_local_results
