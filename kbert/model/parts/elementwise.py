@@ -2,7 +2,8 @@
 
 Bias, dropout, residual and LayerNorm go through memory a dozen times, one operation after the
 other; where one program is made of such a function, once. How, is the backend's: `tensorflow_kit`,
-`jax_kit`, `torch_kit`. Sums of many numbers, the gradient of a bias among them, are in float32.
+`tensorflow_free_kit`, `jax_kit`, `torch_kit`. Sums of many numbers, the gradient of a bias among
+them, are in float32.
 
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
 N = B·S.

@@ -1,7 +1,7 @@
 """Parts of the model beside the graph: its weights, the same numbers, fewer and larger loops.
 
 What stands between the matrix products is in `elementwise`; what a backend computes all of it with
-is its kit: `tensorflow_kit`, `jax_kit`, `torch_kit`.
+is its kit: `tensorflow_kit`, `tensorflow_free_kit`, `jax_kit`, `torch_kit`.
 
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
 M predicted positions, T vocabulary.
