@@ -32,8 +32,13 @@ def traced(owner):
     def twice(x):
         return 2 * x, lambda gradient: 2 * gradient * tf.ones_like(x)
 
-    function = tf.function(lambda x: twice(x))
-    return traced_gradients.owned_by(owner, function)
+    function, owner = tf.function(lambda x: twice(x)), weakref.ref(owner)
+
+    def call(x):
+        with traced_gradients.owned_by(owner()):
+            return function(x)
+
+    return call
 
 
 def test_each_owners_go_with_it_whoever_traced_last():
@@ -54,13 +59,10 @@ def test_each_owners_go_with_it_whoever_traced_last():
 
 def test_what_a_call_that_fails_registered_goes_too():
     owner, before = Owner(), registered()
-
-    def failing(x):
-        traced(Owner())(x)
+    with pytest.raises(KeyError), traced_gradients.owned_by(owner):
+        one = Owner()
+        traced(one)(tf.constant(3.0))
         raise KeyError(3)
-
-    with pytest.raises(KeyError):
-        traced_gradients.owned_by(owner, failing)(tf.constant(3.0))
     del owner
     gc.collect()
     assert registered() == before

@@ -12,7 +12,7 @@ from kbert.model.build_with import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
 from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners
-from kbert.tasks.finetuning.recipe import Finetuning, lengths_of_dev
+from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
 from kbert.training.trained_adapters import amount_trained, with_adapters
 from kbert.training.vector_loss import VECTORS, VectorLoss
@@ -75,7 +75,7 @@ class VectorTraining(Finetuning):
                 dev[0],
                 self.settings.batch_size // self.settings.accumulation or 1,
                 tokenizer.pad_id,
-                lengths_of_dev(lengths, limit, shape_cost),
+                self._of_dev or lengths,
                 self.settings.dimensions,
             )
         self.fingerprint = {

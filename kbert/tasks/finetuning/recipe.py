@@ -129,6 +129,8 @@ class Finetuning(Recipe):
         lengths = None if self.packing else self.settings.lengths
         cost = 0.0 if lengths or compiled or self.packing else shape_cost
         any_length = tuple(range(1, limit + 1)) if cost else lengths_up_to(limit, compiled)
+        # dev data's, the same in a run that goes on: any where none is compiled; None: training's
+        self._of_dev = tuple(range(1, limit + 1)) if shape_cost and not compiled else None
         lengths = self._encode(limit, lengths or any_length, cost)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
@@ -180,9 +182,8 @@ class Finetuning(Recipe):
             self.batches = self.batches.with_lengths(lengths)
         self.dev: Evaluation | None = None
         if dev:
-            of_dev = lengths_of_dev(lengths, limit, shape_cost)
             self.dev = LabelledEvaluation(
-                self.task, self._dev, dev, self.labels, size, pad_id, of_dev
+                self.task, self._dev, dev, self.labels, size, pad_id, self._of_dev or lengths
             )
         self.fingerprint = {"train": self.batches.fingerprint, "dev": dev and dev.digest()}
         return lengths
@@ -279,11 +280,6 @@ class Finetuning(Recipe):
         if bert.adapter is None and folder is not None and (folder / "adapter").is_dir():
             bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))
         return Finetuned(bert, history, result["metrics"], folder)
-
-
-def lengths_of_dev(lengths: tuple[int, ...], limit: int, shape_cost: float) -> tuple[int, ...]:
-    """Those of training; any up to the limit where a new one costs less than its padding."""
-    return tuple(range(1, limit + 1)) if shape_cost else lengths
 
 
 def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:

@@ -133,10 +133,6 @@ class TensorFlowEngine(Engine):
         if self.spread.on_tpu:
             self._forward = self.spread.all_of(self._logits)
 
-        owned = functools.partial(traced_gradients.owned_by, self)
-        self._update, self._call = owned(self._update), owned(self._call)
-        self._measure, self._forward = owned(self._measure), owned(self._forward)
-
     def _columns(self, batches, seeds) -> list[str]:
         local = self.strategy.experimental_local_results
         labels = {name: local(given)[0] for name, given in batches[1].items()}
@@ -144,7 +140,7 @@ class TensorFlowEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        with self._returning_memory():
+        with self._returning_memory(), traced_gradients.owned_by(self):
             return self._update(*self.spread.values(self._each(batch, step, wishes)))
 
     def updates(
@@ -158,7 +154,7 @@ class TensorFlowEngine(Engine):
         # one program, however many there are: it leaves what is filled up alone
         filled = each + each[-1:] * (self.steps_per_execution - len(each))
         together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        with self._returning_memory():
+        with self._returning_memory(), traced_gradients.owned_by(self):
             rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
         names = self._figure_names(objectives.second_measures(batches[0].labels))
 
@@ -357,13 +353,16 @@ class TensorFlowEngine(Engine):
         """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         parts = shares(batch, self.local)
         values = [(part.inputs, part.labels, part.weights) for part in parts]
-        sums = self._measure(self.spread.values(values))
+        with traced_gradients.owned_by(self):
+            sums = self._measure(self.spread.values(values))
         return objectives.totals(objectives.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs for some examples, logits, without dropout."""
         if not self.spread.on_tpu:
-            return [np.asarray(value) for value in self._forward(inputs).values()]
+            with traced_gradients.owned_by(self):
+                found = self._forward(inputs)
+            return [np.asarray(value) for value in found.values()]
         count = len(next(iter(inputs.values())))
         size = -(-count // self.replicas)  # of each chip; the last ones have some examples again
         places = np.arange(size * self.replicas).reshape(self.replicas, size) % count

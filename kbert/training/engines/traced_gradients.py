@@ -4,34 +4,29 @@ Each call of a `tf.custom_gradient` in a graph is one, and holds that graph and 
 moments in it: 340 MB of MiniLM a run, for as long as the process lives.
 """
 
-import functools
+import contextlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from kbert.model.keras_internals import registered_gradients
 
 _NAME = "CustomGradient-"  # and a number, which goes up
 
 
-def owned_by(owner, function: Callable) -> Callable:
-    """The function; what it registers by being traced goes when the owner does."""
-    owner = weakref.ref(owner)
-
-    @functools.wraps(function)
-    def call(*arguments):
-        before = next(_numbers(), -1)
-        try:
-            return function(*arguments)
-        finally:
-            new = []
-            for number in _numbers():
-                if number <= before:
-                    break
-                new.append(f"{_NAME}{number}")
-            if new and (found := owner()) is not None:
-                weakref.finalize(found, _forget, new).atexit = False
-
-    return call
+@contextlib.contextmanager
+def owned_by(owner) -> Iterator[None]:
+    """What is registered within it, by something being traced, goes when the owner does."""
+    before = next(_numbers(), -1)
+    try:
+        yield
+    finally:
+        new = []
+        for number in _numbers():
+            if number <= before:
+                break
+            new.append(f"{_NAME}{number}")
+        if new:
+            weakref.finalize(owner, _forget, new).atexit = False
 
 
 def _numbers():
