@@ -68,6 +68,17 @@ def test_what_a_call_that_fails_registered_goes_too():
     assert registered() == before
 
 
+def test_an_owner_may_go_while_anothers_are_looked_for():
+    """Python collects it whenever it likes."""
+    gone, owner = Owner(), Owner()
+    traced(gone)(tf.constant(3.0)), traced(owner)(tf.constant(3.0))
+    numbers = traced_gradients._numbers()
+    newest = next(numbers)
+    del gone
+    gc.collect()
+    assert newest > max(numbers)
+
+
 @pytest.mark.parametrize("length", [LENGTH, None])
 def test_an_engines_graph_and_gradients_go_with_it(length):
     gc.collect()

@@ -128,10 +128,11 @@ class Finetuning(Recipe):
         limit = longest(self.bert, self.settings.max_length)
         lengths = None if self.packing else self.settings.lengths
         cost = 0.0 if lengths or compiled or self.packing else shape_cost
-        any_length = tuple(range(1, limit + 1)) if cost else lengths_up_to(limit, compiled)
+        every = tuple(range(1, limit + 1))
         # dev data's, the same in a run that goes on: any where none is compiled; None: training's
-        self._of_dev = tuple(range(1, limit + 1)) if shape_cost and not compiled else None
-        lengths = self._encode(limit, lengths or any_length, cost)
+        self._of_dev = every if shape_cost and not compiled else None
+        possible = every if cost else lengths_up_to(limit, compiled)
+        lengths = self._encode(limit, lengths or possible, cost)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
         # a run that goes on has the same

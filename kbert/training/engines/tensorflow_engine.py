@@ -89,9 +89,9 @@ class TensorFlowEngine(Engine):
 
     def inference_model(self):
         """See `Engine`."""
-        if self.jit or device_names() != ["CPU"] or not fused_parts.fits(self.model):
+        if self.jit or device_names() != ["CPU"]:
             return None
-        if not self._computes_in_float32():
+        if not (fused_parts.fits(self.model) and self._computes_in_float32()):
             return None
         parts = fused_parts.FusedParts(tensorflow_free_kit, training=False)
         return CutModel(self.model, parts, training=False)

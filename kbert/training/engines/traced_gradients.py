@@ -29,9 +29,10 @@ def owned_by(owner) -> Iterator[None]:
             weakref.finalize(owner, _forget, new).atexit = False
 
 
-def _numbers():
+def _numbers() -> Iterator[int]:
     """Of the gradients that are registered, the newest first."""
-    for name in reversed(registered_gradients()):
+    # a list: an owner that Python collects meanwhile takes its own away
+    for name in reversed(list(registered_gradients())):
         if name.startswith(_NAME):
             yield int(name.removeprefix(_NAME))
 
