@@ -43,9 +43,10 @@ def described() -> dict:
 
 def brand(processor: str) -> str:
     """What RESULTS.md calls a processor that `described` has."""
-    known = [name for name in ("EPYC", "Xeon") if name in processor]
-    amx = ", AMX" if processor.endswith(", AMX") else ""
-    return (known[0] if known else processor.split(",")[0]) + amx
+    name, *about = processor.split(", ")
+    known = [short for short in ("EPYC", "Xeon") if short in name]
+    # Every Xeon is of family 6; an EPYC's says which Zen it is.
+    return ", ".join([*(known or [name]), *(x for x in about if x not in ("family 6", "family ?"))])
 
 
 def free_memory() -> int:

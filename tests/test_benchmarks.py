@@ -99,7 +99,7 @@ def test_bad_input_is_one_line(line, says):
 @pytest.mark.parametrize(
     ("processor", "brand"),
     [
-        ("AMD EPYC, family 26", "EPYC"),
+        ("AMD EPYC, family 26", "EPYC, family 26"),
         ("Intel(R) Xeon(R) Processor, family 6, AMX", "Xeon, AMX"),
         ("Intel(R) Xeon(R) Processor, family 6", "Xeon"),
         ("Neoverse-V2, family ?", "Neoverse-V2"),
