@@ -22,6 +22,10 @@ ROW, LABELS = 17, 5
 LENGTHS = [3, 11, 7, 1, 13, 5, 2, 9, 4, 6, 12, 8]
 CHANGED = 4  # a text of 13 tokens, beside another in its row
 HEADS = {"classifier": CLASSIFIER, "tokens": TOKEN_CLASSIFIER}
+FEW, MANY = 9, 10**9  # updates of a run: TensorFlow on a CPU has parts of its own for each
+on_both = pytest.mark.parametrize(
+    "updates", [FEW, MANY] if keras.backend.backend() == "tensorflow" else [FEW]
+)
 
 
 def batch(head, changed=None, **options):
@@ -43,7 +47,7 @@ def tokens_of(alone) -> list[int]:
     return (alone.inputs[names.TOKEN_IDS] > 0).sum(1).tolist()
 
 
-def engine_of(head, packing, dropout=0.0, seq_len=None, **options):
+def engine_of(head, packing, dropout=0.0, seq_len=None, updates=FEW, **options):
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 2, "initializer_range": 0.2}, **rates)
@@ -51,7 +55,7 @@ def engine_of(head, packing, dropout=0.0, seq_len=None, **options):
     labels = {"num_labels": LABELS} if head in HEADS else {}
     with engine.scope():
         model = build(GraphSpec.of(config, head, seq_len=seq_len, **labels))
-    engine.prepare(model, Optimizer(total_steps=9), packing=packing, **options)
+    engine.prepare(model, Optimizer(total_steps=updates), packing=packing, **options)
     return engine
 
 
@@ -74,25 +78,27 @@ def furthest(one: dict, other: dict) -> float:
 
 
 @functools.cache
-def gradients_of(head, packing, micro_batches=1) -> dict:
+def gradients_of(head, packing, micro_batches=1, updates=FEW) -> dict:
     """Of the texts, packed or one a row: compiled once, as that is most of the time."""
     given = batch(head, micro_batches=micro_batches)
-    engine = engine_of(head, packing, accumulation=micro_batches)
+    engine = engine_of(head, packing, accumulation=micro_batches, updates=updates)
     return engine.gradients(given if packing else given.alone, 0)
 
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=long_on("jax")), 3])
-def test_gradients_are_those_of_one_text_a_row(head, micro_batches):
-    found = gradients_of(head, True, micro_batches)
+@on_both
+def test_gradients_are_those_of_one_text_a_row(head, micro_batches, updates):
+    found = gradients_of(head, True, micro_batches, updates)
     assert furthest(gradients_of(head, False, micro_batches), found) < 1e-5
     assert min(np.abs(value).max() for name, value in found.items() if "key/bias" not in name) > 0
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_updates_are_those_of_one_text_a_row(head):
+@on_both
+def test_updates_are_those_of_one_text_a_row(head, updates):
     given = batch(head)
-    padded, rows = engine_of(head, False), engine_of(head, True)
+    padded, rows = (engine_of(head, packing, updates=updates) for packing in (False, True))
     for step in range(3):
         one, other = padded.update(given.alone, step), rows.update(given, step)
         for figure in ("loss", "gradient_norm", f"{HEADS[head]}_accuracy"):
@@ -108,14 +114,16 @@ def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_blocks_computed_again_are_the_same(head):
-    again = engine_of(head, True, rematerialize=True).gradients(batch(head), 0)
-    assert furthest(gradients_of(head, True, 1), again) < 1e-5
+@on_both
+def test_blocks_computed_again_are_the_same(head, updates):
+    again = engine_of(head, True, updates=updates, rematerialize=True).gradients(batch(head), 0)
+    assert furthest(gradients_of(head, True, 1, updates), again) < 1e-5
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head):
-    engine = engine_of(head, True)
+@on_both
+def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head, updates):
+    engine = engine_of(head, True, updates=updates)
     given = batch(head)
     expected, tokens = engine.predict(given.alone.inputs)[0], tokens_of(given.alone)
     found = outputs(engine, given)
@@ -129,11 +137,22 @@ def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head):
     assert same.sum() == len(same) - (LENGTHS[CHANGED] if head == "tokens" else 1)
 
 
-def test_dropout_is_that_of_the_step():
-    engine = engine_of("classifier", True, dropout=0.3)
+@on_both
+def test_dropout_is_that_of_the_step(updates):
+    engine = engine_of("classifier", True, dropout=0.3, updates=updates)
     given = batch("classifier")
     one, again, other = (engine.gradients(given, step) for step in (0, 0, 1))
     assert furthest(one, again) < 1e-6 and furthest(one, other) > 0.1
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow chooses")
+def test_programs_are_compiled_for_the_runs_that_earn_it_back():
+    """220 updates of MiniLM's 22.7 million parameters, and what is as much of others."""
+    parameters = engine_of("classifier", True).model.count_params()
+    enough = -(-5_000_000_000 // parameters)
+    for updates, kit in ((enough - 1, "tensorflow_free_kit"), (enough, "tensorflow_ordered_kit")):
+        engine = engine_of("classifier", True, updates=updates)
+        assert engine.kit.__name__.rpartition(".")[2] == kit
 
 
 def test_models_and_devices_that_packing_is_not_for_are_said():

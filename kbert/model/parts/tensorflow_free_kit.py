@@ -46,7 +46,7 @@ def attended(rate: float) -> Callable:
     """Attention of query, keys, vectors (B, A, S, D), mask and seed: (B, S, H)."""
 
     def call(query, keys, vectors, mask, seed):
-        least = tf.where(mask, 0.0, tf.float32.min)  # (B, 1, 1, S)
+        least = tf.where(mask, 0.0, tf.float32.min)  # (B, 1, 1 or S, S)
         if not rate:
             shares = tf.nn.softmax(tf.matmul(query, keys, transpose_b=True) + least)
             return _merged_heads(tf.matmul(shares, vectors))

@@ -30,6 +30,9 @@ from kbert.training.engines.spread import Spread, function, of_all, one_by_one, 
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
+# Parameters × updates of packed rows: the parts' programs take 3.7 s to compile, of any sizes, and
+# save 12 (Xeon) to 20 ms (EPYC) an update of MiniLM's 23 million parameters: benchmarks/LOG.md.
+_WORTH_PROGRAMS = 5_000_000_000
 _UPDATES_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -80,12 +83,19 @@ class TensorFlowEngine(Engine):
 
     def _kit(self):
         # With `jit` XLA sees all of it. Without, each part is a program of its own where there is
-        # one length; a model of any length would have each compiled anew for each.
+        # one length; a model of any length would have each compiled anew for each, and few updates
+        # of packed rows do not earn the compiling back.
         if self.jit or device_names() != ["CPU"]:
             return None
-        if self.packing or self.model.inputs[0].shape[1] is not None:
+        has_one_length = self.packing or self.model.inputs[0].shape[1] is not None
+        too_few = self.packing and self._work() < _WORTH_PROGRAMS and self._computes_in_float32()
+        if has_one_length and not too_few:
             return tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
         return tensorflow_free_kit if self._computes_in_float32() else None
+
+    def _work(self) -> int:
+        """Parameters × updates of the run."""
+        return self.model.count_params() * self.settings.total_steps
 
     def inference_model(self):
         """See `Engine`."""
