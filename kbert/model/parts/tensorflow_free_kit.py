@@ -1,4 +1,5 @@
-"""What the fused parts are made of on TensorFlow on a CPU where batches are of many lengths.
+"""What the fused parts are made of on TensorFlow on a CPU where batches are of many lengths, or
+packed rows are trained on for too few updates to earn compiling back.
 
 Nothing is compiled, as each length would be anew: TensorFlow's own operations, with gradients
 written in fewer of them than its own, and what a gradient needs kept where that is small. Biases
