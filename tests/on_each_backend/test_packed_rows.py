@@ -47,14 +47,14 @@ def tokens_of(alone) -> list[int]:
     return (alone.inputs[names.TOKEN_IDS] > 0).sum(1).tolist()
 
 
-def engine_of(head, packing, dropout=0.0, seq_len=None, updates=FEW, **options):
+def engine_of(head, packing, dropout=0.0, seq_len=None, updates=FEW, dtype="float32", **options):
     keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 2, "initializer_range": 0.2}, **rates)
     engine = engines.start()
     labels = {"num_labels": LABELS} if head in HEADS else {}
     with engine.scope():
-        model = build(GraphSpec.of(config, head, seq_len=seq_len, **labels))
+        model = build(GraphSpec.of(config, head, seq_len=seq_len, dtype=dtype, **labels))
     engine.prepare(model, Optimizer(total_steps=updates), packing=packing, **options)
     return engine
 
@@ -150,8 +150,12 @@ def test_programs_are_compiled_for_the_runs_that_earn_it_back():
     """220 updates of MiniLM's 22.7 million parameters, and what is as much of others."""
     parameters = engine_of("classifier", True).model.count_params()
     enough = -(-5_000_000_000 // parameters)
-    for updates, kit in ((enough - 1, "tensorflow_free_kit"), (enough, "tensorflow_ordered_kit")):
-        engine = engine_of("classifier", True, updates=updates)
+    for updates, dtype, kit in (
+        (enough - 1, "float32", "tensorflow_free_kit"),
+        (enough, "float32", "tensorflow_ordered_kit"),
+        (FEW, "mixed_bfloat16", "tensorflow_ordered_kit"),  # the other one is of float32 alone
+    ):
+        engine = engine_of("classifier", True, updates=updates, dtype=dtype)
         assert engine.kit.__name__.rpartition(".")[2] == kit
 
 

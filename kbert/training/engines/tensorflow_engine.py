@@ -87,15 +87,12 @@ class TensorFlowEngine(Engine):
         # of packed rows do not earn the compiling back.
         if self.jit or device_names() != ["CPU"]:
             return None
-        has_one_length = self.packing or self.model.inputs[0].shape[1] is not None
-        too_few = self.packing and self._work() < _WORTH_PROGRAMS and self._computes_in_float32()
-        if has_one_length and not too_few:
-            return tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
-        return tensorflow_free_kit if self._computes_in_float32() else None
-
-    def _work(self) -> int:
-        """Parameters × updates of the run."""
-        return self.model.count_params() * self.settings.total_steps
+        compiled = tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
+        free = tensorflow_free_kit if self._computes_in_float32() else None
+        if self.packing:
+            work = self.model.count_params() * self.settings.total_steps
+            return free if free and work < _WORTH_PROGRAMS else compiled
+        return free if self.model.inputs[0].shape[1] is None else compiled
 
     def inference_model(self):
         """See `Engine`."""
