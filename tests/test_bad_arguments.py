@@ -86,7 +86,7 @@ def test_what_is_no_configuration_at_all_is_a_type_error(value):
 
 def test_a_preset_that_is_not_there_is_named_with_the_nearest():
     for call in (get_config, account, build_bert, kbert.verify, kbert.compare_heads):
-        with pytest.raises(ValueError, match=r"unknown preset 'basse': the nearest names are base"):
+        with pytest.raises(ValueError, match=r"unknown preset 'basse': did you mean base\?"):
             call("basse")
 
 

@@ -32,13 +32,18 @@ FILES = {
     "activations.json": b'{"vocab_size": 99, "hidden_act": ["gelu"]}',
     "padding.json": b'{"vocab_size": 99, "pad_token_id": 99}',
     "small.json": json.dumps(SIZES).encode(),
+    "bin.tsv": b"a fine film\t1\n",
 }
 CONFIGURATIONS = [  # the configuration; what the line must say
     ("basse", ["'basse'", "base"]),
     ("larg_cased", ["'larg_cased'", "large_cased"]),
     ("bert-base-unkased", ["'bert-base-unkased'", "base_uncased"]),
     ("L4_H257", ["'L4_H257'", "L4_H256"]),
-    ("", ["unknown preset ''"]),
+    ("", ["unknown preset ''", "the presets are base, large"]),
+    ("electra", ["unknown preset 'electra'", "the presets are base, large"]),
+    ("bin.tsv", ["bin.tsv", "a preset's name", "ends in .json", "got another file"]),
+    ("mini.tsv", ["mini.tsv", "no such file", "a preset's name", "ends in .json"]),
+    ("google/electra", ["google/electra", "no such file", "a preset's name", "ends in .json"]),
     ("nosuch.json", ["nosuch.json", "No such file"]),
     ("no\nsuch.json", ["such.json"]),
     ("folder", ["folder", "config.json"]),
@@ -159,8 +164,7 @@ def test_a_length_beyond_the_files_own_positions_is_refused(refused):
     refused("summary", "small.json", "--seq-len", "18", says=["17", "got 18"])
 
 
-def test_nearest_names_come_first(refused):
-    """The likeliest name is the first of those that the line offers."""
+def test_a_close_name_is_suggested_in_any_case_of_its_letters(refused):
     for typo, meant in (
         ("bsae", "base"),
         ("Large", "large"),
@@ -168,7 +172,7 @@ def test_nearest_names_come_first(refused):
         ("BASE", "base"),
         ("tinny", "tiny"),
     ):
-        refused("account", typo, says=[f"nearest names are {meant},"])
+        refused("account", typo, says=[f"did you mean {meant}?"])
 
 
 @pytest.mark.parametrize(

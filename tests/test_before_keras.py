@@ -59,7 +59,7 @@ BAD = [  # command line, what the line must say
     ("explore base -o x.svg", ".html"),
     ("explore base -o nowhere/x.html", "no such folder"),
     ("explore base -o locked/x.html", "cannot write in this folder"),
-    ("explore basse -o x.html", "nothing is"),
+    ("explore basse -o x.html", "no checkpoint is at that path"),
     ("explore tiny -o x.html --seq-len 600", "seq_len must be at most"),
     ("explore tiny -o x.html --batch-size 0", "batch_size"),
     ("explore encoder -o x.html --head qa", "got a checkpoint"),

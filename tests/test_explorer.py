@@ -268,7 +268,7 @@ def test_what_cannot_be_explored_is_one_error(tmp_path, monkeypatch):
 
     sequential = keras.Sequential([keras.layers.Dense(3)])
     for source, said in (
-        ("basse", "unknown preset 'basse'.* nothing is"),
+        ("basse", "unknown preset 'basse'.*no checkpoint is at"),
         (7, "explore needs .* got int"),
         ([], "got list"),
         (sequential, "functional"),

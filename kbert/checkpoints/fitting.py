@@ -1,6 +1,5 @@
 """A checkpoint held against the graph of a head: what goes where, and what does not fit."""
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
+from kbert.io.wording import hint
 
 # Where the tensors say a size of the configuration: a dimension, the same in every format.
 _SIZES = {
@@ -169,10 +169,9 @@ def _known(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}
     by_name |= {name: name for name in (*in_table, *checkpoint.left_out)}
     if unknown := [name for name in names if name not in by_name]:
-        near = difflib.get_close_matches(str(unknown[0]), by_name, n=1)
-        hint = f": did you mean {near[0]}?" if near else ""
+        near = hint(unknown[0], by_name, "")
         raise ValueError(
             f"{argument} must name tensors of the checkpoint or the model, got "
-            f"{', '.join(map(repr, unknown))}{hint}"
+            f"{', '.join(map(repr, unknown))}{near and f': {near}'}"
         )
     return {by_name[name] for name in names}

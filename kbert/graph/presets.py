@@ -1,11 +1,11 @@
 """Configurations by name: the document's, the paper's, and those that were released."""
 
-import difflib
 import os
 import re
 from pathlib import Path
 
 from kbert.graph.config import BertConfig
+from kbert.io.wording import first_few, hint
 
 
 def _of_width(layers: int, hidden: int, **changes) -> BertConfig:
@@ -65,7 +65,8 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     `uncased_L-2_H-128_A-2`, `google/bert_uncased_L-2_H-128_A-2`.
 
     Raises:
-        ValueError: no such preset (the message has the nearest names) or a bad file.
+        ValueError: no such preset (the message has a close name), or a file that is no
+            configuration.
         FileNotFoundError: a path with no file.
         TypeError: something else altogether.
     """
@@ -86,11 +87,13 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     released = _released_name(text)
     if released in PRESETS:
         return PRESETS[released]
-    near = difflib.get_close_matches(released, PRESETS, n=3, cutoff=0.4) or list(PRESETS)[:8]
-    raise ValueError(
-        f"unknown preset {text!r}: the nearest names are {', '.join(near)}; a path must end in "
-        ".json"
-    )
+    expected = "a preset's name or a configuration that ends in .json, such as config.json"
+    if text and Path(text).exists():
+        raise ValueError(f"{text} must be {expected}, got another file")
+    if "/" in text or Path(text).suffix:
+        raise FileNotFoundError(2, f"no such file; expected {expected}", text)
+    near = hint(released, PRESETS, "") or f"the presets are {first_few(list(PRESETS), 12)}"
+    raise ValueError(f"unknown preset {text!r}: {near}")
 
 
 def _released_name(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What errors say alike: the first few of many, the nearest name to one that is unknown."""
+"""Wording that errors share: the first few of many, the known name closest to an unknown one."""
 
 import difflib
 from collections.abc import Collection, Sequence
@@ -11,6 +11,18 @@ def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
 
 
 def hint(name, known: Collection[str], what: str) -> str:
-    """The known name that is nearest to one that is unknown, else all of them, behind `what`."""
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f"did you mean {near[0]}?" if near else f"{what} {', '.join(known)}"
+    """Suggest the known name that an unknown one was meant to be.
+
+    Every suggestion of kbert comes from here. Only a close name is suggested, by difflib's own
+    cutoff, upper and lower case alike.
+
+    Args:
+        name: the unknown name.
+        known: the known names.
+        what: what begins the list of all names where none is close; "": there is no list.
+    """
+    by_lower = {one.lower(): one for one in reversed(list(known))}
+    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    if close:
+        return f"did you mean {by_lower[close[0]]}?"
+    return f"{what} {', '.join(known)}" if what else ""

@@ -133,13 +133,17 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
 
 
 def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
-    """As `GraphSpec.of`; what is not known may have been meant for a checkpoint's path."""
+    """Make the spec as `GraphSpec.of` does; its errors say that a checkpoint was possible too."""
     try:
         return GraphSpec.of(source, **options)
     except ValueError as error:
         if not str(error).startswith("unknown preset"):
             raise
-        raise ValueError(f"{error}, and a checkpoint must be at its path: nothing is") from None
+        raise ValueError(f"{error} (and no checkpoint is at that path)") from None
+    except FileNotFoundError as error:
+        if str(source).endswith(".json"):
+            raise
+        raise FileNotFoundError(2, f"{error.strerror}, or a checkpoint", error.filename) from None
 
 
 def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None) -> Explorer:
