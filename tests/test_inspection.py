@@ -113,6 +113,17 @@ def test_json_holds_everything(capsys, folder, small):
     assert values["problems"] == []
 
 
+def test_ignored_keys_are_listed(capsys, folder):
+    values = json.loads((folder / "config.json").read_text())
+    values |= {"my_own_note": 1, "adapters": {}, "transformers.js_config": {}}
+    (folder / "config.json").write_text(json.dumps(values))
+    (line,) = (line for line in kbert.inspect(folder).ignored if line.startswith("config.json: "))
+    assert {"my_own_note", "adapters", "transformers.js_config", "dtype"} <= set(
+        line.removeprefix("config.json: ").split(", ")
+    )
+    assert "  ignored: config.json: " in command(capsys, "inspect", folder).out
+
+
 def test_what_does_not_fit_is_listed_whole_and_the_exit_status_is_1(capsys, folder):
     tensors = load_file(folder / WEIGHTS)
     tensors["bert.pooler.dense.bias"] = np.zeros(23, "f4")

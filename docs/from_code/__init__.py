@@ -18,6 +18,7 @@ from from_code import (
     names,
     pictures,
     presets,
+    settings_of_files,
     versions,
 )
 
@@ -77,6 +78,7 @@ def parts() -> dict[str, str]:
         "errors.md": errors.page(),
         "names.md": names.page(),
         "presets.md": presets.page(),
+        "settings.md": settings_of_files.page(),
         "published.md": presets.published(),
         "versions.md": versions.page(),
         "errata.md": accounting.errata(),

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import HEADS_WITH_LABELS
-from kbert.io import printable
+from kbert.io import printable, setting_keys
 
 # safetensors' names of dtypes
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -44,6 +45,7 @@ class Inspection:
         lowercase: whether texts are lowercased; None without a vocabulary.
         sentence: its way to a sentence vector, where it says.
         problems: what does not fit the configuration, one line each.
+        ignored: keys in the checkpoint's JSON files that kbert ignores, one line per file.
     """
 
     source: str
@@ -57,6 +59,7 @@ class Inspection:
     lowercase: bool | None
     sentence: SentenceSettings | None
     problems: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         fits = f"{len(self.problems)} problems" if self.problems else "fits"
@@ -108,6 +111,7 @@ def inspect(
             lowercase,
             checkpoint.sentence,
             tuple(_problems(checkpoint, vocab_size)),
+            _ignored(checkpoint, path),
         )
 
 
@@ -124,6 +128,8 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
         count = len(found.left_out)
         are = "tensor is no weight" if count == 1 else "tensors are no weights"
         lines.append(f"  {count} {are} of BERT: {kinds}")
+    for line in found.ignored:
+        lines += textwrap.wrap(f"  ignored: {line}", 80, subsequent_indent=" " * 11)
     if every_tensor:
         names = [printable.line(tensor.name) for tensor in found.tensors]
         width = max(map(len, names), default=0)
@@ -203,6 +209,12 @@ def _tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
 def _problems(checkpoint: Checkpoint, vocab_size: int | None) -> list[str]:
     problems = fitting.fit(checkpoint, checkpoint.spec).problems
     return problems + fitting.vocabulary_problems(vocab_size, checkpoint.spec.config)
+
+
+def _ignored(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
+    if checkpoint.format not in ("transformers", "google"):
+        return ()
+    return setting_keys.ignored_keys(checkpoint.vocabulary or formats.located(path))
 
 
 def _vocabulary(checkpoint: Checkpoint) -> tuple[int | None, bool | None]:

@@ -1,6 +1,7 @@
 """What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
 
 import dataclasses
+import difflib
 import json
 import math
 import os
@@ -9,6 +10,7 @@ from numbers import Integral
 from pathlib import Path
 
 from kbert.graph.families import FAMILIES, Family, check_model_type
+from kbert.io import bounds, setting_keys
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.wording import hint
@@ -24,40 +26,6 @@ ACTIVATIONS = {
     "linear": "none",
 }
 
-# Keys that released configuration files carry and that say nothing about this graph; those of
-# text generation are in every file that transformers 2 to 4 wrote.
-# fmt: off
-IGNORED_KEYS = frozenset((
-    "_attn_implementation", "_commit_hash", "_name_or_path", "_num_labels", "architectures",
-    "attn_implementation", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
-    "chunk_size_feed_forward",  "cross_attention_hidden_size",
-    "decoder_start_token_id", "directionality", "diversity_penalty", "do_sample", "dtype",
-    "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "eos_token_ids",
-    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
-    "forced_eos_token_id", "gradient_checkpointing", "id2label", "label2id", "length_penalty",
-    "max_length", "min_length", "model_max_length", "no_repeat_ngram_size", "num_beam_groups",
-    "num_beams", "num_labels", "num_return_sequences", "output_attentions",
-    "output_hidden_states", "output_past", "output_scores", "pooler_fc_size",
-    "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
-    "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
-    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
-    "temperature", "tf_legacy_loss", "tie_encoder_decoder",
-    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
-    "typical_p", "use_bfloat16", "use_cache", "xla_device",
-))
-# fmt: on
-
-# Keys that name another graph unless they hold one of these values.
-ONLY_VALUES = {
-    "position_embedding_type": ("absolute",),
-    "is_decoder": (False,),
-    "add_cross_attention": (False,),
-    "is_encoder_decoder": (False,),
-    "pruned_heads": ({}, None),
-    "tie_word_embeddings": (True,),
-    "sinusoidal_pos_embds": (False,),
-}
-
 _SIZES = (
     "vocab_size",
     "hidden_size",
@@ -67,6 +35,7 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+_MISSPELLED = 0.85  # how alike a key and a field's name are, 0 to 1
 _SHOWN_KEYS = 20  # of a configuration, in an error
 _HEADS_RATES = ("classifier_dropout", "qa_dropout")
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", *_HEADS_RATES)
@@ -123,6 +92,11 @@ class BertConfig:
         check_model_type(self.model_type, "model_type")
         for key in _SIZES:  # NumPy's integers become Python's, which JSON can hold
             object.__setattr__(self, key, require_positive(key, getattr(self, key)))
+        if self.num_hidden_layers > bounds.DEEPEST:
+            raise ValueError(
+                f"num_hidden_layers must be at most {bounds.DEEPEST:,}, got "
+                f"{self.num_hidden_layers:,}"
+            )
         for key in _RATES:
             rate = getattr(self, key)
             if rate is None and key in _HEADS_RATES:
@@ -231,25 +205,18 @@ class BertConfig:
         """Reads the keys of `bert_config.json` or `config.json`.
 
         Raises:
-            ValueError: a key that neither format has, a key whose value names another
-                architecture, no `vocab_size`, or a value that `BertConfig` refuses.
+            ValueError: a key whose value names another architecture, a misspelled key, no
+                `vocab_size`, or a value that `BertConfig` refuses. Other keys are ignored:
+                see `kbert.io.setting_keys`.
         """
         if not isinstance(values, dict):
             raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
         family = FAMILIES[check_model_type(values.get("model_type", "bert"), source)]
-        for key, allowed in ONLY_VALUES.items():
-            if key in values and not _is_one_of(values[key], allowed):
-                raise ValueError(
-                    f"{source}: {key} must be {allowed[0]!r}, got {js.shown(values[key])}"
-                    ": not a BERT encoder that kbert builds"
-                )
-        names, ignored = dict(family.renamed), IGNORED_KEYS | set(family.ignored)
-        known = {
-            names.get(key, key): value
-            for key, value in values.items()
-            if key not in ignored and key not in ONLY_VALUES
-        }
-        _refuse_unknown(known, source)
+        setting_keys.check_settings("config.json", values, source)
+        names = dict(family.renamed)
+        fields = {field.name for field in dataclasses.fields(cls)}
+        known = {names.get(k, k): v for k, v in values.items() if names.get(k, k) in fields}
+        _refuse_misspelled(values, fields - set(known), source)
         if "vocab_size" not in known:
             keys = ", ".join(list(values)[:_SHOWN_KEYS]) or "no keys"
             raise ValueError(f"{source} must say vocab_size, got {keys}")
@@ -308,19 +275,26 @@ def require_positive(name: str, value) -> int:
     return int(value)
 
 
-def _is_one_of(value, allowed: tuple) -> bool:
-    """Equality that tells 0 from False."""
-    return any(type(value) is type(one) and value == one for one in allowed)
-
-
 def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _refuse_unknown(keys, source: str = "the configuration") -> None:
+def _refuse_unknown(keys) -> None:
     fields = [field.name for field in dataclasses.fields(BertConfig)]
     for key in keys:
         if key not in fields:
             raise ValueError(
-                f"{source} has an unknown key {js.shown(key)}: {hint(key, fields, 'the keys are')}"
+                f"the configuration has an unknown key {js.shown(key)}: "
+                f"{hint(key, fields, 'the keys are')}"
+            )
+
+
+def _refuse_misspelled(values: dict, missing: set[str], source: str) -> None:
+    """Raise a ValueError for a key that is nearly the name of a field that is missing."""
+    listed = {row.key for row in setting_keys.setting_keys("config.json")}
+    for key in values:
+        near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)
+        if near and key not in listed:
+            raise ValueError(
+                f"{source} has an unknown key {js.shown(key)}: did you mean {near[0]}?"
             )

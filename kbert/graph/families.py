@@ -29,7 +29,6 @@ class Family:
         renamed: transformers' keys of config.json that BERT's have other names for.
         fixed: what a configuration's keys are, as it says nothing of them.
         unsaid: what they are where it says nothing, by transformers.
-        ignored: keys of config.json that decide no number of the graph at inference.
     """
 
     title: str
@@ -45,7 +44,6 @@ class Family:
     renamed: tuple[tuple[str, str], ...] = ()
     fixed: tuple[tuple[str, int | float], ...] = ()
     unsaid: tuple[tuple[str, int | float], ...] = ()
-    ignored: tuple[str, ...] = ()
 
 
 _DISTILBERT_KEYS = (
@@ -85,7 +83,6 @@ FAMILIES = {
         renamed=_DISTILBERT_KEYS,
         fixed=(("type_vocab_size", 1), ("layer_norm_eps", 1e-12)),
         unsaid=(("classifier_dropout", 0.2), ("qa_dropout", 0.1)),
-        ignored=("tie_weights_",),
     ),
 }
 

@@ -12,6 +12,7 @@ TEXT = 2**27  # bytes of a vocabulary
 LINES = 2**22  # of a vocabulary
 GRAPH = 2**24  # bytes of JSON in a .keras; 96 blocks have 1.2 million
 
+DEEPEST = 1000  # encoder blocks of a configuration
 BLOCKS = 100  # of a configuration, where the file has fewer tensors
 TENSORS = 2**14
 HEADER = 2**23  # bytes of a safetensors header, of torch's pickle: 500 for each tensor

@@ -1,0 +1,91 @@
+"""What kbert does with every key of the JSON files beside a checkpoint's weights.
+
+The table is `checkpoints/setting_keys.tsv`. A key is "obeyed", or "refused" because it changes the
+numbers and kbert cannot do it, or "ignored" because it changes nothing. A key without a row is
+ignored. The rows of config.json hold for bert_config.json too.
+"""
+
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from kbert.io import json_schema as js
+
+_ALIKE = {"bert_config.json": "config.json"}  # files with the rows of another
+
+
+@dataclass(frozen=True)
+class SettingKey:
+    """A row of the table.
+
+    Attributes:
+        file: the file's name.
+        key: the key; "a.b" is the key b of the object a; a * stands for any letters.
+        handling: "obeyed", "refused" or "ignored".
+        allowed: of a refused key, the values that change nothing and are taken.
+        why: what the key does, or why it is refused or ignored.
+    """
+
+    file: str
+    key: str
+    handling: str
+    allowed: tuple
+    why: str
+
+
+@cache
+def setting_keys(file: str | None = None) -> tuple[SettingKey, ...]:
+    """The rows of a file; None: the whole table."""
+    text = files("kbert").joinpath("checkpoints/setting_keys.tsv").read_text(encoding="utf-8")
+    rows = []
+    for line in text.splitlines()[1:]:
+        name, key, handling, allowed, why = line.split("\t")
+        rows.append(SettingKey(name, key, handling, tuple(json.loads(allowed or "[]")), why))
+    return tuple(row for row in rows if file in (None, row.file))
+
+
+def check_settings(file: str, values: dict, source: str) -> None:
+    """Refuse the values that change the numbers and that kbert cannot follow.
+
+    Args:
+        file: the file's name in the table.
+        values: its content.
+        source: what the error calls the file.
+
+    Raises:
+        ValueError: a refused key holds another value than those allowed.
+    """
+    for row in setting_keys(file):
+        if row.handling != "refused":
+            continue
+        value = _value_at(values, row.key)
+        if not any(type(value) is type(one) and value == one for one in (None, *row.allowed)):
+            raise ValueError(
+                f"{source}: {row.key} must be {json.dumps(row.allowed[0])}, got {js.shown(value)}. "
+                f"{row.why}"
+            )
+
+
+def ignored_keys(folder: Path) -> tuple[str, ...]:
+    """List the keys in a folder's files that kbert ignores, as "FILE: key, key"."""
+    named = {file: file for file in dict.fromkeys(row.file for row in setting_keys())}
+    found = []
+    for file, name in (named | _ALIKE).items():
+        path = folder / file
+        values = js.read(path) if path.is_file() else None
+        if isinstance(values, dict):
+            used = [row.key for row in setting_keys(name) if row.handling != "ignored"]
+            keys = [key for key in values if not any(fnmatchcase(key, one) for one in used)]
+            found += [f"{file}: {', '.join(keys)}"] if keys else []
+    return tuple(found)
+
+
+def _value_at(values: dict, key: str):
+    first, _, inner = key.partition(".")
+    value = values.get(first)
+    if not inner:
+        return value
+    return value.get(inner) if isinstance(value, dict) else None
