@@ -16,7 +16,7 @@ from kbert.graph.reference import document_004
 from kbert.graph.spec import HEADS, GraphSpec
 from kbert.show.explorer import explore as explore_module
 from kbert.show.explorer.counted import graphs
-from kbert.show.explorer.drawing import Drawing, geometries
+from kbert.show.explorer.drawing import Drawing, geometries, right_angles
 from kbert.show.explorer.figure import STATES, figure_data
 from kbert.show.explorer.tensors import described
 
@@ -124,9 +124,30 @@ def test_every_box_stands_apart_in_every_state_and_every_edge_has_two(head):
             assert not crossed, (key, source, target)
         for name, (x, y, wide, _) in figure["frames"].items():
             members = [box for node, box in boxes if node.startswith("Encoder-{n}-")]
+            assert not out_of_frame(figure, name), key
             if name == "block":
                 assert len(members) == (12 if "attention" in figure["frames"] else 8)
                 assert all(x < a and y < b and a + c < x + wide for a, b, c, _ in members)
+
+
+def out_of_frame(figure, name) -> list[tuple[str, str]]:
+    """The edges between boxes in a frame that leave it."""
+    frame = figure["frames"][name]
+    x, y, wide, high = frame
+    inside = {
+        node
+        for node, (a, b, c, d) in figure["nodes"].items()
+        if x < a and y < b and a + c < x + wide and b + d < y + high
+    }
+    assert len(inside) > 4
+    return [
+        (source, target)
+        for source, target, _, points in figure["edges"]
+        if {source, target} <= inside
+        and not all(
+            near(points[place : place + 2], frame, -3) for place in range(0, len(points), 2)
+        )
+    ]
 
 
 def near(point, box, by=3) -> bool:
@@ -150,6 +171,17 @@ def test_the_inputs_are_at_the_bottom():
     levels = {name: top for name, (_, top, _, _) in figure["nodes"].items()}
     assert max(levels, key=levels.get).startswith("Input-")
     assert levels["Input-Token"] > levels["Embedding-Norm"] > levels["encoder"] > levels["NSP"]
+
+
+def test_an_edge_runs_straight_or_around_what_is_in_its_way():
+    source, target = (0, 90, 40, 10), (20, 0, 50, 20)
+    assert right_angles(source, target, []) == [30, 90, 30, 20]
+    assert right_angles(source, (60, 0, 20, 20), []) == [20, 90, 20, 55, 70, 55, 70, 20]
+    # 20 … 40 is shared, 7 points lie between a line and a box
+    assert right_angles(source, target, [(0, 40, 24, 9)]) == [35.5, 90, 35.5, 20]
+    assert right_angles(source, target, [(15, 40, 90, 9)]) == [8, 90, 8, 10, 20, 10]
+    assert right_angles(source, target, [(-90, 40, 145, 9)]) == [40, 95, 62, 95, 62, 20]
+    assert right_angles(source, target, [(15, 4, 30, 9)]) == [30, 90, 30, 20]  # beside the target
 
 
 def test_a_figures_own_errors_are_seen():

@@ -7,6 +7,7 @@ from kbert.show import graphviz
 
 _MARGIN = 14  # points between a frame and what is in it
 _HEADER = 14  # points of a frame's own text, at its top
+_GAP = _MARGIN / 2  # points between a line and the boxes that it passes
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
 def _dot(drawing: Drawing) -> str:
     ids = _ids(drawing)
     # dot's own searches, bounded: they would take minutes for a thousand boxes
-    way = "true nslimit=2 nslimit1=2 mclimit=0.5 maxiter=50" if drawing.curved else "ortho"
+    limits = " nslimit=2 nslimit1=2 mclimit=0.5 maxiter=50" if drawing.curved else ""
     lines = [
         "digraph figure {",
-        f"graph [rankdir=BT splines={way} nodesep=0.22 ranksep=0.23 pad=0]",
+        f"graph [rankdir=BT{limits} nodesep=0.22 ranksep=0.23 pad=0]",
         'node [shape=box fixedsize=true label="" margin=0]',
     ]
     for name, (width, height) in drawing.nodes.items():
@@ -100,9 +101,13 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     ids = _ids(drawing)
     edges = []
     for source, target, tensor in drawing.edges:
-        position = drawn[objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]].pop(0)
-        points = _points(position, height, drawing.curved)
-        edges.append([source, target, tensor, _framed(points, {source, target}, drawing, frames)])
+        if drawing.curved:
+            ends = objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]
+            points = _points(drawn[ends].pop(0), height)
+        else:
+            obstacles = _obstacles({source, target}, drawing, nodes, frames)
+            points = right_angles(nodes[source], nodes[target], obstacles)
+        edges.append([source, target, tensor, points])
     size = _rounded(width, height)
     return {"size": size, "nodes": nodes, "frames": frames, "edges": edges}
 
@@ -115,55 +120,74 @@ def _positions(edges: Sequence[Mapping]) -> dict[tuple[int, int], list[str]]:
     return found
 
 
-def _framed(points: list[float], ends: set[str], drawing: Drawing, frames: Mapping) -> list[float]:
-    """A line beside the frames that it passes, and within those that it goes into.
-
-    At right angles Graphviz sees the boxes alone.
-    """
-    for name, (left, top, width, height) in frames.items():
-        inside = ends & set(drawing.frames[name])
-        if drawing.curved or ends == inside:
-            continue
-        near_left, near_right = left + _MARGIN / 2, left + width - _MARGIN / 2
-        for place in range(0, len(points) - 2, 2):
-            x, first, other, second = points[place : place + 4]
-            if x != other:
-                continue
-            if inside and not near_left <= x <= near_right:
-                x = near_left if x < near_left else near_right
-            elif not inside and min(first, second) < top and max(first, second) > top + height:
-                x = _beside(x, left, width)
-            points[place] = points[place + 2] = x
-    return points
-
-
-def _beside(x: float, left: float, width: float) -> float:
-    if not left - 3 < x < left + width + 3:
-        return x
-    return left - _MARGIN / 2 if x < left + width / 2 else left + width + _MARGIN / 2
-
-
-def _points(position: str, height: float, curved: bool) -> list[float]:
-    """An edge's points, its arrow's tip the last; those of a line are its corners alone."""
+def _points(position: str, height: float) -> list[float]:
+    """Read an edge's Bézier points from Graphviz's text; the arrow's tip is the last."""
     tip, *rest = position.split(" ")
     points = [tuple(map(float, point.split(","))) for point in (*rest, tip.removeprefix("e,"))]
-    flipped = [(round(x, 1), round(height - y, 1)) for x, y in points]
-    return [number for point in (flipped if curved else _corners(flipped)) for number in point]
+    return [number for x, y in points for number in _rounded(x, height - y)]
 
 
-def _corners(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
-    for point in points:
-        if found and max(abs(a - b) for a, b in zip(point, found[-1], strict=True)) < 0.2:
-            continue
-        if len(found) > 1 and _on_a_line(found[-2], found[-1], point):
-            found.pop()
-        found.append(point)
-    return found
+def _obstacles(
+    ends: set[str], drawing: Drawing, nodes: Mapping, frames: Mapping
+) -> list[Sequence[float]]:
+    """List what an edge must not cross: the other boxes, and frames that neither end is in."""
+    boxes = [box for name, box in nodes.items() if name not in ends]
+    return boxes + [box for name, box in frames.items() if not ends & set(drawing.frames[name])]
 
 
-def _on_a_line(a, b, c) -> bool:
-    return any(abs(a[axis] - b[axis]) < 0.3 > abs(b[axis] - c[axis]) for axis in (0, 1))
+def right_angles(
+    source: Sequence[float], target: Sequence[float], obstacles: Sequence[Sequence[float]]
+) -> list[float]:
+    """Route an edge upwards from a box to another: straight, or around what is in the way.
+
+    Graphviz's own `splines=ortho` ignores frames, and in Graphviz 2.42 it may end in an assertion.
+
+    Args:
+        source, target: [left, top, width, height], the target above the source.
+        obstacles: boxes that the edge must not cross.
+
+    Returns:
+        The corners of the line, x and y in turn.
+    """
+    start, end = source[1], target[1] + target[3]
+    between = [
+        (left - _GAP, left + width + _GAP)
+        for left, top, width, height in obstacles
+        if top < start and top + height > end
+    ]
+    shared = max(source[0], target[0]), min(source[0] + source[2], target[0] + target[2])
+    low, high = max(_free(*shared, between), key=lambda part: part[1] - part[0])
+    if high > low:
+        x = (low + high) / 2
+        return _rounded(x, start, x, end)
+    centres = source[0] + source[2] / 2, target[0] + target[2] / 2
+    if not between:
+        middle = (start + end) / 2
+        return _rounded(centres[0], start, centres[0], middle, centres[1], middle, centres[1], end)
+    low, high = min(low for low, _ in between), max(high for _, high in between)
+    x = low if sum(centres) < low + high + 2 else high  # left, where it is no farther
+    points = [*_leave(source, x, start), *reversed(_leave(target, x, end))]
+    return _rounded(*(number for point in points for number in point))
+
+
+def _free(
+    low: float, high: float, taken: Sequence[tuple[float, float]]
+) -> Iterator[tuple[float, float]]:
+    """Yield the parts of a range between those that are taken; the last may be empty."""
+    for first, last in sorted(taken):
+        if last > low:
+            yield low, min(first, high)
+            low = last
+    yield low, high
+
+
+def _leave(box: Sequence[float], x: float, edge: float) -> list[tuple[float, float]]:
+    """Return the way from a box to a vertical line at x: from its edge, or out of its side."""
+    left, top, width, height = box
+    if left < x < left + width:
+        return [(x, edge)]
+    middle = top + height / 2
+    return [(left if x <= left else left + width, middle), (x, middle)]
 
 
 def _rounded(*numbers: float) -> list[float]:
