@@ -133,14 +133,87 @@ def test_what_makes_no_sense_is_marked_in_its_field(browser, base):
 def test_two_configurations_stand_side_by_side(browser, base):
     with opened(browser, base) as page:
         page.locator("#compare").click()
-        page.locator("#B-preset").select_option("large")
+        assert page.locator("#B-preset").input_value() == "large"
+        side, sums = (page.locator(one).bounding_box() for one in (".side", "#sums table"))
+        assert sums["y"] + sums["height"] < 400 and sums["width"] <= side["width"] - 32
         assert totals(page) == expected_totals(kbert.base)
         assert totals(page, "B") == expected_totals(kbert.large)
         page.locator("#B-S").fill("128")
         page.reload()
         assert totals(page, "B") == expected_totals(kbert.large, seq_len=128)
+        page.locator("[data-column='1']").click()
+        page.reload()
+        assert page.locator("#total").inner_text() == f"{totals(page, 'B')['params']:,}"
         page.locator("#compare").click()
         assert page.locator("[id^='B-']").count() == 0
+
+
+def test_a_page_names_the_configuration_that_it_shows(browser, base):
+    with opened(browser, base) as page:
+        assert "base has 110M" in page.locator("#panel").inner_text()
+        for letter, name in ((None, "base"), ("9", "base with L = 9"), ("large", "large")):
+            if letter == "large":
+                page.locator("#A-preset").select_option("large")
+            elif letter:
+                page.locator("#A-L").fill(letter)
+                assert "110M" not in page.locator("#panel").inner_text()
+            assert page.locator("#panel-title").inner_text() == name
+            assert page.title().startswith(f"{name}: BERT with head pretraining, ")
+        assert "340M" in page.locator("#panel").inner_text()
+        page.locator("#downloads summary").click()
+        with page.expect_download() as download:
+            page.locator("[data-download='csv']").click()
+        assert download.value.suggested_filename == "large.csv"
+
+
+def test_what_is_open_the_measure_and_the_theme_outlast_a_reload(browser, base):
+    with opened(browser, base, width=390) as page:
+        page.locator("[data-open='7']").click()
+        title = page.locator("#panel-title")
+        assert title.inner_text() == "Encoder 7 of 12"
+        # nothing lies over the panel's title
+        over = "one => document.elementFromPoint(...(({x, y}) => [x + 5, y + 5])"
+        assert title.evaluate(f"{over}(one.getBoundingClientRect())) === one")
+        page.locator("[data-act='attention']").first.click()
+        page.locator("[name=measure][value=flops]").check(force=True)
+        page.locator("#theme").click()
+        page.reload()
+        assert page.locator("[data-layer='Encoder-7-MultiHeadSelfAttention/query']").count() == 1
+        assert page.locator("[name=measure]:checked").input_value() == "flops"
+        assert "8.05 G" in page.locator("#drawing").text_content()
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_every_block_and_head_opens_by_pointer(browser, base):
+    with opened(browser, base, "#&L=100&H=1280&A=128") as page:
+        page.locator("[data-open='77']").click()
+        assert page.locator("#panel-title").inner_text() == "Encoder 77 of 100"
+        page.locator("[data-act='attention']").first.click()
+        page.locator("[data-head$='head-99']").click()
+        assert page.locator("#panel-title").inner_text() == "Head 99 of 128"
+        page.locator("#A-L").fill("1000")  # a mark per 8 blocks: of 78, 86, …
+        page.locator("#fit").click()
+        page.locator("[data-open='974']").click()
+        assert page.locator("#panel-title").inner_text() == "Encoder 974 of 1000"
+
+
+def test_the_table_comes_into_view_when_it_is_opened(browser, base):
+    with opened(browser, base) as page:
+        page.locator("#table > summary").click()
+        page.wait_for_function("scrollY > 300")
+        assert page.locator("#rows tbody tr").nth(9).bounding_box()["y"] < 860
+
+
+def test_texts_are_narrowed_and_never_stretched(browser, base):
+    """In letters of 8 pixels everything fits; in 15 much does not."""
+    with opened(browser, base, "#&open=7") as page:
+        assert page.evaluate(INSIDE)["wrong"] == []
+        for size, narrowed in ((8, False), (15, True)):
+            css = f"#drawing text, #drawing tspan {{ font-size: {size}px !important }}"
+            page.add_style_tag(content=css)
+            page.locator("[name=measure][value=flops]").check(force=True)
+            page.locator("[name=measure][value=params]").check(force=True)
+            assert bool(page.locator("#drawing [textLength]").count()) == narrowed
 
 
 NAMES = {

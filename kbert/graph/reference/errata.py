@@ -21,6 +21,7 @@ class Erratum:
         holds: whether the arithmetic came out.
         layers: the layers that it is about, an encoder block's as those of block {n}; none: the
             whole model.
+        preset: the preset that it is about; "": each.
     """
 
     document: str
@@ -29,6 +30,7 @@ class Erratum:
     arithmetic: str
     holds: bool
     layers: tuple[str, ...] = ()
+    preset: str = ""
 
 
 _ATTENTION = names.encoder("{n}", names.ATTENTION)
@@ -160,6 +162,7 @@ def _totals() -> list[Erratum]:
             f"{document:,} (T = 30,000, both heads) · {encoder_and_pooler:,} (T = 30,522, encoder "
             f"and pooler) · {both_heads:,} (T = 30,522, both heads)",
             (document, encoder_and_pooler, both_heads) == (109_705_010, 109_482_240, 110_106_428),
+            preset="base",
         ),
         Erratum(
             "002, paper",
@@ -168,6 +171,7 @@ def _totals() -> list[Erratum]:
             f"{large:,} (encoder and pooler) + {_heads(30_522, 1024):,} = {large_both:,} (both "
             "heads)",
             (large, large_both) == (335_141_888, 336_226_108),
+            preset="large",
         ),
     ]
 

@@ -80,10 +80,7 @@ function button(label, act, attributes = {}) {
   return h("button", { type: "button", onclick: act, ...attributes }, label);
 }
 
-// Says something to screen readers, and to all for a moment.
+// Says to screen readers what others see in the figure and in the panel.
 function announce(text) {
   $("status").textContent = text;
-  $("status").classList.add("shown");
-  clearTimeout(announce.timer);
-  announce.timer = setTimeout(() => $("status").classList.remove("shown"), 2500);
 }

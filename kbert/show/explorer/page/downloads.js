@@ -3,7 +3,7 @@
 const INLINED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "font-family",
   "font-size", "font-weight", "text-anchor", "letter-spacing", "display", "visibility"];
 
-const fileName = () => DATA.title.replace(/[^\w.-]+/g, "_").slice(0, 60) || "model";
+const fileName = () => modelName().replace(/[^\w.-]+/g, "_").slice(0, 60) || "model";
 
 function save(name, content, type) {
   const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
@@ -71,7 +71,8 @@ const DOWNLOADS = {
   config: () => save("bert_config.json", configJson(current()), "application/json"),
 };
 
-async function copyText(text, told) {
+// Copies a text; the button that was pressed says so.
+async function copyText(text, told, pressed) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -82,4 +83,7 @@ async function copyText(text, told) {
     area.remove();
   }
   announce(told);
+  const label = pressed.textContent;
+  pressed.textContent = "Copied";
+  setTimeout(() => (pressed.textContent = label), 2000);
 }

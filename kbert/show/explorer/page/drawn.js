@@ -1,7 +1,7 @@
 // The figure as SVG, from the geometry that Graphviz gave it and the numbers of a configuration.
 
 const ENCODER = "encoder";
-const MOST_STRIPES = 64;
+const MOST_MARKS = 128;  // of blocks or heads in a box; where there are more, a mark stands for several
 const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that change the shape
 
 function figureNow(config) {
@@ -33,14 +33,24 @@ function drawFigure(svg) {
     .map(([name, place]) => frame(name, place, config, counted));
   svg.replaceChildren(...frames.map(([box]) => box), ...edges, ...boxes,
     ...frames.map(([, header]) => header));
+  narrow(svg);
   light(svg);
 }
 
-// A text that is narrowed where it would not fit.
-function fitted(text, limit, size, attributes) {
-  const width = text.length * size;
-  const narrowed = width > limit ? { textLength: limit, lengthAdjust: "spacingAndGlyphs" } : {};
-  return s("text", { ...attributes, ...narrowed }, text);
+// A text that is narrowed where it would not fit: in some room, less what the text beside it takes.
+function fitted(text, room, attributes, beside = null) {
+  return Object.assign(s("text", attributes, text), { room, beside });
+}
+
+// Narrows the texts that are wider than their room, as they are measured in the reader's fonts.
+function narrow(svg) {
+  const texts = [...svg.querySelectorAll("text")].filter((one) => one.room);
+  texts.forEach((one) => one.removeAttribute("textLength"));
+  const rooms = texts.map(({ room, beside }) => Math.max(room - (beside ? beside.getComputedTextLength() + 6 : 0), 30));
+  const widths = texts.map((one) => one.getComputedTextLength());
+  texts.forEach((one, place) => {
+    if (widths[place] > rooms[place]) fill(one, { textLength: rooms[place].toFixed(1), lengthAdjust: "spacingAndGlyphs" }, []);
+  });
 }
 
 function boxOf(box, place, config, counted) {
@@ -69,16 +79,16 @@ function layerBox(id, [x, y, width, height], row) {
   const low = height < 40;
   const shownName = row.name.replace(/^Encoder-\d+-/, "");
   const right = label || (low && SHAPED.includes(row.type) ? row.shape : "");
-  const room = width - 34 - right.length * 6.2;
+  const amountText = s("text", { class: label ? "amount" : "shape", x: width - 11, y: low ? 18.5 : 19 }, right);
   const parts = [
     s("rect", { class: "box", width, height, rx: low ? 6 : 8 }),
-    fitted(shownName, Math.max(room, 40), 7.6, { class: "name", x: 12, y: low ? 18.5 : 19 }),
-    s("text", { class: label ? "amount" : "shape", x: width - 11, y: low ? 18.5 : 19 }, right),
+    fitted(shownName, width - 23, { class: "name", x: 12, y: low ? 18.5 : 19 }, amountText),
+    amountText,
   ];
   if (!low) {
     const facts = generic ? `${row.type} ${row.shape}` : row.shape;
     const limit = width - (row.opens ? 62 : 24);
-    parts.push(fitted(facts, limit, 5.9, { class: "shape left", x: 12, y: 35 }));
+    parts.push(fitted(facts, limit, { class: "shape left", x: 12, y: 35 }));
     if (row.share > 0.009) parts.push(shareBar(row.share, width, height));
   }
   const told = `${row.name}, ${row.type}, output ${row.shape}, ` +
@@ -122,45 +132,54 @@ function blocksBox(box, [x, y, width, height], config, counted) {
   const all = UNITS[measure].text(counted.block[measure] * BigInt(number));
   const range = number > 1 ? `${first} … ${last}` : String(first);
   const title = closed ? "Encoder" : `Encoder ${range}`;
-  const facts = closed ? `${each} each, ${all} in all`
-    : UNITS[measure].short(counted.block[measure] * BigInt(number));
   const deck = (closed ? [8, 4] : number > 1 ? [4] : [])
     .map((by) => s("rect", { class: "deck", x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
+  const sum = closed ? "" : `${UNITS[measure].short(counted.block[measure] * BigInt(number))}  `;
+  const times = s("text", { class: "sum-of", x: width - 13, y: closed ? 24 : 20 },
+    s("tspan", { class: "shape" }, sum), s("tspan", { class: "times" }, `× ${grouped(number)}`));
   const parts = [
     ...deck,
     s("rect", { class: "box", width, height, rx: 10 }),
-    s("text", { class: "name", x: 13, y: 20 }, title),
-    s("text", { class: "times", x: width - 13, y: closed ? 24 : 20 }, `× ${grouped(number)}`),
-    fitted(facts, closed ? width - 80 : 60, 5.9, closed
-      ? { class: "shape left", x: 13, y: 36 }
-      : { class: "shape", x: width - 42 - 12 * String(number).length, y: 20 }),
+    fitted(title, width - 26, { class: "name", x: 13, y: 20 }, times),
+    times,
+    closed ? fitted(`${each} each, ${all} in all`, width - 26, { class: "shape left", x: 13, y: 36 }, times) : null,
     ...stripes(first, last, closed ? 46 : 30, width - 26, closed ? 36 : 16),
-  ];
+  ].filter(Boolean);
   const told = `${title}, ${number} blocks alike, ${all} ${UNITS[measure].noun} in all`;
   return node(box, "encoder", [x, y], told, parts, null);
 }
 
-// A small mark a block, that opens it.
-function stripes(first, last, top, width, height) {
-  const number = last - first + 1;
-  if (number > MOST_STRIPES) {
-    return [s("text", { class: "shape left", x: 13, y: top + 12 }, "choose, then open a block by number")];
-  }
-  const rows = Math.ceil(number / 16);
-  const columns = Math.ceil(number / rows);
-  const [wide, high] = [width / Math.min(Math.max(columns, 6), 16), height / rows];
-  return Array.from({ length: number }, (_, place) => {
-    const [column, row] = [place % columns, Math.floor(place / columns)];
-    const text = high > 10 && wide > 12;
-    return s("g", {
-      class: "stripe", "data-open": first + place, "aria-hidden": "true",
-      transform: `translate(${(13 + column * wide).toFixed(1)} ${(top + row * high).toFixed(1)})`,
-    }, ...[["feedforward", 0, 0.62], ["attention", 0.62, 0.38]].map(([kind, from, part]) => s("rect", {
-      class: `k-${kind}`, y: ((high - 2) * from).toFixed(1), width: (wide - 2).toFixed(1),
-      height: ((high - 2) * part).toFixed(1),
-    })), s("rect", { class: "outline", width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: 2 }),
-    text ? s("text", { x: (wide / 2 - 1).toFixed(1), y: ((high - 2) / 2 + 3.4).toFixed(1) }, first + place) : null);
+// Where marks stand that are drawn for the numbers from first to last, in rows; each for its own
+// number, or for that and the next ones: [{number, last, x, y, wide, high}].
+function marks(first, last, width, height) {
+  const step = Math.ceil((last - first + 1) / MOST_MARKS);
+  const count = Math.ceil((last - first + 1) / step);
+  const rows = Math.ceil(count / (count > 64 ? 32 : 16));
+  const columns = Math.ceil(count / rows);
+  const [wide, high] = [width / Math.max(columns, 6), height / rows];
+  return Array.from({ length: count }, (_, place) => {
+    const number = first + place * step;
+    return {
+      number, last: Math.min(number + step - 1, last), wide, high,
+      x: (place % columns) * wide, y: Math.floor(place / columns) * high,
+    };
   });
+}
+
+const rangeText = (first, last) => (last > first ? `${grouped(first)} … ${grouped(last)}` : grouped(first));
+
+// A small mark per block, that opens it; of a mark for several, the first.
+function stripes(first, last, top, width, height) {
+  return marks(first, last, width, height).map(({ number, last: end, x, y, wide, high }) => s("g", {
+    class: "stripe", "data-open": number, "aria-hidden": "true",
+    transform: `translate(${(13 + x).toFixed(1)} ${(top + y).toFixed(1)})`,
+  }, s("title", {}, `Block ${rangeText(number, end)}`),
+  ...[["feedforward", 0, 0.62], ["attention", 0.62, 0.38]].map(([kind, from, part]) => s("rect", {
+    class: `k-${kind}`, y: ((high - 2) * from).toFixed(1), width: (wide - 2).toFixed(1),
+    height: ((high - 2) * part).toFixed(1),
+  })), s("rect", { class: "outline", width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: 2 }),
+  high > 10 && wide > 12
+    ? s("text", { x: (wide / 2 - 1).toFixed(1), y: ((high - 2) / 2 + 3.4).toFixed(1) }, number) : null));
 }
 
 function partBox(layer, [x, y, width, height], config, counted) {
@@ -180,7 +199,7 @@ function partBox(layer, [x, y, width, height], config, counted) {
     heads ? null : s("text", { class: "shape left", x: 12, y: 35 }, shapeOf(part.output_shape, config)),
   ] : [
     s("text", { class: "name", x: 12, y: 19 }, titles),
-    fitted(label, width - 24, 6.2, { class: "amount left", x: 12, y: 34 }),
+    fitted(label, width - 24, { class: "amount left", x: 12, y: 34 }),
   ];
   const band = head && !heads ? s("rect", {
     class: "band", x: (12 + ((width - 24) * (head - 1)) / config.A).toFixed(1), y: height - 8,
@@ -199,18 +218,13 @@ function partBox(layer, [x, y, width, height], config, counted) {
 }
 
 function headCells(layer, config, width, head) {
-  if (config.A > MOST_STRIPES) return null;
-  const rows = Math.ceil(config.A / 16);
-  const columns = Math.ceil(config.A / rows);
-  const [wide, high] = [(width - 24) / Math.max(columns, 6), 32 / rows];
-  const cells = Array.from({ length: config.A }, (_, place) => s("g", {
-    class: place + 1 === head ? "cell on" : "cell", "aria-hidden": "true",
-    "data-head": `${layer.id.split("/")[0]}/head-${place + 1}`,
-    transform: `translate(${(12 + (place % columns) * wide).toFixed(1)} ` +
-      `${(27 + Math.floor(place / columns) * high).toFixed(1)})`,
-  }, s("rect", { width: (wide - 2.5).toFixed(1), height: (high - 2.5).toFixed(1), rx: 3 }),
-  high > 13 ? s("text", { x: ((wide - 2.5) / 2).toFixed(1), y: (high / 2 + 2.6).toFixed(1) }, place + 1) : null));
-  return s("g", {}, cells);
+  return s("g", {}, marks(1, config.A, width - 24, 32).map(({ number, last, x, y, wide, high }) => s("g", {
+    class: number <= head && head <= last ? "cell on" : "cell", "aria-hidden": "true",
+    "data-head": `${layer.id.split("/")[0]}/head-${number}`,
+    transform: `translate(${(12 + x).toFixed(1)} ${(27 + y).toFixed(1)})`,
+  }, s("title", {}, `Head ${rangeText(number, last)}`),
+  s("rect", { width: (wide - 2).toFixed(1), height: (high - 2).toFixed(1), rx: Math.min(3, high / 4) }),
+  high > 13 ? s("text", { x: ((wide - 2) / 2).toFixed(1), y: (high / 2 + 2.6).toFixed(1) }, number) : null)));
 }
 
 function frame(name, [x, y, width, height], config, counted) {

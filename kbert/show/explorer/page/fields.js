@@ -92,13 +92,18 @@ function presetRow() {
 
 function applyPreset(place, name) {
   if (!name) return;
-  const config = state.configs[place];
-  Object.assign(config, DATA.presets[name]);
-  config.S = Math.min(config.S || config.P, config.P);
-  if (config.M) config.M = Math.min(config.M, config.S);
+  state.configs[place] = withPreset(state.configs[place], name);
   state.active = place;
   render("values");
   announce(`${name}: ${grouped(count(current()).total.params)} parameters`);
+}
+
+// A configuration with a preset's sizes, and no longer texts than these allow.
+function withPreset(config, name) {
+  const changed = { ...config, ...DATA.presets[name] };
+  changed.S = Math.min(changed.S || changed.P, changed.P);
+  if (changed.M) changed.M = Math.min(changed.M, changed.S);
+  return changed;
 }
 
 function fieldRow(letter) {
@@ -155,9 +160,7 @@ function drawColumn(config, place) {
     input.classList.toggle("other", comparing() && state.configs[0][letter] !== state.configs[1][letter]);
   }
   $(fieldId(place, "dtype")).value = config.dtype;
-  const named = Object.entries(DATA.presets).find(([, preset]) =>
-    Object.entries(preset).every(([letter, value]) => config[letter] === value));
-  $(fieldId(place, "preset")).value = named ? named[0] : "";
+  $(fieldId(place, "preset")).value = presetOf(config) || "";
   document.querySelectorAll(".column").forEach((one) =>
     one.setAttribute("aria-pressed", String(Number(one.dataset.column) === state.active)));
 }
@@ -168,7 +171,9 @@ function toggleCompare() {
     sensible.splice(0, 2, sensible[state.active]);
     state.active = 0;
   } else {
-    state.configs.push({ ...sensible[0] });
+    // beside something else: what the page was made of, or the larger of BERT's two
+    const other = presetOf(sensible[0]) === "large" ? "base" : "large";
+    state.configs.push(changedSizes(sensible[0]).length ? { ...DATA.values } : withPreset(sensible[0], other));
   }
   settle();
   buildFields();

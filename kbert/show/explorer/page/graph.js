@@ -102,12 +102,29 @@ function csv(config) {
   return lines.map((line) => line.map((cell) => quoted(String(cell))).join(",")).join("\n") + "\n";
 }
 
+const SIZES = ["L", "H", "A", "FFD", "T", "P", "G"];  // what makes two models differ
+
+// The name of the preset with a configuration's sizes; undefined: none.
+function presetOf(config) {
+  return Object.keys(DATA.presets).find((name) =>
+    SIZES.every((letter) => DATA.presets[name][letter] === config[letter]));
+}
+
+// The sizes in which a configuration differs from what the page was made of.
+const changedSizes = (config) => SIZES.filter((letter) => config[letter] !== DATA.values[letter]);
+
+// What a configuration is called: it is the page's own only while its sizes are.
+function nameOf(config) {
+  const changed = changedSizes(config);
+  if (!changed.length) return DATA.title;
+  return presetOf(config) ||
+    `${DATA.title} with ${changed.map((letter) => `${letter} = ${config[letter]}`).join(", ")}`;
+}
+
 // The configuration as Google's bert_config.json has it.
 function configJson(config) {
   const values = { ...DATA.config };
-  for (const letter of ["T", "H", "L", "A", "FFD", "P", "G"]) {
-    values[DATA.letters[letter].key] = config[letter];
-  }
+  for (const letter of SIZES) values[DATA.letters[letter].key] = config[letter];
   const sorted = Object.keys(values).sort();
   return JSON.stringify(Object.fromEntries(sorted.map((key) => [key, values[key]])), null, 2) + "\n";
 }

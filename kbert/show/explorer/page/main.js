@@ -16,7 +16,12 @@ function render(change = "all") {
     drawFields();
     drawTotals();
   }
-  if (!generic) $("total").textContent = grouped(count(current()).total.params);
+  if (!generic) {
+    const total = grouped(count(current()).total.params);
+    $("total").textContent = total;
+    $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
+    document.title = `${modelName()}: BERT with head ${DATA.head}, ${total} parameters`;
+  }
   drawTable();
   note();
   if (change !== "url") keepInUrl(change === "layer");
@@ -39,7 +44,8 @@ function note() {
   const layer = generic || !state.chosen || state.chosen === ENCODER ? null : layerOf(state.chosen, current());
   const amount = layer && !layer.head
     ? ` · ${grouped(count(current()).byRow[layer.partTemplate || layer.template].params)} parameters` : "";
-  $("note").textContent = state.chosen ? `${state.chosen === ENCODER ? "Encoder" : state.chosen}${amount} ↓` : "";
+  const name = state.chosen === ENCODER ? `Encoder${state.open ? ` ${state.open}` : ""}` : state.chosen;
+  $("note").textContent = state.chosen ? `${name}${amount} ↓` : "";
   $("note").hidden = !state.chosen;
 }
 
@@ -58,7 +64,7 @@ const ACTS = {
   open: (n) => {
     state.open = n;
     state.attention = false;
-    if (!state.chosen.startsWith(`Encoder-${n}-`)) state.chosen = "";
+    if (!state.chosen.startsWith(`Encoder-${n}-`)) state.chosen = ENCODER;
     render("layer");
     bring(".f-block", true);
     announce(`Encoder block ${n} is open`);
@@ -66,7 +72,7 @@ const ACTS = {
   close: () => {
     state.open = 0;
     state.attention = false;
-    if (state.chosen.startsWith("Encoder-")) state.chosen = "";
+    if (state.chosen.startsWith("Encoder-")) state.chosen = ENCODER;
     view.fitted = true;
     render("layer");
   },
@@ -186,15 +192,30 @@ function setTheme(name) {
   $("theme").setAttribute("aria-pressed", String(name === "dark"));
 }
 
+// The theme that the reader chose before, on any of these pages; null: none, or nothing is stored here.
+function stored(theme) {
+  try {
+    if (theme) localStorage.setItem("kbert-theme", theme);
+    return localStorage.getItem("kbert-theme");
+  } catch {
+    return null;
+  }
+}
+
 function watchPage() {
   $("zoom-in").addEventListener("click", () => zoom(1.25));
   $("zoom-out").addEventListener("click", () => zoom(0.8));
   $("fit").addEventListener("click", fitAll);
   $("theme").addEventListener("click", () => {
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-    setTheme((document.documentElement.dataset.theme || system) === "dark" ? "light" : "dark");
+    const theme = (document.documentElement.dataset.theme || system) === "dark" ? "light" : "dark";
+    setTheme(theme);
+    stored(theme);
   });
-  $("table").addEventListener("toggle", drawTable);
+  $("table").addEventListener("toggle", () => {
+    drawTable();
+    if ($("table").open) $("table").scrollIntoView({ block: "start" });
+  });
   $("note").addEventListener("click", () => $("panel").scrollIntoView({ block: "start" }));
   document.querySelectorAll("[data-download]").forEach((one) => one.addEventListener("click", () => {
     DOWNLOADS[one.dataset.download]();
@@ -226,13 +247,15 @@ function watchPage() {
   }));
   $("compare").addEventListener("click", toggleCompare);
   $("reset").addEventListener("click", resetFields);
-  $("copy-config").addEventListener("click", () => copyText(configJson(current()), "bert_config.json is copied."));
+  $("copy-config").addEventListener("click", (event) =>
+    copyText(configJson(current()), "bert_config.json is copied.", event.currentTarget));
 }
 
 // Goes where the address says.
 function follow() {
   fromFragment(location.hash);
   if (!generic) buildFields();
+  document.querySelectorAll("[name=measure]").forEach((one) => (one.checked = one.value === state.measure));
   render("url");
   if (state.chosen && state.open) bring(".f-block", true);
   if (generic && state.chosen && view.scale < 0.7) zoom(0.9 / view.scale);
@@ -240,10 +263,12 @@ function follow() {
 }
 
 document.documentElement.classList.toggle("generic", generic);
-$("subtitle").textContent = generic ? DATA.origin : `head ${DATA.head}${DATA.origin ? ` · ${DATA.origin}` : ""}`;
+if (generic) $("subtitle").textContent = DATA.origin;
+if (["light", "dark"].includes(stored())) setTheme(stored());
 watchPage();
 watchPane();
 watchFigure();
 watchSearch();
 follow();
 if (view.fitted) fitAll();
+document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

@@ -29,9 +29,9 @@ function heading(kind, title, under, link = true) {
     link ? button("Link", copyLink, { class: "small", title: "Copy the address of this layer" }) : null);
 }
 
-function copyLink() {
+function copyLink(event) {
   keepInUrl(false);
-  copyText(`${location.href.split("#")[0]}${toFragment()}`, "The link is copied.");
+  copyText(`${location.href.split("#")[0]}${toFragment()}`, "The link is copied.", event.currentTarget);
 }
 
 function layerPanel(layer, config, counted) {
@@ -111,7 +111,7 @@ function ofOneHead(config, counted) {
 function partSection(layer, config) {
   const attention = layer.id.split("/")[0];
   const choices = DATA.parts.map((part) => layerButton(`${attention}/${part.name}`, part.title));
-  const heads = config.A > MOST_STRIPES ? [] : Array.from({ length: config.A }, (_, place) =>
+  const heads = config.A > MOST_MARKS ? [] : Array.from({ length: config.A }, (_, place) =>
     layerButton(`${attention}/head-${place + 1}`, String(place + 1), `Head ${place + 1}`));
   return section("In this attention", h("div", { class: "chips" }, choices,
     layerButton(attention, "the whole layer")),
@@ -145,7 +145,7 @@ function variableSection(layer, config) {
   return section(variables.length > 1 ? `${variables.length} variables` : "1 variable",
     variables.map((one) => h("div", { class: "variable" },
       h("h4", {}, one.variable, " ", h("span", { class: "dim" }, numbersOf(one.shapes.kbert, config))),
-      weightFigures(one.place),
+      changedSizes(config).length ? null : weightFigures(one.place),
       h("table", { class: "names", "aria-label": `${one.variable} in each format` },
         h("tbody", {}, Object.entries(FORMATS).map(([format, title]) => h("tr", {},
           h("th", { scope: "row" }, title),
@@ -211,7 +211,8 @@ function encoderPanel(config, counted) {
     act("open", Math.min(Math.max(1, Math.round(Number(number.value)) || 1), config.L));
   };
   return [
-    heading("encoder", "Encoder", `${grouped(config.L)} blocks, alike but for their weights`),
+    heading("encoder", state.open ? `Encoder ${state.open} of ${config.L}` : "Encoder",
+      `${grouped(config.L)} blocks, alike but for their weights`),
     h("p", { class: "does" }, "Each block reads the hidden states of the one below: attention, then a feed-forward " +
       "layer, each with dropout, a residual connection and a normalization."),
     h("table", { class: "sums" }, h("thead", {}, h("tr", {}, h("td"), ["a block", "all", "of the whole"].map((one) => h("th", { scope: "col" }, one)))),
@@ -219,7 +220,7 @@ function encoderPanel(config, counted) {
         h("td", {}, UNITS.flops.short(one)), h("td", {}, UNITS.flops.short(all)), h("td", {}, percent(part)))))),
     section("Open a block", h("form", { class: "chips", onsubmit: open }, number, h("button", { type: "submit" }, "Open"),
       state.open ? button("Close", () => act("close")) : null),
-    config.L <= MOST_STRIPES ? h("div", { class: "chips" }, Array.from({ length: config.L }, (_, place) =>
+    config.L <= MOST_MARKS ? h("div", { class: "chips" }, Array.from({ length: config.L }, (_, place) =>
       button(String(place + 1), () => act("open", place + 1), {
         class: "chip", "aria-label": `Open block ${place + 1}`, "aria-current": state.open === place + 1 ? "true" : null,
       }))) : null),
@@ -233,10 +234,12 @@ function keys(element) {
 }
 
 function overview(config, counted) {
-  const whole = DATA.errata.filter((one) => !one.layers.length);
+  const own = !changedSizes(config).length;
+  const whole = DATA.errata.filter(({ preset }) =>
+    preset && ["L", "H", "A", "FFD"].every((letter) => DATA.presets[preset][letter] === config[letter]));
   return [
-    heading("encoder", DATA.title, `BERT, head ${DATA.head}${DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
-    DATA.missing && DATA.missing.length ? h("p", { class: "warning" },
+    heading("encoder", nameOf(config), `BERT, head ${DATA.head}${own && DATA.origin ? ` · ${DATA.origin}` : ""}`, false),
+    own && DATA.missing && DATA.missing.length ? h("p", { class: "warning" },
       `Not in the checkpoint: ${DATA.missing.join(", ")}.`) : null,
     h("p", { class: "big" }, h("b", {}, grouped(counted.total.params)), " parameters"),
     h("p", { class: "does" }, "Choose a layer to see its shape, why it has that many parameters, what it costs, what it is " +

@@ -1,4 +1,5 @@
-// What is shown: one or two configurations, what is open and chosen; kept in the URL's fragment.
+// What is shown: one or two configurations, what is open and chosen, the numbers in the figure; kept
+// in the URL's fragment.
 
 const generic = Boolean(DATA.generic);
 const LETTERS = generic ? [] : [...Object.keys(DATA.letters), "dtype"];
@@ -16,6 +17,7 @@ const state = {
 const sensible = [];
 
 const current = () => sensible[state.active];
+const modelName = () => (generic ? DATA.title : nameOf(current()));
 
 function settle() {
   state.configs.forEach((config, place) => {
@@ -49,9 +51,11 @@ function toFragment() {
     }
     if (place && parts.every((part) => !part.startsWith("b."))) parts.push("b.=");
   });
-  if (state.open && !state.chosen.startsWith(`Encoder-${state.open}-`)) {
-    parts.push(`open=${state.open}`);
-  }
+  const within = state.chosen.startsWith(`Encoder-${state.open}-`);
+  if (state.open && !within) parts.push(`open=${state.open}`);
+  if (state.open && state.attention && !(within && state.chosen.includes("/"))) parts.push("attention=open");
+  if (state.active) parts.push("drawn=B");
+  if (state.measure !== "params") parts.push(`measure=${state.measure}`);
   const text = parts.join("&");
   return text === "" ? "" : `#${text}`;
 }
@@ -60,13 +64,13 @@ function fromFragment(fragment) {
   const [id, ...settings] = fragment.replace(/^#/, "").split("&");
   if (!generic) {
     const configs = [{ ...DATA.values }];
-    state.open = 0;
-    for (const [name, value] of settings.map((one) => one.split("="))) {
-      if (name === "open") state.open = Number(value) || 0;
-      else readSetting(configs, name, value);
-    }
+    const view = Object.fromEntries(settings.map((one) => one.split("=")));
+    for (const [name, value] of Object.entries(view)) readSetting(configs, name, value);
     state.configs = configs;
-    state.active = 0;
+    state.open = Number(view.open) || 0;
+    state.attention = view.attention === "open";
+    state.active = view.drawn === "B" && configs[1] ? 1 : 0;
+    state.measure = MEASURES.includes(view.measure) ? view.measure : "params";
   }
   settle();
   let name = id;

@@ -26,24 +26,26 @@ function partsOf(config, counted) {
 function drawTotals() {
   const wrong = state.configs.some((config) => Object.keys(problems(config)).length);
   const all = sensible.map((config) => ({ config, counted: count(config) }));
-  $("totals").classList.toggle("stale", wrong);
-  $("totals").replaceChildren(
+  for (const id of ["sums", "bars"]) $(id).classList.toggle("stale", wrong);
+  $("sums").replaceChildren(
     wrong ? h("p", { class: "warning" }, "Counted for the last configuration that made sense.") : "",
-    sumsTable(all),
+    sumsTable(all));
+  $("bars").replaceChildren(
     ...all.flatMap(({ config, counted }, place) => barsOf(config, counted, all.length > 1 ? COLUMNS[place] : "")));
   const { counted } = all[state.active];
   $("total").textContent = grouped(counted.total.params);
 }
 
 function sumsTable(all) {
+  const two = all.length > 1;
   const rows = [
-    ["Parameters", (one) => one.counted.total.params, grouped, "params"],
-    ["FLOPs, forward", (one) => one.counted.total.flops, flops, "flops"],
-    ["FLOPs to train, a sequence", (one) => one.counted.training, flops, "training"],
+    ["Parameters", (one) => one.counted.total.params, two ? UNITS.params.short : grouped, "params"],
+    ["FLOPs, forward", (one) => one.counted.total.flops, two ? UNITS.flops.short : flops, "flops"],
+    ["FLOPs to train, a sequence", (one) => one.counted.training, two ? UNITS.flops.short : flops, "training"],
     ["Activations", (one) => one.counted.total.kept, bytes, "kept"],
     ["Memory to train", (one) => one.counted.memory.total, bytes, "memory"],
   ];
-  const head = all.length > 1 ? h("thead", {}, h("tr", {}, h("td"), ["A", "B", "B / A"].map((one) => h("th", { scope: "col" }, one)))) : null;
+  const head = two ? h("thead", {}, h("tr", {}, h("td"), ["A", "B", "B / A"].map((one) => h("th", { scope: "col" }, one)))) : null;
   return h("table", { class: "sums", "aria-label": "Sums" }, head, h("tbody", {}, rows.map(([title, of, text, name]) => {
     const values = all.map(of);
     const ratio = values.length > 1 ? h("td", { class: "dim" }, `× ${(Number(values[1] * 10000n / (values[0] || 1n)) / 10000).toPrecision(3)}`) : null;
