@@ -1,7 +1,11 @@
 """Imports point one way, and the light parts stay light."""
 
+import ast
 import json
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +59,24 @@ names = ("BertModel", "Masked", "TokenEmbedding", "AttentionWeights", "gelu")
 print([name for name in names if keras.saving.get_registered_object("kbert>" + name) is None])
 """
     assert run_python(code, backend="jax").stdout.strip() == "[]"
+
+
+def test_every_extra_that_a_message_names_brings_the_packages():
+    """`extras.require(what, extra, *modules)`: pyproject.toml's extra lists all of the modules."""
+    package = Path(kbert.__file__).parent
+    project = tomllib.loads((package.parent / "pyproject.toml").read_text())["project"]
+    brings = {
+        extra: {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in lines}
+        for extra, lines in project["optional-dependencies"].items()
+    }
+    brings["tpu"].add("libtpu")  # of jax[tpu]
+    named = set()
+    for path in package.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "extras.require":
+                extra = call.args[1].value
+                choices = [getattr(one, "body", one) for one in call.args[2:]]
+                choices += [one.orelse for one in call.args[2:] if isinstance(one, ast.IfExp)]
+                assert {one.value for one in choices} <= brings[extra], path
+                named.add(extra)
+    assert named >= {"onnx", "serving", "tpu", "dask", "keras-nlp", "torch", "tensorflow"}

@@ -156,7 +156,7 @@ def test_what_is_missing_or_too_much_is_one_line(call, monkeypatch):
     assert (status, out) == (2, "")
     assert err == (
         "kbert: --dask needs the package distributed, which is not installed: pip install "
-        "distributed\n"
+        '"kbert-keras[dask]"\n'
     )
 
 

@@ -208,7 +208,7 @@ def test_what_is_printed(answer, monkeypatch, capsys):
 
 
 def test_a_compiler_that_fails_is_one_line(monkeypatch):
-    monkeypatch.setattr(compiler, "_require_compiler", lambda: None)
+    monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
     with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w") as error:
         compiler.compiled({**REQUEST, "slice_name": "v9:1x1"})
     assert "\n" not in str(error.value)

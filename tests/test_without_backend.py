@@ -35,7 +35,7 @@ for kind in ("encoder", "encoder.keras", "google", "hub"):
         found = kbert.inspect(line[1])
         assert found.config.hidden_size == 24 and not found.problems, found
     except ImportError as error:
-        assert kind == "google" and "pip install tensorflow" in str(error), error
+        assert kind == "google" and "kbert-keras[tensorflow]" in str(error), error
 for line in ("summary tiny", "params tiny", "heads tiny", "plan tiny", f"inspect {place}/encoder"):
     try:
         main(line.split(" "))
@@ -75,7 +75,7 @@ def test_what_needs_no_backend_works_and_the_rest_says_what_to_install(run_pytho
     said = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("SAID")]
     line = (
         "Keras computes with the backend tensorflow, which is not installed: pip install "
-        "tensorflow, or jax or torch and set KERAS_BACKEND to that"
+        '"kbert-keras[tensorflow]", or jax or torch and set KERAS_BACKEND to that'
     )
     assert said == [[line, "tensorflow"]] * 3
 
@@ -86,7 +86,7 @@ def test_one_that_is_there_is_named(run_python):
     done = run_python(code, backend="tensorflow", check=False)
     assert done.stderr.splitlines()[-1] == (
         "ImportError: Keras computes with the backend tensorflow, which is not installed: "
-        "pip install tensorflow, or set KERAS_BACKEND=jax, which is"
+        'pip install "kbert-keras[tensorflow]", or set KERAS_BACKEND=jax, which is'
     )
 
 

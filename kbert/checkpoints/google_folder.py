@@ -22,7 +22,7 @@ from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.io import bounds
+from kbert.io import bounds, extras
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
@@ -154,12 +154,9 @@ def _named_by_the_run(folder: Path) -> str | None:
 
 
 def _tensorflow(path: Path):
-    try:
-        import tensorflow
-    except ImportError:
-        raise ImportError(
-            f"{path} needs TensorFlow, whose files Google's checkpoints are: pip install tensorflow"
-        ) from None
+    extras.require(f"{path}, a TensorFlow checkpoint,", "tensorflow", "tensorflow")
+    import tensorflow
+
     return tensorflow
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from kbert.data.corpus.tokenizing_executor import IN_FLIGHT
+from kbert.io import extras
 
 CONNECT_S = 10.0
 
@@ -34,13 +35,9 @@ def executor_at(address: str | None) -> Iterator[Executor | None]:
 
 def _connected(address: str):
     """A client of Dask, which says nothing itself: what it would say is in the command's error."""
-    try:
-        from distributed import Client
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"--dask needs the package {error.name}, which is not installed: pip install "
-            "distributed"
-        ) from None
+    extras.require("--dask", "dask", "distributed")
+    from distributed import Client
+
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:

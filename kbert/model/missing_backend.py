@@ -4,8 +4,9 @@ Keras depends on none of them, and kbert neither: its extras [tensorflow], [jax]
 """
 
 import contextlib
-import importlib.util
 from collections.abc import Iterator
+
+from kbert.io import extras
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -27,7 +28,8 @@ def in_one_line() -> Iterator[None]:
 
 def _line(missing: str) -> str:
     others = [name for name in BACKENDS if name != missing]
-    said = f"Keras computes with the backend {missing}, which is not installed: pip install"
-    if there := next(filter(importlib.util.find_spec, others), None):
-        return f"{said} {missing}, or set KERAS_BACKEND={there}, which is"
-    return f"{said} {missing}, or {' or '.join(others)} and set KERAS_BACKEND to that"
+    install = extras.install(missing)
+    said = f"Keras computes with the backend {missing}, which is not installed: {install}"
+    if installed := next(filter(extras.is_installed, others), None):
+        return f"{said}, or set KERAS_BACKEND={installed}, which is"
+    return f"{said}, or {' or '.join(others)} and set KERAS_BACKEND to that"

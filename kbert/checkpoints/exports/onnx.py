@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kbert.checkpoints.exports import quantization, serving
 from kbert.graph import names
+from kbert.io import extras
 from kbert.io.atomic_write import atomic_file
 from kbert.model.keras_internals import TORCHVISION_REMARKS
 
@@ -67,13 +68,11 @@ def converted(model, positions: int):
     import keras
 
     serving.refuse_too_large(model, _WHAT)
-    with serving.needed(_WHAT):
-        import onnx
+    backend = keras.backend.backend()
+    _require_packages(backend)
+    import onnx
 
-        if keras.backend.backend() == "tensorflow":
-            proto = _from_tensorflow(model)
-        else:
-            proto = _from_torch(model, positions)
+    proto = _from_tensorflow(model) if backend == "tensorflow" else _from_torch(model, positions)
     _name_axes(proto)
     onnx.checker.check_model(proto)
     return proto
@@ -81,9 +80,11 @@ def converted(model, positions: int):
 
 def check(path: Path) -> None:
     """Raises for a backend that does not write it, and where a package is missing."""
-    backend = serving.check_backend(_WHAT, _BACKENDS)
-    for package in ("onnx", "onnxscript" if backend == "torch" else "tf2onnx"):
-        serving.require_package(_WHAT, package)
+    _require_packages(serving.check_backend(_WHAT, _BACKENDS))
+
+
+def _require_packages(backend: str) -> None:
+    extras.require(_WHAT, "onnx", "onnx", "onnxscript" if backend == "torch" else "tf2onnx")
 
 
 def _from_tensorflow(model):
@@ -122,7 +123,6 @@ def _from_torch(model, positions: int):
             f"{_WHAT} of a gathered MLM head must be written on the backend tensorflow, got torch: "
             "set KERAS_BACKEND=tensorflow, or build the model without max_predictions"
         )
-    import onnxscript  # noqa: F401  (torch.onnx needs it, and says so at length)
     import torch
 
     class Serving(torch.nn.Module):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kbert.checkpoints.exports import serving, smoothing
+from kbert.io import extras
 
 WAYS = ("int8", "int8_dynamic")
 _WHAT = "a quantized ONNX file"
@@ -39,7 +40,7 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
         if bert.tokenizer is None:
             raise ValueError("calibration needs a tokenizer, and the checkpoint has no vocabulary")
     if quantize is not None:
-        serving.require_package(_WHAT, "onnxruntime")
+        extras.require(_WHAT, "onnx", "onnx", "onnxruntime")
 
 
 def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
@@ -52,10 +53,9 @@ def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, fee
         calibration: texts.
         feed: of int32 ids and segment ids (1, S), the graph's inputs by name.
     """
-    with serving.needed(_WHAT):
-        import onnx
-        import onnxruntime
-        from onnxruntime import quantization as ort
+    import onnx
+    import onnxruntime
+    from onnxruntime import quantization as ort
 
     with tempfile.TemporaryDirectory(prefix="kbert-") as name:
         before, folded, after = (

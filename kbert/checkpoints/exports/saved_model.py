@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kbert.checkpoints.exports import serving
-from kbert.io import folders
+from kbert.io import extras, folders
 
 _WHAT = "a SavedModel"
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
@@ -74,7 +74,7 @@ def check(path: Path) -> None:
 
 def require_text() -> None:
     """An ImportError, one line, where tensorflow_text is missing."""
-    serving.require_package(f"{_WHAT} with text", "tensorflow_text")
+    extras.require(f"{_WHAT} with text", "serving", "tensorflow_text")
 
 
 def save(model, folder: Path, functions: dict | None = None) -> None:

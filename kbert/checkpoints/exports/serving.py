@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import logging
 import os
 import sys
@@ -69,16 +68,6 @@ def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str
     return backend
 
 
-def require_package(form: str, package: str) -> None:
-    """An ImportError, one line that says what to install, where a package is missing."""
-    try:
-        there = importlib.util.find_spec(package) is not None
-    except ValueError:  # None in sys.modules
-        there = False
-    if not there:
-        raise _missing(form, package)
-
-
 def longest(bert, own: int | None = None) -> int:
     """The tokens that a text is cut to: positions, a fixed length, the checkpoint's own limit."""
     limits = [bert.config.positions, bert.spec.seq_len, own]
@@ -116,21 +105,6 @@ def refuse_too_large(model, form: str) -> None:
             f"{form} must be smaller than 2 GiB, got {size / 2**30:.1f} GiB of weights: write a "
             "SavedModel (format='saved_model')"
         )
-
-
-@contextlib.contextmanager
-def needed(form: str) -> Iterator[None]:
-    """Makes a package that is not installed one line that says what to install."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise _missing(form, error.name) from None
-
-
-def _missing(form: str, package: str | None) -> ImportError:
-    return ImportError(
-        f"{form} needs the package {package}, which is not installed: pip install {package}"
-    )
 
 
 @contextlib.contextmanager

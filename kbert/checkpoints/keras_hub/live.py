@@ -1,6 +1,5 @@
 """A live model of keras_nlp, which KerasHub was called, from a `Bert`."""
 
-import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.checkpoints.keras_hub import writer
+from kbert.io import extras
 
 if TYPE_CHECKING:
     import keras
@@ -37,11 +37,7 @@ def to_keras_nlp(bert: Bert) -> "keras.Model":
             another of the family, or another tokenizer than WordPiece.
     """
     require_bert(bert, "to_keras_nlp")
-    if importlib.util.find_spec("keras_nlp") is None:
-        raise ImportError(
-            "to_keras_nlp needs the package keras-nlp, which is not installed: "
-            "pip install 'kbert-keras[keras-nlp]'"
-        )
+    extras.require("to_keras_nlp", "keras-nlp", "keras_nlp")
     with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
         preset = Path(folder) / "preset"
         writer.write(bert, preset)

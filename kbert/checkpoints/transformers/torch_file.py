@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.checkpoints.checkpoint import Tensor
-from kbert.io import bounds
+from kbert.io import bounds, extras
 from kbert.io.wording import first_few
 
 _CHUNK = 2**22  # bytes
@@ -25,13 +25,9 @@ def tensors_of(file: Path) -> list[Tensor]:
         ValueError: a file that is damaged or holds more than tensors.
         ImportError: torch is not installed.
     """
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(
-            f"{file} needs torch to be read safely: pip install torch, or save it as "
-            "model.safetensors"
-        ) from None
+    extras.require(str(file), "torch", "torch", instead="or save it as model.safetensors")
+    import torch
+
     try:  # files of before torch 1.6 are no archives and cannot be mapped
         archive = _Archive(file) if zipfile.is_zipfile(file) else None
         _check_pickle(file, archive)

@@ -1,6 +1,5 @@
 """A plan's update compiled for its slice, in a process of its own, and what the compiler says."""
 
-import importlib.util
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kbert.graph.plan import Plan, plan
+from kbert.io import extras
 
 _ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # there is no TPU that two processes would fight for
@@ -135,7 +135,7 @@ def request_of(found: Plan) -> dict:
 
 def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
     """The answer of `program` to a request."""
-    _require_compiler()
+    extras.require("compiling for a slice", "tpu", "jax", "libtpu")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         asked, answer, errors = (Path(folder, name) for name in ("asked", "answer", "errors"))
@@ -157,15 +157,6 @@ def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: No
             last = lines[-1] if lines else f"exit status {process.returncode}, and no word"
             raise RuntimeError(f"{request['slice_name']}: the compiler failed: {last[:300]}")
         return json.loads(answer.read_text(encoding="utf-8"))
-
-
-def _require_compiler() -> None:
-    for package in ("jax", "libtpu"):
-        if importlib.util.find_spec(package) is None:
-            raise ImportError(
-                f"compiling for a slice needs the package {package}, which is not installed: "
-                'pip install "kbert-keras[tpu]"'
-            )
 
 
 def _refusal(found: Plan, said: str) -> str:

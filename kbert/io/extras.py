@@ -1,0 +1,37 @@
+"""Optional packages: what is missing is said in one line, with the extra that brings it."""
+
+import importlib.util
+
+
+def require(what: str, extra: str, *modules: str, instead: str = "") -> None:
+    """Raise an ImportError that says what to install, where any of the modules is missing.
+
+    Nothing is imported. All modules are looked for, so that one installation brings all of them.
+
+    Args:
+        what: what needs the modules, such as "an ONNX file".
+        extra: the extra of pyproject.toml that brings them.
+        modules: the modules' names.
+        instead: what else the user can do.
+    """
+    missing = [name.replace("_", "-") for name in modules if not is_installed(name)]
+    if not missing:
+        return
+    packages = f"package {missing[0]}, which is"
+    if missing[1:]:
+        packages = f"packages {', '.join(missing[:-1])} and {missing[-1]}, which are"
+    otherwise = instead and f", {instead}"
+    raise ImportError(f"{what} needs the {packages} not installed: {install(extra)}{otherwise}")
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f'pip install "kbert-keras[{extra}]"'
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module could be imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # hidden by an import hook; None in sys.modules
+        return False
