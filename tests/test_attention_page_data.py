@@ -167,12 +167,29 @@ def test_a_notebook_gets_one_frame_with_the_whole_page():
 
 def test_a_page_opens_where_it_is_told_to():
     found = random_map()
-    assert facts_of(page(found, 3, 5, special=False))["start"] == {
+    assert facts_of(page(found, 3, 5, special=True))["start"] == {
         "layer": 1,
         "head": 2,
-        "special": False,
+        "special": True,
     }
-    assert facts_of(page(found))["start"] == {"layer": 0, "head": 0, "special": True}
+
+
+def test_a_page_opens_on_a_head_that_relates_words_without_cls_and_sep():
+    found = random_map(9)
+    size = len(found.tokens)  # 11: [CLS], nine words, [SEP]
+    found.weights[:] = 0
+    found.weights[..., 0] = 1  # all of it to [CLS]
+    found.weights[0, 1] = np.eye(size, k=-1)  # to the token before, in full
+    found.weights[0, 2] = np.eye(size)  # to itself
+    found.weights[1, 0, :, 10] = 1  # to [SEP]
+    found.weights[1, 1, 4, 9] = found.weights[1, 0, 4, 9] = 0.3
+    found.weights[1, 1, 7, 2] = 0.2
+    found.weights[0, 1, 0, 5] = 0.9  # of [CLS], which is no word
+    assert facts_of(page(found))["start"] == {"layer": 1, "head": 1, "special": False}
+    assert facts_of(page(found, head=1))["start"]["layer"] == 1
+    assert facts_of(page(found, layer=2))["start"]["layer"] == 0
+    assert facts_of(page(random_map(0)))["start"] == {"layer": 0, "head": 0, "special": True}
+    assert facts_of(page(random_map(2)))["start"] == {"layer": 0, "head": 0, "special": False}
 
 
 def test_the_numbers_come_back(tmp_path):

@@ -126,9 +126,9 @@ def similarity(source, texts, form, **options):
 @click.option(
     "--special",
     type=click.Choice(SPECIAL),
-    default="clipped",
-    help="[CLS] and [SEP]: grey above the others' scale, left out, or on one scale with them; "
-    "on a page left out at first, or there.",
+    help="How [CLS] and [SEP] are shown. A picture has them grey above the others' scale (clipped, "
+    "the default), leaves them out (hidden) or has one scale for all (whole). A page leaves them "
+    "out at first (hidden, the default) or shows them.",
 )
 @PRECISION
 def attention(source, text, pair, output, layer, head, special, precision):
@@ -152,7 +152,8 @@ def attention(source, text, pair, output, layer, head, special, precision):
         )
     with progress("drawing" if picture else "writing"):
         write = found.plot if picture else found.save
-        path = write(output, layer=layer, head=head, special=special)
+        options = {} if special is None else {"special": special}
+        path = write(output, layer=layer, head=head, **options)
     say(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 

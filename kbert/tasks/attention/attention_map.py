@@ -58,7 +58,7 @@ class AttentionMap(AttentionData):
         *,
         layer: int | None = None,
         head: int | None = None,
-        special: str = "whole",
+        special: str = "hidden",
     ) -> Path:
         """Writes the page that one looks at the attention on, or the numbers.
 
@@ -71,7 +71,8 @@ class AttentionMap(AttentionData):
             path: .html for the page; .npz for `tokens`, `weights`, `layers`, `heads`, `special`,
                 `segments` and, where there are any, `queries` and `keys`, as NumPy's arrays.
                 Written whole or not at all.
-            layer, head: which the page shows first, from 1.
+            layer, head: which the page shows first, from 1. None: the page chooses a head where
+                words attend most to words that are not beside them.
             special: whether the page shows [CLS] and [SEP] at first: not if "hidden".
 
         Returns:

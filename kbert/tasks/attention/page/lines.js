@@ -1,7 +1,7 @@
 // Head view: lines between the tokens that attend and those that are attended to.
 const NOTHING = "Nothing is left to show: no token of that sentence is drawn.";
 const LEVELS = 10; // of opacity, while no token is looked at
-const FAINTEST = 0.004; // of the weights that a token's own lines are drawn for
+const FAINTEST = 0.004; // of the weights that are read out for a token
 const placesOf = { from: [], to: [] };
 const rowsOf = { from: new Map(), to: new Map() }; // a token's place on the page
 const least = () => (Number($("least").value) / 100) ** 2;
@@ -67,9 +67,9 @@ function fillSide(name) {
 }
 
 const MANY = 120; // tokens, whose lines are straight: curves take ten times as long to draw
-const curve = (from, to) => size > MANY
-  ? `M0 ${from + 0.5}L100 ${to + 0.5}`
-  : `M0 ${from + 0.5}C45 ${from + 0.5} 55 ${to + 0.5} 100 ${to + 0.5}`;
+const curve = (from, to) => size > MANY ? `M0 ${from}L100 ${to}` : `M0 ${from}C45 ${from} 55 ${to} 100 ${to}`;
+// Where a head's lines run in a row, from 0 to 1: side by side, so that each keeps its colour.
+const lane = (head) => ([...state.drawn].sort((a, b) => a - b).indexOf(head) + 1) / (state.drawn.size + 1);
 function stroke(shape, head, opacity, width) {
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", shape);
@@ -84,10 +84,11 @@ function strokesOfAll() {
   const found = [];
   for (const head of state.drawn) {
     const shapes = Array.from({ length: LEVELS + 1 }, () => []);
+    const shift = lane(head);
     for (const [place, row] of rowsOf.from) {
       for (const [column, weight] of rowOf(numberOf(state.layer, head), place)) {
         if (weight < least() || !rowsOf.to.has(column)) continue;
-        shapes[Math.ceil(Math.sqrt(weight) * LEVELS)].push(curve(row, rowsOf.to.get(column)));
+        shapes[Math.ceil(Math.sqrt(weight) * LEVELS)].push(curve(row + shift, rowsOf.to.get(column) + shift));
       }
     }
     shapes.forEach((some, level) => {
@@ -112,10 +113,11 @@ function othersOf({ side: name, place }, head) {
 function strokesOfOne(token) {
   const found = [];
   for (const head of state.drawn) {
+    const shift = lane(head);
     for (const [other, weight] of othersOf(token, head)) {
-      if (weight < FAINTEST) continue;
+      if (weight < least()) continue;
       const [from, to] = token.side === "from" ? [token.place, other] : [other, token.place];
-      const shape = curve(rowsOf.from.get(from), rowsOf.to.get(to));
+      const shape = curve(rowsOf.from.get(from) + shift, rowsOf.to.get(to) + shift);
       found.push(stroke(shape, head, 0.25 + 0.75 * Math.sqrt(weight), 1 + 4 * weight));
     }
   }

@@ -32,28 +32,31 @@ class PageData:
 
 
 def page_data(
-    found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = True
+    found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = False
 ) -> PageData:
     """The data of a map's page.
 
     Args:
         found: from `kbert.attention`.
-        layer, head: which the page shows first; None: its first ones.
-        special: whether it shows [CLS] and [SEP] at first.
+        layer, head: which the page shows first; None: see `telling_head`.
+        special: whether it shows [CLS] and [SEP] at first, where there are other tokens.
 
     Raises:
         ValueError: a layer or head that the map does not have; a weight that is not finite.
     """
-    start = {
-        "layer": 0 if layer is None else place_of(found.layers, layer, "layer"),
-        "head": 0 if head is None else place_of(found.heads, head, "head"),
-        "special": special,
-    }
+    layers = None if layer is None else place_of(found.layers, layer, "layer")
+    heads = None if head is None else place_of(found.heads, head, "head")
     if not np.isfinite(found.weights).all():
         raise ValueError(
             "weights must be finite for a page, got NaN or infinity in them: "
             "load a model whose own weights are finite"
         )
+    first = telling_head(found, layers, heads)
+    start = {
+        "layer": first[0],
+        "head": first[1],
+        "special": special or len(found.special) == len(found.tokens),
+    }
     parts, kept = _weights(found)
     vectors, of_vectors = _vectors(found)
     facts = {
@@ -77,6 +80,33 @@ def page_data(
         name: base64.b64encode(content).decode() for name, content in (parts | vectors).items()
     }
     return PageData(facts, encoded)
+
+
+def telling_head(
+    found: AttentionData, layer: int | None = None, head: int | None = None
+) -> tuple[int, int]:
+    """Choose the head that says most of how words attend to other words.
+
+    It is the one where a word's largest weight on a word that is neither itself nor beside it is
+    largest, on average over the words; [CLS] and [SEP] are no words. In a text without such words
+    it is the first head.
+
+    Args:
+        layer, head: indices of those to choose from; None: all.
+
+    Returns:
+        The layer's index and the head's.
+    """
+    layers = slice(None) if layer is None else slice(layer, layer + 1)
+    heads = slice(None) if head is None else slice(head, head + 1)
+    words = np.setdiff1d(np.arange(len(found.tokens)), found.special)
+    apart = np.abs(words[:, None] - words) > 1
+    if not apart.any():
+        return layer or 0, head or 0
+    of_words = found.weights[layers, heads][:, :, words[:, None], words]
+    largest = (of_words * apart).max(-1).mean(-1)
+    best = np.unravel_index(largest.argmax(), largest.shape)
+    return (layer or 0) + int(best[0]), (head or 0) + int(best[1])
 
 
 def _figures(found: AttentionData) -> dict:

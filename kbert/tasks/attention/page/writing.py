@@ -27,7 +27,7 @@ _FRAME_HEIGHT = "48rem"
 
 
 def page(
-    found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = True
+    found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = False
 ) -> str:
     """The page as HTML: style, script and numbers are in it, and it asks for nothing else.
 
