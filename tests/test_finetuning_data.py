@@ -1,6 +1,7 @@
 """Labelled texts from files, and their batches."""
 
 import collections
+import csv
 import itertools
 import json
 import re
@@ -8,8 +9,10 @@ import re
 import numpy as np
 import pytest
 from peer_tasks import VOCABULARY
+from sizes import ROOT
 
 from kbert import Tokenizer
+from kbert.data.labelled.columns import NAMES, ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, padded_length
 from kbert.graph.names import (
@@ -20,7 +23,13 @@ from kbert.graph.names import (
     TOKEN_CLASSIFIER,
     TOKEN_IDS,
 )
-from kbert.tasks.classification.reading import Labelled, encode_labelled, labels_of, read_labelled
+from kbert.tasks.classification.reading import (
+    Labelled,
+    encode_labelled,
+    given_labelled,
+    labels_of,
+    read_labelled,
+)
 
 COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
 STEPS = 4
@@ -123,6 +132,83 @@ def test_a_header_names_its_columns_in_any_order(
     assert record[:3] == expected
 
 
+LINES = [(f"text {n} of the film", "good" if n % 3 else "bad") for n in range(7)]
+EITHER = "line 1: '{}' may be a header or an example: if it is a header, name its columns: "
+
+
+@pytest.mark.parametrize(("name", "between"), ENDINGS)
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("id comment toxic", "comment --label-column toxic"),  # two are known
+        ("words mood", "words --label-column mood"),  # none, but its label occurs once
+        ("Review positive", "Review --label-column positive"),  # a text of one word, perhaps
+        ("phrase good", "phrase --label-column good"),  # a label that occurs below
+    ],
+)
+def test_a_header_in_doubt_is_refused_and_either_reading_can_be_chosen(
+    write, name, between, header, columns
+):
+    """`csv.DictReader` and plain rows are the peers of the two readings."""
+    cells = header.split()
+    rows = [("7", *row)[-len(cells) :] for row in LINES]
+    file = write("".join(f"{between.join(row)}\n" for row in (cells, *rows)), name)
+    with pytest.raises(ValueError) as refused:
+        read_labelled(file)
+    said = str(refused.value)
+    assert EITHER.format(", ".join(cells)) + f"--text-column {columns}" in said
+    assert "--no-header (no_header=True)" in said and "\n" not in said
+    text, label = columns.split(" --label-column ")
+    with open(file, newline="") as lines:
+        expected = [(row[text], row[label]) for row in csv.DictReader(lines, delimiter=between)]
+    found = read_labelled(file, ColumnOptions(text, None, label))
+    assert [(one.text, one.label) for one in found] == expected
+    numbers = ColumnOptions(str(cells.index(text) + 1), None, str(len(cells)), no_header=True)
+    for options in [numbers] + [ColumnOptions(no_header=True)] * (len(cells) == 2):
+        first, *found = read_labelled(file, options)
+        assert (first.text, first.label) == (text, label)
+        assert [(one.text, one.label) for one in found] == expected
+
+
+def test_the_documentation_lists_every_name():
+    page = (ROOT / "docs" / "do" / "finetune.md").read_text(encoding="utf-8")
+    assert {name for name in NAMES if f"`{name}`" not in page} == {""}
+
+
+def test_no_header_is_seen_where_none_is(write):
+    """Labels that occur once among others like them, or that the training data have."""
+    many = [(f"text {n}", f"class {n}") for n in range(9)]
+    rare = [("a fine film", "mixed"), *LINES]
+    for rows, options in ((many, {}), (rare, {"known_labels": ["mixed"]}), (rare[:4], {})):
+        file = write("".join(f"{text}\t{label}\n" for text, label in rows))
+        found = read_labelled(file, ColumnOptions(**options))
+        assert [(one.text, one.label) for one in found] == rows
+
+
+def test_columns_of_rows_can_be_named():
+    rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
+    (found,) = given_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))
+    assert found[:3] == ("a", "x", "b")
+    with pytest.raises(ValueError, match=r"train\[0\]: a column 'bodi' expected, got text, body"):
+        given_labelled(rows, "train", ColumnOptions("bodi"))
+    with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
+        ColumnOptions(text_pair="other")
+    with pytest.raises(ValueError, match="columns must be numbers from 1 on where no_header"):
+        ColumnOptions("body", no_header=True)
+
+
+def test_labels_that_mark_none_are_counted(caplog):
+    records = [Labelled("a", label) for label in ["0", "1"] * 20 + ["-1", "NaN", "nan"]]
+    assert labels_of(records) == ("-1", "0", "1", "NaN", "nan")
+    said = [record.getMessage() for record in caplog.records]
+    counts = [("-1", 1), ("NaN", 1), ("nan", 1)]
+    for (label, count), message in zip(counts, said, strict=True):
+        assert f"train: the label {label!r} of {count} of 43 records looks like a marker" in message
+    caplog.clear()
+    labels_of([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class like the others
+    assert not caplog.records
+
+
 def test_columns_that_are_not_read_are_named(write, caplog):
     read_labelled(write("text\tcategory\tlabel\tidx\na film\tx\t1\t0\n"))
     assert "line 1: columns that are not read: category\n" in caplog.text
@@ -214,7 +300,11 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: a row of CSV expected: "),
         ("a.csv", "a;1\n", "a.csv, line 1: a text, or two, and a label expected, between commas"),
         ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: UTF-8 text expected, got byte 0xe9"),
-        ("a.csv", "label,note\n1,a\n", "line 1: a header? the label must be the last column, got"),
+        (
+            "a.csv",
+            "label,note\n1,a\n",
+            "line 1: 'label, note' may be a header or an example: if it",
+        ),
         (
             "a.csv",
             "text,label,class,labels\n",

@@ -9,6 +9,7 @@ from command_line import kbert as kbert_command
 from small_berts import small_berts
 
 import kbert
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.graph.names import CLASSIFIER
@@ -163,6 +164,50 @@ def test_a_wrong_row_is_named(tmp_path, task, line, said):
     found = {"regress": numbers, "multilabel": several_labels}[task].TASK
     with pytest.raises(ValueError, match=said):
         found.read(tmp_path / "a.tsv")
+
+
+def test_a_header_is_seen_by_numbers_and_by_several_labels(tmp_path):
+    (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tscore\na cat\ta dog\t2.5\n")
+    (record,) = numbers.TASK.read(tmp_path / "a.tsv")
+    assert record[:3] == ("a cat", 2.5, "a dog")
+    for task, labels in ((numbers.TASK, "1 2 3.5 4 5"), (several_labels.TASK, "a b a,b b a")):
+        rows = [f"text {n}\t{label}\n" for n, label in enumerate(labels.split())]
+        (tmp_path / "a.tsv").write_text("words\tmood\n" + "".join(rows))
+        with pytest.raises(ValueError, match="line 1: 'words, mood' may be a header or an example"):
+            task.read(tmp_path / "a.tsv")
+        found = task.read(tmp_path / "a.tsv", ColumnOptions("words", None, "mood"))
+        assert [record.text for record in found] == [f"text {n}" for n in range(5)]
+
+
+def test_columns_are_settings_of_a_run_and_options(source, tmp_path, capsys):
+    rows = [("dull", "bad"), ("fine", "good"), ("a fine film", "good"), ("a dull film", "bad")]
+    (tmp_path / "a.csv").write_text("".join(f"{b},{a}\n" for a, b in [("body", "mood"), *rows]))
+    named = {"text_column": "body", "label_column": "mood"}
+    data = tmp_path / "a.csv"
+    done = kbert.finetune(
+        source,
+        "classify",
+        train=data,
+        dev=data,
+        output=tmp_path / "run",
+        **(SETTINGS | {"epochs": 1} | named),
+    )
+    assert done.bert.labels == ("bad", "good") and len(done.history.updates) == 1
+    kept = json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]
+    assert {name: kept[name] for name in named} == named and kept["no_header"] is False
+    said = kbert_command(
+        capsys,
+        *("evaluate", str(tmp_path / "run"), "--task", "classify", "--data", str(data)),
+        *("--text-column", "body", "--label-column", "mood", "--format", "json"),
+    )
+    assert json.loads(said.out) == pytest.approx(done.metrics, abs=1e-5)
+    said = kbert_command(
+        capsys,
+        *("finetune", str(tmp_path / "run"), "--task", "classify", "--train", str(data)),
+        *("-o", str(tmp_path / "other"), "--text-column", "mood", "--label-column", "no"),
+    )
+    assert (said.status, said.err.count("\n")) == (2, 1) and not (tmp_path / "other").exists()
+    assert "a.csv, line 1: a column 'no' expected, got mood, body" in said.err
 
 
 def test_mistakes_are_one_line(source, tmp_path):

@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 from sample_data import TAGGED, small_bert, tokenizer, vocabulary
 
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED
 from kbert.data.labelled.windows import windows
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.tasks.finetuning.task import task_of
-from kbert.tasks.tagging.reading import Sentence, encode_tagged, read_tagged, tags_of
+from kbert.tasks.tagging.reading import (
+    Sentence,
+    encode_tagged,
+    given_tagged,
+    read_tagged,
+    tags_of,
+)
 
 LABELS = ("B-x", "I-x", "O")
 
@@ -104,6 +111,31 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):
         read_tagged(written(tmp_path, text, name))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_header_of_words_is_none_of_them(tmp_path, caplog):
+    text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
+    found = read_tagged(written(tmp_path, text))
+    assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
+    assert "a.conll, line 1: taken as a header: token, ner" in caplog.text
+    for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
+        found = read_tagged(written(tmp_path, text), options)
+        assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]
+    (row,) = given_tagged([{"w": ["a"], "t": ["x"]}], "train", ColumnOptions("w", None, "t"))
+    assert row[:2] == (("a",), ("x",))
+    words = "Zed X\n" + "the D\nsun N\n" * 60
+    with pytest.raises(ValueError, match="line 1: 'Zed, X' may be a header or an example"):
+        read_tagged(written(tmp_path, words))
+    (found,) = read_tagged(written(tmp_path, words), ColumnOptions(no_header=True))
+    assert found.words[0] == "Zed" and len(found.words) == 121
+
+
+def test_a_label_per_text_is_refused(tmp_path):
+    text = "a fine film\tgood\ndull\tbad\ntwo hours of my life\tbad\n"
+    with pytest.raises(ValueError) as refused:
+        read_tagged(written(tmp_path, text, "a.tsv"))
+    said = "a.tsv, line 1: a word and its label on each line expected for the task tag, got a text"
+    assert said in str(refused.value) and "take the task classify" in str(refused.value)
 
 
 def test_comments_are_no_words(tmp_path):

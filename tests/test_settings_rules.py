@@ -37,6 +37,7 @@ NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len
 NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution"}
 NOT_ZERO |= {"temperature", "hidden_weight"}
+NAMES = {"text_column", "text_pair_column", "label_column"}  # any text
 ANY_ORDER = {"dimensions"}  # of the others they ascend
 SHARES = {"alpha", "masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
 
@@ -55,6 +56,7 @@ def cases(names: dict[str, object]) -> list[tuple[str, object]]:
         kind, may_be_none = kind_of(annotation)
         bad = BAD[kind] + [None] * (not may_be_none)
         bad = [value for value in bad if not (name in ANY_ORDER and value == (8, 4))]
+        bad = [value for value in bad if not (name in NAMES and str(value) in ("x", "yes"))]
         bad += [0] * (name in NOT_ZERO) + [1.5] * (name in SHARES)
         found += [(name, value) for value in bad]
     return found
@@ -136,10 +138,11 @@ ORDERS = {
     "temperature alpha hidden_states hidden_weight masked_share short_share whole_word mlm_only "
     "held_out evaluate_every evaluation_batches "
     "save_every log_every freeze lora lora_on lora_alpha lora_dropout",
-    FinetuningSettings: "epochs batch_size max_length lengths packing label_smoothing "
-    "class_weights loss pooling scale margin dimensions learning_rate warmup_share optimizer "
-    "freeze head_learning_rate layer_decay lora lora_on lora_alpha lora_dropout schedule "
-    "weight_decay clip_norm accumulation precision jit rematerialize seed temperature alpha "
+    FinetuningSettings: "text_column text_pair_column label_column no_header epochs batch_size "
+    "max_length lengths packing label_smoothing class_weights loss pooling scale margin "
+    "dimensions learning_rate warmup_share optimizer freeze head_learning_rate layer_decay lora "
+    "lora_on lora_alpha lora_dropout schedule weight_decay clip_norm accumulation precision jit "
+    "rematerialize seed temperature alpha "
     "hidden_states hidden_weight keep_best evaluate_every save_every log_every",
 }
 

@@ -10,6 +10,7 @@ from command_line import kbert as kbert_command
 from small_berts import small_berts
 
 import kbert
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph.names import TOKEN_IDS
 from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
@@ -79,6 +80,23 @@ def test_rows_in_memory():
     assert given_records(found, "train")[0].texts == PAIR
 
 
+def test_columns_can_be_named(tmp_path):
+    names = ("id", "q", "a", "negative", "like")
+    file = written(tmp_path, "a.csv", [names, (7, *TRIPLE, 0.5), (8, *PAIR, "x", 2)])
+    found = read_records(file, ColumnOptions("q", "a"))
+    assert [record.texts for record in found] == [TRIPLE, (*PAIR, "x")]
+    file = written(tmp_path, "b.csv", [("q", "a", "like"), (*PAIR, 0.5)])
+    (record,) = read_records(file, ColumnOptions("q", "a", "like"))
+    assert (record.texts, record.score) == (PAIR, 0.5)
+    (record,) = given_records(
+        [{"q": "a cat", "kind": 3}], "train", ColumnOptions("q", None, "kind")
+    )
+    assert (record.texts, record.label) == (("a cat",), "3")
+    file = written(tmp_path, "c.tsv", [("x", *PAIR, "7")])
+    (record,) = read_records(file, ColumnOptions("2", "3", "4", no_header=True))
+    assert (record.texts, record.score) == (PAIR, 7.0)
+
+
 def test_what_may_be_labels_is_said(tmp_path, caplog):
     rows = [(f"text {number}", "good") for number in range(30)]
     with caplog.at_level(logging.WARNING):
@@ -87,6 +105,12 @@ def test_what_may_be_labels_is_said(tmp_path, caplog):
 
 
 REFUSED = {
+    "a header of labels": (
+        "a.tsv",
+        [("phrase", "group"), *((f"text {n}", n % 3) for n in range(7))],
+        "a.tsv, line 1: 'phrase, group' may be a header or an example",
+    ),
+    "a header of texts": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
     "one column": ("a.tsv", [("a cat",)], "a.tsv, line 1: two texts (a pair), three or more"),
     "nothing": ("a.tsv", [], "a.tsv: two texts"),
     "columns": ("a.tsv", [PAIR, TRIPLE], "a.tsv, line 2: 2 columns expected as before, got 3"),

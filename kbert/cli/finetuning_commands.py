@@ -23,7 +23,13 @@ from kbert.tasks.finetuning.task import TASKS, task_of
 
 _TASKS = click.Choice(list(TASKS))
 _PATH = click.Path(path_type=Path)
-_HELP = {
+_COLUMNS = {
+    "text_column": "Column of the texts, or of the words. Default: by its name.",
+    "text_pair_column": "Column of the second texts. Default: by its name.",
+    "label_column": "Column of the labels or numbers. Default: by its name.",
+    "no_header": "The first line is an example, whatever it looks like.",
+}
+_HELP = _COLUMNS | {
     "epochs": "Passes over the data.",
     "max_length": "Tokens of an example.",
     "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa, embed.",
@@ -140,9 +146,13 @@ def _say(tuned) -> None:
 @click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
 @click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")
 @click.option("--batch-size", type=POSITIVE, default=32, show_default=True)
+@click.option("--text-column", help=_COLUMNS["text_column"])
+@click.option("--text-pair-column", help=_COLUMNS["text_pair_column"])
+@click.option("--label-column", help=_COLUMNS["label_column"])
+@click.option("--no-header", is_flag=True, help=_COLUMNS["no_header"])
 @PRECISION
 @output_format("json")
-def evaluate(source, task, data, max_length, batch_size, precision, form):
+def evaluate(source, task, data, form, **options):
     """Print the figures of the model SRC on labelled data."""
     head = task_of(task).head
     check_source(source, f"--task {task}", None if head == "encoder" else head)
@@ -150,7 +160,6 @@ def evaluate(source, task, data, max_length, batch_size, precision, form):
     with starting_keras():
         import kbert.tasks.running  # noqa: F401
         from kbert.tasks.finetuning.evaluate import evaluate as figures_of
-    options = {"max_length": max_length, "batch_size": batch_size, "precision": precision}
     figures = figures_of(source, task, data, **options)
     if form == "json":
         click.echo(json.dumps(figures, indent=2))

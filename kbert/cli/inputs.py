@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import click
 from kbert.cli.console import progress, starting, starting_keras
 from kbert.cli.early_checks import check_source
 from kbert.data.corpus.text_files import decoded
+from kbert.data.labelled.columns import NAMES, NUMBERS
 
 
 def read_lines(path: str) -> list[str]:
@@ -24,6 +26,7 @@ def read_lines(path: str) -> list[str]:
         raise ValueError("stdin must have a text a line, got one that is closed: give a file")
     content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    _warn_of_header(lines[0], name)
     if not lines[-1]:  # what follows the last line's end
         lines.pop()
     if not lines:
@@ -32,6 +35,16 @@ def read_lines(path: str) -> list[str]:
         decoded(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
     ]
+
+
+def _warn_of_header(line: bytes, name: str) -> None:
+    """Report a first line of names of columns: each line is read as a text."""
+    cells = [cell.strip().lower() for cell in re.split("[\t,]", line.decode(errors="replace"))]
+    if set(cells) <= NAMES and not set(cells) <= {*NUMBERS}:
+        logging.getLogger("kbert").warning(
+            "%s, line 1: %r is read as a text, as every line is: leave a header out",
+            *(name, line.decode(errors="replace").strip()[:60]),
+        )
 
 
 @contextlib.contextmanager

@@ -116,6 +116,8 @@ def _option(field: dataclasses.Field, text: str):
     name, kind = field.name.replace("_", "-"), str(field.type)
     if field.default is not None and not isinstance(field.default, bool):
         text = f"{text} Default: {field.default}.".strip()
+    if name.startswith("no-"):
+        return click.option(f"--{name}", field.name, is_flag=True, default=None, help=text)
     if "bool" in kind:
         return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
     if field.name in _CHOICES:

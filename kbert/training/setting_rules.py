@@ -53,6 +53,14 @@ def _truth(value) -> bool:
     return bool(value)
 
 
+def _name(value) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    if not value.strip():
+        raise ValueError
+    return value
+
+
 def _ascending(values) -> tuple[int, ...]:
     found = tuple(map(_whole, values))
     if isinstance(values, (set, dict)) or list(found) != sorted(set(found)) or found[:1] < (1,):
@@ -93,6 +101,7 @@ _SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
 _NOT_ZERO_SHARE = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
 _TRUTH = Rule("be True or False", _truth)
+_COLUMN = Rule("be the name of a column", _name)
 
 RULES = {
     "steps": _at_least(1),
@@ -145,6 +154,10 @@ RULES = {
     "schedule": _one_of(SCHEDULES),
     "precision": _one_of(PRECISIONS),
     "keep": _one_of(KEEPS),
+    "text_column": _COLUMN,
+    "text_pair_column": _COLUMN,
+    "label_column": _COLUMN,
+    "no_header": _TRUTH,
     "jit": _TRUTH,
     "rematerialize": _TRUTH,
     "packing": _TRUTH,

@@ -1,10 +1,14 @@
 """Which column of labelled texts holds what, by the words that people call them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 LABELS = ("label", "labels", "gold_label", "class", "target", "category")
 TEXTS = ("text", "sentence", "review", "content", "comment", "tweet")
+# These are read where there is no column of the names above.
+MORE_LABELS = ("sentiment", "intent", "emotion", "topic", "score", "rating", "stars")
+MORE_TEXTS = ("utterance", "phrase", "message", "headline", "post", "document")
 PAIRS = (  # GLUE's, and the commonest
     ("text", "pair"),
     ("text", "text_pair"),
@@ -16,7 +20,80 @@ PAIRS = (  # GLUE's, and the commonest
     ("text_a", "text_b"),
 )
 NUMBERS = ("", "id", "idx", "index", "guid")  # "": pandas' to_csv calls its index so
-_OF_TEXTS = {*TEXTS, *(name for pair in PAIRS for name in pair)}
+_OF_TEXTS = {*TEXTS, *MORE_TEXTS, *(name for pair in PAIRS for name in pair)}
+NAMES = frozenset({*_OF_TEXTS, *LABELS, *MORE_LABELS, *NUMBERS})  # that a header is known by
+WAY_TO_NAME = (
+    "name them with --text-column, --text-pair-column and --label-column (in Python text_column, "
+    "text_pair_column and label_column), or rename them"
+)
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Which columns to read, where their names do not say it, and whether there is a header.
+
+    Args:
+        text, text_pair, label: names of columns; without a header their numbers, from 1 on. None:
+            the columns whose names are recognized.
+        no_header: whether the first line of a file is an example, whatever it looks like.
+        known_labels: labels of the model or of the training data: no header has one of them.
+
+    Raises:
+        ValueError: a column of second texts without one of first texts; numbers expected.
+    """
+
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+    no_header: bool = False
+    known_labels: Collection[str] = ()
+
+    def __post_init__(self):
+        if self.text_pair is not None and self.text is None:
+            raise ValueError(
+                "text_pair_column must go with text_column, got text_pair_column alone: name both"
+            )
+        for name in self.named if self.no_header else ():
+            if not name.isdecimal():
+                raise ValueError(
+                    "columns must be numbers from 1 on where no_header is given, such as "
+                    f"text_column='1', got {name!r}"
+                )
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that were named."""
+        return [name for name in (self.text, self.text_pair, self.label) if name is not None]
+
+    def rename(self, names: Sequence[str], place: str) -> list[str]:
+        """Call the columns that were named text, pair and label; hide the others of their kind.
+
+        Raises:
+            ValueError: a column that is not among `names`.
+        """
+        words = [str(name).strip().lower() for name in names]
+        roles = {"text": self.text, "pair": self.text_pair, "label": self.label}
+        indices = {
+            role: self._index(words, name, names, place)
+            for role, name in roles.items()
+            if name is not None
+        }
+        hidden = {*_OF_TEXTS} if self.text is not None else set()
+        hidden |= {*LABELS, *MORE_LABELS} if self.label is not None else set()
+        words = [f"column {n}" if word in hidden else word for n, word in enumerate(words, 1)]
+        for role, index in indices.items():
+            words[index] = role
+        return words
+
+    @staticmethod
+    def _index(words: list[str], name: str, names: Sequence[str], place: str) -> int:
+        if name.strip().lower() not in words:
+            listed = ", ".join(map(str, names))
+            raise ValueError(f"{place}: a column {name!r} expected, got {listed[:80]}")
+        return words.index(name.strip().lower())
+
+
+NO_OPTIONS = ColumnOptions()
 
 
 class Columns(NamedTuple):
@@ -27,27 +104,16 @@ class Columns(NamedTuple):
     label: int
 
 
-def are_names(cells: Sequence[str]) -> bool:
-    """Whether every one of some cells is a word for a column: a header's."""
-    words = {cell.lower() for cell in cells}
-    return words <= _OF_TEXTS | {*LABELS, *NUMBERS} and not words <= {*NUMBERS}
-
-
-def has_label_name(cells: Sequence[str]) -> bool:
-    """Whether one of some cells is a word for a column of labels."""
-    return any(cell.lower() in LABELS for cell in cells)
-
-
-def columns_of(names: Sequence[str], place: str) -> Columns:
+def columns_of(names: Sequence[str], place: str, options: ColumnOptions = NO_OPTIONS) -> Columns:
     """Where the texts and the label stand, in whatever order; "text" and "label" go before others.
 
     Raises:
         ValueError: none or several columns of texts or of labels, so that one would have to guess.
     """
-    words = [str(name).strip().lower() for name in names]
+    words = options.rename(names, place)
     texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(words)]
-    texts = texts or [(word,) for word in TEXTS if word in words]
-    labels = [word for word in LABELS if word in words]
+    texts = texts or [(word,) for word in _found(words, TEXTS, MORE_TEXTS)]
+    labels = _found(words, LABELS, MORE_LABELS)
     texts = [found for found in texts if "text" in found] or texts
     if "text" in words and "text" not in texts[0]:
         texts = [("text",)]
@@ -56,10 +122,15 @@ def columns_of(names: Sequence[str], place: str) -> Columns:
         listed = ", ".join(map(str, names))
         raise ValueError(
             f"{place}: a column called text (or text and pair) and one called label expected, got "
-            f"{listed[:80]}: rename them, or leave some out"
+            f"{listed[:80]}: {WAY_TO_NAME}"
         )
     first, *second = map(words.index, texts[0])
     return Columns(first, second[0] if second else None, words.index(labels[0]))
+
+
+def _found(words: Sequence[str], usual: Sequence[str], other: Sequence[str]) -> list[str]:
+    """The usual names among the words; where there is none, the other ones."""
+    return [name for name in usual if name in words] or [name for name in other if name in words]
 
 
 def left_out(names: Sequence[str], columns: Columns) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled import in_memory
+from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.labelled.spans import LONGEST_ANSWER, best_span
 from kbert.data.labelled.windows import LONGEST_QUESTION, STRIDE, windows
@@ -42,8 +43,8 @@ class Window(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
-def read_squad(path: str | os.PathLike) -> list[Question]:
-    """The questions of a SQuAD 1.1 or 2.0 file.
+def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
+    """The questions of a SQuAD 1.1 or 2.0 file, which has no columns: `options` must name none.
 
     Raises:
         OSError: it cannot be read.
@@ -51,6 +52,8 @@ def read_squad(path: str | os.PathLike) -> list[Question]:
             question without an answer that is not impossible, none at all; with the line or the id.
     """
     path = Path(path)
+    if options.named or options.no_header:
+        raise ValueError(f"{path}: a file of SQuAD has no columns and no header: name none for qa")
     content = js.read(path, largest=LARGEST_FILE)
     questions = _of_articles(_list(content, "data", str(path)), str(path))
     if not questions:
@@ -58,7 +61,7 @@ def read_squad(path: str | os.PathLike) -> list[Question]:
     return questions
 
 
-def given_questions(data, name: str) -> list[Question]:
+def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
     """The questions of rows in memory.
 
     A row is a `Question`; a dict as `datasets` has SQuAD, {"question", "context", "answers":
@@ -68,10 +71,13 @@ def given_questions(data, name: str) -> list[Question]:
     Args:
         data: what `kbert.data.labelled.in_memory.rows_of` takes.
         name: of the argument, for errors.
+        options: the columns of the question (text), the context (text_pair) and the answers
+            (label), where they have other names.
 
     Raises:
         ValueError: a row that is none of these, with its place.
     """
+    others = {options.text: "question", options.text_pair: "context", options.label: "answers"}
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         return _of_articles(data["data"], name)
     questions = []
@@ -81,6 +87,7 @@ def given_questions(data, name: str) -> list[Question]:
         elif isinstance(row, dict) and "paragraphs" in row:
             questions += _of_articles([row], name)
         elif isinstance(row, dict):
+            row = {others.get(key, key): value for key, value in row.items()}
             context = _field(row, "context", str, place)
             questions.append(_question(_as_entry(row, place), context, place))
         else:

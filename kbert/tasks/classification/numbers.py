@@ -37,7 +37,16 @@ def _of_value(value, what: str, place: str, names) -> float:
     return _of_cell(str(value), place)
 
 
-NUMBER = LabelKind(_of_cell, _of_value, "a number")
+def _labels_in(cell: str) -> tuple[str, ...]:
+    """All numbers are alike; what is none, as in a header, is a label of its own."""
+    try:
+        float(cell)
+    except ValueError:
+        return (cell,)
+    return ("a number",)
+
+
+NUMBER = LabelKind(_of_cell, _of_value, "a number", _labels_in)
 
 
 class Regression:

@@ -2,12 +2,20 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import Columns, are_names, columns_of, has_label_name, left_out
+from kbert.data.labelled.columns import (
+    NO_OPTIONS,
+    ColumnOptions,
+    Columns,
+    columns_of,
+    left_out,
+)
+from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
+from kbert.data.labelled.header import Row, is_header
 from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.text_lines import between_commas, between_tabs, numbered_objects
 from kbert.graph.names import CLASSIFIER
@@ -40,19 +48,23 @@ class LabelKind(NamedTuple):
         of_cell: from a file's cell and its place.
         of_value: from a value in memory, its column, its place, and the names of the labels.
         in_words: what one is, for errors.
+        labels_in: the labels in a file's cell, by which a header is told from an example.
         may_be_empty: whether a cell without anything in it is one.
     """
 
     of_cell: Callable[[str, str], Any]
     of_value: Callable[[object, str, str, Sequence[str] | None], Any]
     in_words: str
+    labels_in: Callable[[str], Collection[str]]
     may_be_empty: bool = False
 
 
-ONE_LABEL = LabelKind(lambda cell, place: cell, in_memory.label_of, "a label")
+ONE_LABEL = LabelKind(lambda cell, place: cell, in_memory.label_of, "a label", lambda cell: (cell,))
 
 
-def read_labelled(path: str | os.PathLike, kind: LabelKind = ONE_LABEL) -> list[Labelled]:
+def read_labelled(
+    path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS, kind: LabelKind = ONE_LABEL
+) -> list[Labelled]:
     """The records of a file, UTF-8.
 
     `.json`, `.jsonl`: an object a line, {"text": …, "pair": …, "label": …}; the label is a text, a
@@ -60,9 +72,13 @@ def read_labelled(path: str | os.PathLike, kind: LabelKind = ONE_LABEL) -> list[
     commas, with quotes as Python's csv reads them. Else a line each, columns between tabs, no
     quotes: a text holds neither tabs nor ends of line. Blank lines are left out.
 
-    The label is the last column, unless the first line is a header: one whose every cell is a word
-    for a column (`kbert.data.labelled.columns`), such as sentence, label. Its columns may stand in
-    any order; a warning says that it was taken as a header.
+    The label is the last column, unless the first line is a header (`is_header`), such as sentence,
+    label. Its columns may stand in any order; a warning says that it was taken as a header.
+
+    Args:
+        path: the file.
+        options: which columns to read, and whether there is a header.
+        kind: what a label is.
 
     Raises:
         OSError: it cannot be read.
@@ -73,20 +89,22 @@ def read_labelled(path: str | os.PathLike, kind: LabelKind = ONE_LABEL) -> list[
     ending = path.suffix.lower()
     if ending in (".json", ".jsonl"):
         rows = ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
-        records: list[Labelled] = _from_rows(rows, kind)
+        records: list[Labelled] = _from_rows(rows, kind, options)
         expected = 'objects {"text": …, "label": …}'
     elif ending == ".csv":
-        records = list(_from_cells(path, between_commas(path), "commas", kind))
+        records = _from_cells(path, between_commas(path), "commas", kind, options)
         expected = f"lines of a text, a comma and {kind.in_words}"
     else:
-        records = list(_from_cells(path, between_tabs(path), "tabs", kind))
+        records = _from_cells(path, between_tabs(path), "tabs", kind, options)
         expected = f"lines of a text, a tab and {kind.in_words}"
     if not records:
         raise ValueError(f"{path}: {expected} expected, got none")
     return records
 
 
-def given_labelled(data, name: str, kind: LabelKind = ONE_LABEL) -> in_memory.LabelledRecords:
+def given_labelled(
+    data, name: str, options: ColumnOptions = NO_OPTIONS, kind: LabelKind = ONE_LABEL
+) -> in_memory.LabelledRecords:
     """The records of rows in memory.
 
     A row is a `Labelled`; (text, label); (text, second text, label); ((text, second text), label);
@@ -97,65 +115,70 @@ def given_labelled(data, name: str, kind: LabelKind = ONE_LABEL) -> in_memory.La
     Args:
         data: what `kbert.data.labelled.in_memory.rows_of` takes.
         name: of the argument, for errors.
+        options: which columns to read.
+        kind: what a label is.
 
     Raises:
         ValueError: a row that is none of these, with its place.
     """
     features = getattr(data, "features", None) or {}
     known = {key.lower(): in_memory.class_names(data, key) for key in features}
-    return _from_rows(in_memory.rows_of(data, name), kind, known)
+    return _from_rows(in_memory.rows_of(data, name), kind, options, known)
 
 
 def _from_cells(
-    path: Path, rows: Iterable[tuple[int, list[str]]], between: str, kind: LabelKind
-) -> Iterator[Labelled]:
-    columns, count = None, 0
-    for number, row in rows:
-        cells, place = [cell.strip() for cell in row], f"{path}, line {number}"
-        if columns is None:
-            count, header = len(cells), are_names(cells)
-            columns = _header(cells, place) if header else _unnamed(cells, place, between)
-            if header:
-                continue
-        if len(cells) != count:
-            raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
-        needed = columns[:2] if kind.may_be_empty else columns
-        if empty := [column for column in needed if column is not None and not cells[column]]:
-            raise ValueError(
-                f"{place}: column {empty[0] + 1} of {count} is empty: "
-                "fill it in, or leave the line out"
-            )
-        pair = None if columns.pair is None else cells[columns.pair]
-        label = kind.of_cell(cells[columns.label], place)
-        yield Labelled(cells[columns.text], label, pair, place)
+    path: Path,
+    numbered: Iterable[tuple[int, list[str]]],
+    between: str,
+    kind: LabelKind,
+    options: ColumnOptions,
+) -> list[Labelled]:
+    """Records of a table's lines."""
+    rows: list[Row] = [
+        (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in numbered
+    ]
+    if not rows:
+        return []
+    place, first = rows[0]
+    if is_header(rows, options, kind.labels_in):
+        columns = _header(first, place, options)
+        del rows[0]
+    else:
+        columns = _unnamed(first, place, between, options)
+    return [_record(cells, columns, len(first), place, kind) for place, cells in rows]
 
 
-def _header(cells: Sequence[str], place: str) -> Columns:
+def _record(
+    cells: Sequence[str], columns: Columns, count: int, place: str, kind: LabelKind
+) -> Labelled:
+    """A line's record; a ValueError where it has other columns, or an empty one."""
+    if len(cells) != count:
+        raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
+    needed = columns[:2] if kind.may_be_empty else columns
+    if empty := [column for column in needed if column is not None and not cells[column]]:
+        raise ValueError(
+            f"{place}: column {empty[0] + 1} of {count} is empty: fill it in, or leave the line out"
+        )
+    pair = None if columns.pair is None else cells[columns.pair]
+    return Labelled(cells[columns.text], kind.of_cell(cells[columns.label], place), pair, place)
+
+
+def _header(cells: Sequence[str], place: str, options: ColumnOptions) -> Columns:
     """The columns that a header names; says that it is one."""
-    columns = columns_of(cells, place)
+    columns = columns_of(cells, place, options)
     _logger.warning("%s: taken as a header: %s", place, ", ".join(cells))
     _warn_of_left_out(cells, columns, place)
     return columns
 
 
-def _unnamed(cells: Sequence[str], place: str, between: str) -> Columns:
-    """The columns where the first line is no header: the label is the last."""
-    if has_label_name(cells[:-1]):
-        raise ValueError(
-            f"{place}: a header? the label must be the last column, got columns "
-            f"{', '.join(cells)[:60]}: call them text, pair, label, or put such a line above"
-        )
+def _unnamed(cells: Sequence[str], place: str, between: str, options: ColumnOptions) -> Columns:
+    """The columns where the first line is no header: by their numbers, or the label is the last."""
+    if options.named:
+        return columns_of([str(n + 1) for n in range(len(cells))], place, options)
     if len(cells) not in (2, 3):
         raise ValueError(
             f"{place}: a text, or two, and a label expected, between {between}, got {len(cells)} "
             f"column{'s' if len(cells) > 1 else ''}"
-        )
-    if has_label_name(cells[-1:]):
-        _logger.warning(
-            "%s: taken as a text with the label %r; if it is a header, call its columns text "
-            "(text and pair) and label",
-            place,
-            cells[-1],
         )
     return Columns(0, 1 if len(cells) == 3 else None, len(cells) - 1)
 
@@ -166,7 +189,10 @@ def _warn_of_left_out(names: Sequence[str], columns: Columns, place: str) -> Non
 
 
 def _from_rows(
-    rows: Iterable[tuple[str, object]], kind: LabelKind, known: Mapping | None = None
+    rows: Iterable[tuple[str, object]],
+    kind: LabelKind,
+    options: ColumnOptions,
+    known: Mapping | None = None,
 ) -> in_memory.LabelledRecords:
     """Records of (place, row); `known` has the names of a column's labels, by its own."""
     records = in_memory.LabelledRecords()
@@ -178,7 +204,7 @@ def _from_rows(
         row = _as_dict(row, place)
         names = tuple(row)
         if names not in layouts:
-            layouts[names] = columns_of(names, place)
+            layouts[names] = columns_of(names, place, options)
             _warn_of_left_out(names, layouts[names], place)
         columns = layouts[names]
         text, label = names[columns.text], names[columns.label]
@@ -220,12 +246,13 @@ def labels_of(records: Sequence[Labelled]) -> tuple[str, ...]:
     """The labels of the training data.
 
     In the order that the data say (`datasets.ClassLabel`), else whole numbers by their value, else
-    sorted as text.
+    sorted as text. A warning counts labels that look like none.
 
     Raises:
         ValueError: fewer than two labels.
     """
     found = {record.label for record in records}
+    warn_of_missing_labels(record.label for record in records)
     told = getattr(records, "labels", None) or ()
     if len(found) < 2:
         raise ValueError(
@@ -287,8 +314,7 @@ def encode_texts(
             ids.append(encoding.ids)
             segments.append(encoding.segment_ids)
             cut += encoding.truncated
-    if cut:
-        _logger.warning("%d of %d texts cut to %d tokens", cut, len(records), max_length)
+    warn_of_cut_texts(cut, len(records), max_length)
     return Examples(ids, segments, {CLASSIFIER: labels})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.data.labelled import in_memory
+from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.reading import (
@@ -36,7 +37,11 @@ def _of_value(value, what: str, place: str, names) -> tuple[str, ...]:
     return tuple(in_memory.label_of(label, what, place, names) for label in value)
 
 
-LABELS = LabelKind(_of_cell, _of_value, "labels between commas", may_be_empty=True)
+def _labels_in(cell: str) -> list[str]:
+    return [label.strip() for label in cell.split(",") if label.strip()]
+
+
+LABELS = LabelKind(_of_cell, _of_value, "labels between commas", _labels_in, may_be_empty=True)
 
 
 class SeveralLabels:
@@ -51,6 +56,7 @@ class SeveralLabels:
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Those that the data say, else in order; a ValueError where no text has one."""
         found = {label for record in records for label in record.label}
+        warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
         if not found:
             raise ValueError(
                 f"{records[0].place}: labels expected in the training data, got none at all"

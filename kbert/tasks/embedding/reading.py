@@ -3,20 +3,31 @@
 import logging
 import math
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from kbert.data.labelled import in_memory
-from kbert.data.labelled.columns import LABELS, NUMBERS, PAIRS, TEXTS
+from kbert.data.labelled.columns import (
+    LABELS,
+    MORE_LABELS,
+    NO_OPTIONS,
+    NUMBERS,
+    PAIRS,
+    TEXTS,
+    WAY_TO_NAME,
+    ColumnOptions,
+)
+from kbert.data.labelled.header import is_header
 from kbert.data.labelled.text_lines import between_commas, between_tabs, numbered_objects
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
 _SECOND = ("positive", "answer", "document", "passage", *dict.fromkeys(pair[1] for pair in PAIRS))
 _SCORES = ("score", "similarity", "similarity_score")
-_NEGATIVE = re.compile(r"negative(_?\d+)?")
+_NEGATIVES = {f"negative{between}{n}" for between in ("", "_") for n in range(100)} | {"negative"}
+_LABELS = tuple(name for name in (*LABELS, *MORE_LABELS) if name not in _SCORES)
+_NAMES = {*_FIRST, *_SECOND, *_SCORES, *_LABELS, *NUMBERS, *_NEGATIVES}
 _FEW = 20  # second texts for each of which there are so many lines: labels, it seems
 
 KINDS = ("labelled sentences", "scored pairs", "pairs", "triplets")
@@ -57,14 +68,20 @@ class _Layout(NamedTuple):
     label: int | None = None
 
 
-def read_records(path: str | os.PathLike) -> list[TextRecord]:
+def read_records(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[TextRecord]:
     """The records of a file, UTF-8; all of one kind.
 
     `.json`, `.jsonl`: an object a line. `.csv`: columns between commas, with quotes as Python's csv
-    reads them. Else a line each, columns between tabs. A first line of words for columns is a
-    header: anchor (query, sentence1, text, …), positive (answer, sentence2, …), negative,
-    negative_1, …, score, label. Without one, two texts are a pair, three and more have negatives; a
-    last column of numbers, in every line, is a label of one text; in most, a score of two.
+    reads them. Else a line each, columns between tabs. A first line of names of columns is a
+    header (`is_header`): anchor (query, sentence1, text, …), positive (answer, sentence2, …),
+    negative, negative_1, …, score, label. Without one, two texts are a pair, three and more have
+    negatives; a last column of numbers, in every line, is a label of one text; in most, a score of
+    two.
+
+    Args:
+        path: the file.
+        options: which columns to read, and whether there is a header. Its label is the label of
+            one text, or the score of two.
 
     Raises:
         OSError: it cannot be read.
@@ -75,17 +92,18 @@ def read_records(path: str | os.PathLike) -> list[TextRecord]:
     ending = path.suffix.lower()
     if ending in (".json", ".jsonl"):
         rows = ((f"{path}, line {number}", row) for number, row in numbered_objects(path))
-        records = _of_rows(rows)
+        records = _of_rows(rows, options)
     else:
         cells = between_commas(path) if ending == ".csv" else between_tabs(path)
-        records = _of_cells([(f"{path}, line {number}", row) for number, row in cells])
+        table = [(f"{path}, line {n}", [cell.strip() for cell in row]) for n, row in cells]
+        records = _of_cells(table, options)
     if not records:
         raise ValueError(f"{path}: {_EXPECTED}, got nothing")
     _warn_of_labels(records, str(path))
     return records
 
 
-def given_records(data, name: str) -> list[TextRecord]:
+def given_records(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[TextRecord]:
     """The records of rows in memory: all of one kind.
 
     A row is a `TextRecord`; (text, text); (text, text, text, …); (text, text, number);
@@ -94,31 +112,36 @@ def given_records(data, name: str) -> list[TextRecord]:
     Args:
         data: what `kbert.data.labelled.in_memory.rows_of` takes.
         name: of the argument, for errors.
+        options: which columns to read.
 
     Raises:
         ValueError: a row that is none of these, with its place.
     """
-    return _of_rows(in_memory.rows_of(data, name))
+    return _of_rows(in_memory.rows_of(data, name), options)
 
 
-def _of_cells(rows: Sequence[tuple[str, list[str]]]) -> list[TextRecord]:
+def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> list[TextRecord]:
     """Records of a table's lines."""
     if not rows:
         return []
     place, first = rows[0]
-    first = [cell.strip() for cell in first]
-    if _are_names(first):
-        layout = _layout_of(first, place)
+    if is_header(rows, options, _labels_in, names=_NAMES):
+        layout = _layout_of(first, place, options)
         _logger.warning("%s: taken as a header: %s", place, ", ".join(first))
         rows = rows[1:]
+    elif options.named:
+        layout = _layout_of([str(n + 1) for n in range(len(first))], place, options)
     else:
         layout = _layout_of_cells(rows, place)
-    records = []
     for place, cells in rows:
         if len(cells) != len(first):
             raise ValueError(f"{place}: {len(first)} columns expected as before, got {len(cells)}")
-        records.append(_record([cell.strip() for cell in cells], layout, place))
-    return records
+    return [_record(cells, layout, place) for place, cells in rows]
+
+
+def _labels_in(cell: str) -> tuple[str, ...]:
+    """All numbers are alike, by which a header is told from an example; a text is its own label."""
+    return (cell,) if _number(cell) is None else ("a number",)
 
 
 def _layout_of_cells(rows: Sequence[tuple[str, list[str]]], place: str) -> _Layout:
@@ -133,7 +156,7 @@ def _layout_of_cells(rows: Sequence[tuple[str, list[str]]], place: str) -> _Layo
     return _Layout((0,), label=1) if count == 2 and numbers == len(rows) else _Layout(texts)
 
 
-def _of_rows(rows: Iterable[tuple[str, object]]) -> list[TextRecord]:
+def _of_rows(rows: Iterable[tuple[str, object]], options: ColumnOptions) -> list[TextRecord]:
     """Records of (place, row)."""
     records: list[TextRecord] = []
     layouts: dict[tuple, _Layout] = {}
@@ -143,7 +166,7 @@ def _of_rows(rows: Iterable[tuple[str, object]]) -> list[TextRecord]:
         elif isinstance(row, dict):
             names = tuple(map(str, row))
             if names not in layouts:
-                layouts[names] = _layout_of(names, place)
+                layouts[names] = _layout_of(names, place, options)
             found = _record(list(row.values()), layouts[names], place)
         else:
             found = _record(cast(list, row), _layout_of_row(row, place), place)
@@ -164,23 +187,17 @@ def _layout_of_row(row, place: str) -> _Layout:
     return _Layout(tuple(range(len(row))))
 
 
-def _are_names(cells: Sequence[str]) -> bool:
-    words = [cell.lower() for cell in cells]
-    known = {*_FIRST, *_SECOND, *_SCORES, *LABELS, *NUMBERS}
-    each = [word in known or _NEGATIVE.fullmatch(word) is not None for word in words]
-    return all(each) and not set(words) <= {*NUMBERS}
-
-
-def _layout_of(names: Sequence[str], place: str) -> _Layout:
+def _layout_of(names: Sequence[str], place: str, options: ColumnOptions) -> _Layout:
     """By the columns' names, in whatever order."""
-    words = [name.strip().lower() for name in names]
+    words = _renamed(names, place, options)
     first = [n for n, word in enumerate(words) if word in _FIRST]
     second = [n for n, word in enumerate(words) if word in _SECOND and n not in first]
     if len(first) == 2 and not second and {words[n] for n in first} in map(set, PAIRS):
         second = [first.pop()]  # question, sentence
-    negatives = [n for n, word in enumerate(words) if _NEGATIVE.fullmatch(word)]
+    negatives = [n for n, word in enumerate(words) if word in _NEGATIVES]
     scores = [n for n, word in enumerate(words) if word in _SCORES]
-    labels = [n for n, word in enumerate(words) if word in LABELS]
+    usual = any(word in LABELS for word in words)
+    labels = [n for n, word in enumerate(words) if word in (LABELS if usual else _LABELS)]
     if second and not scores:
         scores, labels = labels, []
     counts = len(first), len(second), len(scores), len(labels)
@@ -192,8 +209,19 @@ def _layout_of(names: Sequence[str], place: str) -> _Layout:
         return _Layout((first[0], second[0], *negatives))
     raise ValueError(
         f"{place}: columns anchor and positive (and negative, or score), or text and label "
-        f"expected, got {', '.join(names)[:80]}: rename them, or leave some out"
+        f"expected, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
     )
+
+
+def _renamed(names: Sequence[str], place: str, options: ColumnOptions) -> list[str]:
+    """The columns' names, lowercased; those that were named are text, pair and label or score."""
+    words = options.rename(names, place)
+    if options.text is not None:  # others are hidden, but for negatives
+        roles = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
+        words = [word if word in roles else f"column {n}" for n, word in enumerate(words, 1)]
+    if options.label is not None:
+        words = [f"column {n}" if word in _SCORES else word for n, word in enumerate(words, 1)]
+    return words
 
 
 def _record(row: Sequence, layout: _Layout, place: str) -> TextRecord:

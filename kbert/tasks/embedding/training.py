@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks.embedding.evaluation import figures_of
 from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
@@ -33,7 +34,7 @@ class SentenceVectors:
     take = staticmethod(given_records)
 
     def labels(self, records: Sequence[TextRecord]) -> None:
-        return None
+        warn_of_missing_labels(record.label for record in records if record.label is not None)
 
     def encode(self, records, tokenizer, labels, max_length: int) -> TextColumns:
         """The texts of records; a warning counts those that were cut, another those left out."""
@@ -46,8 +47,7 @@ class SentenceVectors:
             for encoding in tokenizer.encode_batch(part, max_length=max_length):
                 ids.append(encoding.ids)
                 cut += encoding.truncated
-        if cut:
-            _logger.warning("%d of %d texts cut to %d tokens", cut, len(texts), max_length)
+        warn_of_cut_texts(cut, len(texts), max_length)
         return TextColumns.of(ids, columns, **_targets(records))
 
     def metrics(self, records, examples: TextColumns, outputs, labels) -> dict[str, float]:

@@ -3,6 +3,7 @@
 kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -11,11 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, load
+from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, padded_length
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
+from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.tasks.checks import longest, require_head, require_tokenizer
 from kbert.tasks.finetuning.task import Task, task_of
 
@@ -30,6 +33,10 @@ def evaluate(
     max_length: int | None = None,
     batch_size: int = BATCH_SIZE,
     precision: str | None = None,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    label_column: str | None = None,
+    no_header: bool = False,
 ) -> dict[str, float]:
     """A model's figures on labelled data.
 
@@ -40,6 +47,7 @@ def evaluate(
         max_length: tokens of an example at most; None: as many as the model can have.
         batch_size: examples that are computed at a time.
         precision: as for `kbert.embed`; losses are in float64.
+        text_column, text_pair_column, label_column, no_header: see `FinetuningSettings`.
 
     Returns:
         By name, "loss" among them where the data have labels.
@@ -50,8 +58,11 @@ def evaluate(
     from kbert.tasks.running import function_of, outputs_of
 
     found = task_of(task)
-    records = records_of(found, data)
+    columns = ColumnOptions(text_column, text_pair_column, label_column, no_header)
     bert = source if isinstance(source, Bert) else load(source)
+    if bert.head == found.head and bert.head in HEADS_WITH_LABELS:
+        columns = with_known_labels(columns, found, known_labels(bert))
+    records = records_of(found, data, columns=columns)
     tokenizer = require_tokenizer(bert, "evaluate")
     if (own := getattr(found, "evaluate", None)) is not None:
         options = {"batch_size": batch_size, "precision": precision}
@@ -164,14 +175,23 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return total - rows[np.arange(len(marks)), marks]
 
 
-def records_of(task: Task, data, name: str = "data") -> list:
+def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
     """What a task reads from a file, or from rows in memory; `name` is the argument's."""
     if isinstance(data, (str, os.PathLike)):
-        return task.read(data)
-    records = task.take(data, name)
+        return task.read(data, columns)
+    records = task.take(data, name, columns)
     if not records:
         raise ValueError(f"{name} for {task.name} must have one record or more, got none")
     return records
+
+
+def with_known_labels(
+    columns: ColumnOptions, task: Task, labels: tuple[str, ...] | None
+) -> ColumnOptions:
+    """The options with a model's labels, of which a header has none; a regression's is a number."""
+    if not labels or task.problem_type == "regression":
+        return columns
+    return dataclasses.replace(columns, known_labels=labels)
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:

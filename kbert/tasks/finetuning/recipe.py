@@ -14,6 +14,7 @@ import numpy as np
 
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
+from kbert.data.labelled.data_warnings import warn_of_records
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 from kbert.data.padding import cheapest_lengths, lengths_up_to
@@ -31,6 +32,7 @@ from kbert.tasks.finetuning.evaluate import (
     LabelledEvaluation,
     known_labels,
     records_of,
+    with_known_labels,
 )
 from kbert.tasks.finetuning.less_to_train import parts_of, trained_weights
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -115,9 +117,12 @@ class Finetuning(Recipe):
 
     def read(self) -> None:
         train, dev = self._sources["train"], self._sources["dev"]
-        self._train = records_of(self.task, train, "train")
-        self._dev = None if dev is None else records_of(self.task, dev, "dev")
+        columns = self.settings.columns
+        self._train = records_of(self.task, train, "train", columns)
         self.labels = self.task.labels(self._train)
+        columns = with_known_labels(columns, self.task, self.labels)
+        self._dev = None if dev is None else records_of(self.task, dev, "dev", columns)
+        warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         source = self._sources["source"]

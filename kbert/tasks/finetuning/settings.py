@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DEFAULTS, DistillationSettings
 from kbert.training.part_settings import DEFAULTS as PART_DEFAULTS
@@ -17,6 +18,11 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     Args:
         epochs: passes over the training data.
+        text_column, text_pair_column, label_column: names of the columns of the data, where they
+            are none of those that are recognized (`kbert.data.labelled.columns`); without a header
+            their numbers, from 1 on. Of "tag" the words and their labels, of "qa" question,
+            context and answers, of "embed" two texts and their score, or one and its label.
+        no_header: whether the first line of a file is an example, whatever it looks like.
         max_length: tokens of an example at most; the rest is cut off, or read in windows.
         lengths: that batches may have, ascending; None: few where XLA compiles for each; on a CPU
             else nearly all that they need, on a GPU every fourth. With `packing` the one of its
@@ -55,6 +61,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     command: ClassVar[str] = "finetune"
     first: ClassVar[tuple[str, ...]] = (
+        *("text_column", "text_pair_column", "label_column", "no_header"),
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
@@ -68,6 +75,8 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         **{"scale": 20.0, "margin": 5.0},
     }
     later: ClassVar[dict] = {
+        **{"text_column": None, "text_pair_column": None, "label_column": None},
+        "no_header": False,
         **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
         **{"head_learning_rate": None, "layer_decay": None},
         **PART_DEFAULTS,
@@ -75,6 +84,10 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         **DEFAULTS,
     }
 
+    text_column: str | None = None
+    text_pair_column: str | None = None
+    label_column: str | None = None
+    no_header: bool = False
     epochs: int = 3
     max_length: int = 128
     lengths: tuple[int, ...] | None = None
@@ -98,6 +111,14 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     def __post_init__(self):
         super().__post_init__()
         self.check_adapters()
+        _ = self.columns
+
+    @property
+    def columns(self) -> ColumnOptions:
+        """Which columns of the data are read."""
+        return ColumnOptions(
+            self.text_column, self.text_pair_column, self.label_column, self.no_header
+        )
 
     def check_for(self, task: str) -> None:
         """A ValueError where a setting of vectors is for another task, or they lack one."""

@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
 
@@ -39,15 +41,19 @@ class Task(Protocol):
     title: str
     problem_type: str | None
 
-    def read(self, path: str | os.PathLike) -> list:
+    def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
         """A file's records, in its order; each knows its file and line.
+
+        Args:
+            path: the file.
+            options: which columns to read, and whether there is a header.
 
         Raises:
             OSError: it cannot be read.
             ValueError: what is wrong, with file and line.
         """
 
-    def take(self, data, name: str) -> list:
+    def take(self, data, name: str, options: ColumnOptions = NO_OPTIONS) -> list:
         """The records of rows in memory (`kbert.data.labelled.in_memory`); each knows its place.
 
         Raises:

@@ -1,6 +1,8 @@
 """Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines, rows; as examples."""
 
 import bisect
+import dataclasses
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,14 +10,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled import in_memory as given
+from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.data.labelled.data_warnings import warn_of_missing_labels
+from kbert.data.labelled.header import is_header
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
 from kbert.data.labelled.windows import windows
 from kbert.graph.names import TOKEN_CLASSIFIER
 
+_logger = logging.getLogger("kbert")
 _CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
 _WORDS = ("words", "tokens")  # what people call the two columns of rows
 _LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos", "label")
+_NAMES = {*_WORDS, *_LABELS, "word", "token", "form", "tag", "ner", "ner_tag", "pos", "pos_tag"}
+_MANY = 100  # words, among which a first label that never occurs again is a reason for doubt
+_ENTITY = re.compile(r"O|[BIESLU]-.+")
 _COMMENT = re.compile(r"# (\S+ =( |$)|new(doc|par)\b)[^\t]*")  # of Universal Dependencies
 
 
@@ -41,7 +50,7 @@ class TaggedWords(NamedTuple):
     tokens: tuple[int, ...]
 
 
-def read_tagged(path: str | os.PathLike) -> list[Sentence]:
+def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Sentence]:
     """The sentences of a file, UTF-8.
 
     `.json`, `.jsonl`: an object a line, {"words": […], "labels": […]}, with the names of
@@ -50,22 +59,30 @@ def read_tagged(path: str | os.PathLike) -> list[Sentence]:
     line between sentences; -DOCSTART- lines and comments, "# key = …", left out. `.conllu`: FORM
     and UPOS are taken, every line with # and the numbers n-m and n.m left out.
 
+    Args:
+        path: the file.
+        options: which columns to read, by name, or CoNLL's by number; whether CoNLL's first line
+            is a header (`is_header`).
+
     Raises:
         OSError: it cannot be read.
         ValueError: not UTF-8, nothing in it, a line without a label or with other columns than
             the first; with the line's number.
     """
     path = Path(path)
-    read = _json_sentences if path.suffix in (".json", ".jsonl") else _conll_sentences
-    sentences = list(read(path))
+    if path.suffix in (".json", ".jsonl"):
+        sentences = list(_json_sentences(path, options))
+    else:
+        sentences = _checked_words(list(_conll_sentences(path, options)), options)
     if not sentences:
         raise ValueError(f"{path}: sentences of labelled words expected, got none")
     return sentences
 
 
-def _conll_sentences(path: Path) -> Iterator[Sentence]:
+def _conll_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
     rows: list[tuple[str, str, str]] = []
-    universal, columns = path.suffix == ".conllu", None
+    universal, columns = path.suffix == ".conllu", 0
+    word, label = (1, 3) if universal else (0, -1)
     for number, line in numbered_lines(path):
         place = f"{path}, line {number}"
         if line.startswith("-DOCSTART-") or _COMMENT.fullmatch(line):
@@ -76,8 +93,13 @@ def _conll_sentences(path: Path) -> Iterator[Sentence]:
             cells = line.split("\t") if "\t" in line else line.split()
             if universal and not cells[0].isdecimal():  # 3-4: two words as one; 8.1: left out
                 continue
-            rows.append((*_word_and_label(cells, universal, place), place))
-            columns = columns or len(cells)
+            if not columns:
+                columns = len(cells)
+                word, label = (
+                    default if name is None else _index(name, cells, place)
+                    for name, default in ((options.text, word), (options.label, label))
+                )
+            rows.append((*_word_and_label(cells, word, label, universal, place), place))
             if len(cells) != columns:  # its last one may be no label
                 raise ValueError(f"{place}: {columns} columns expected as before, got {len(cells)}")
         elif rows:
@@ -87,22 +109,66 @@ def _conll_sentences(path: Path) -> Iterator[Sentence]:
         yield Sentence(*zip(*rows, strict=True))
 
 
-def _word_and_label(cells: list[str], universal: bool, place: str) -> tuple[str, str]:
+def _index(name: str, cells: list[str], place: str) -> int:
+    """Where a column stands that was named, or numbered from 1 on."""
+    names = {str(n): n - 1 for n in range(1, len(cells) + 1)}
+    names |= {cell.strip().lower(): n for n, cell in enumerate(cells)}
+    if name.strip().lower() not in names:
+        raise ValueError(
+            f"{place}: a column {name!r} expected, got {', '.join(cells)[:60]}: give its name in "
+            f"the header, or its number, 1 … {len(cells)}"
+        )
+    return names[name.strip().lower()]
+
+
+def _checked_words(sentences: list[Sentence], options: ColumnOptions) -> list[Sentence]:
+    """The sentences of a CoNLL file without its header.
+
+    Raises:
+        ValueError: a text and its label on each line; a first line that may be a header or not.
+    """
+    words = [word for sentence in sentences for word in zip(*sentence, strict=True)]
+    texts = [(place, text) for text, _, place in words if " " in text]
+    if 2 * len(texts) > len(words):
+        place, text = texts[0]
+        raise ValueError(
+            f"{place}: a word and its label on each line expected for the task tag, got a text, "
+            f"{text!r:.60}: take the task classify for a label per text, or give "
+            '{"words": […], "labels": […]} on each line of a .jsonl file'
+        )
+    rows = [(place, [word, label]) for word, label, place in words]
+    named = [name for name in options.named if not name.isdecimal()]
+    options = dataclasses.replace(options, text=named[0] if named else None, label=None)
+    if not rows or not is_header(rows, options, _labels_in, names=_NAMES, few=_MANY):
+        return sentences
+    _logger.warning("%s: taken as a header: %s", words[0][2], ", ".join(words[0][:2]))
+    first = Sentence(*(values[1:] for values in sentences[0]))
+    return [first, *sentences[1:]] if first.words else sentences[1:]
+
+
+def _labels_in(label: str) -> tuple[str, ...]:
+    """All labels of entities are alike, by which a header is told from a word."""
+    return ("an entity's",) if _ENTITY.fullmatch(label) else (label,)
+
+
+def _word_and_label(
+    cells: list[str], word: int, label: int, universal: bool, place: str
+) -> tuple[str, str]:
     if universal and len(cells) != _CONLLU_COLUMNS:
         raise ValueError(f"{place}: {_CONLLU_COLUMNS} columns expected, got {len(cells)}")
-    pair = (cells[1], cells[3]) if universal else (cells[0], cells[-1])
-    if len(cells) < 2 or not all(cell.strip() for cell in pair):
+    pair = [cells[column] for column in (word, label) if column < len(cells)]
+    if len(cells) < 2 or len(pair) < 2 or not all(cell.strip() for cell in pair):
         text = " ".join(cells)[:60]
         raise ValueError(f"{place}: a word and, last, its label expected, got {text!r}")
     return pair[0].strip(), pair[1].strip()
 
 
-def _json_sentences(path: Path) -> Iterator[Sentence]:
+def _json_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
     for number, row in numbered_objects(path):
-        yield _sentence(row, f"{path}, line {number}")
+        yield _sentence(row, f"{path}, line {number}", options)
 
 
-def given_tagged(data, name: str) -> given.LabelledRecords:
+def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.LabelledRecords:
     """The sentences of rows in memory.
 
     A row is a `Sentence`; (words, labels); or a dict with them as words or tokens, and labels,
@@ -112,6 +178,7 @@ def given_tagged(data, name: str) -> given.LabelledRecords:
     Args:
         data: what `kbert.data.labelled.in_memory.rows_of` takes.
         name: of the argument, for errors.
+        options: which columns to read.
 
     Raises:
         ValueError: a row that is none of these, with its place.
@@ -127,15 +194,19 @@ def given_tagged(data, name: str) -> given.LabelledRecords:
                 f"{place}: (words, labels) or a dict with the keys words and labels expected, got "
                 f"{row!r:.60}"
             )
-        sentences.append(_sentence(row, place, known) if isinstance(row, dict) else row)
         if isinstance(row, dict):
-            sentences.labels = known.get(_column(row, _LABELS, place))
+            sentences.labels = known.get(_column(row, _LABELS, place, options.label))
+            row = _sentence(row, place, options, known)
+        sentences.append(row)
     return sentences
 
 
-def _sentence(row: Mapping, place: str, known: Mapping | None = None) -> Sentence:
+def _sentence(
+    row: Mapping, place: str, options: ColumnOptions, known: Mapping | None = None
+) -> Sentence:
     """A row as a sentence; `known` has the names of a column's labels, by its own."""
-    words, labels = (_column(row, names, place) for names in (_WORDS, _LABELS))
+    words = _column(row, _WORDS, place, options.text)
+    labels = _column(row, _LABELS, place, options.label)
     for name in (words, labels):
         if not isinstance(row[name], list) or not row[name]:
             raise ValueError(f'{place}: "{name}" must be a list of texts, got {row[name]!r:.60}')
@@ -151,8 +222,12 @@ def _sentence(row: Mapping, place: str, known: Mapping | None = None) -> Sentenc
     )
 
 
-def _column(row: Mapping, names: Sequence[str], place: str) -> str:
-    """The one of some names that a row has; its first where it has that and others."""
+def _column(row: Mapping, names: Sequence[str], place: str, named: str | None) -> str:
+    """The column that was named, else the one of some names that a row has.
+
+    It is the first of the names where a row has that and others.
+    """
+    names = names if named is None else [named]
     found = [name for name in names if name in row]
     if not found or (len(found) > 1 and names[0] not in row):
         raise ValueError(
@@ -174,6 +249,8 @@ def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
         raise ValueError(
             f"{place}: two labels or more expected in the training data, got only {found[0]!r}"
         )
+    labels = (label for sentence in sentences for label in sentence.labels)
+    warn_of_missing_labels(labels, "words")
     told = getattr(sentences, "labels", None) or ()
     return tuple(told) if set(found) <= set(told) else tuple(found)
 

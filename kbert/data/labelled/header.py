@@ -1,0 +1,82 @@
+"""Whether the first line of a table is a header or an example."""
+
+import logging
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+from kbert.data.labelled.columns import LABELS, MORE_LABELS, NAMES, NUMBERS, ColumnOptions
+
+_logger = logging.getLogger("kbert")
+FEW = 5  # examples below the first line: fewer prove nothing
+_RARE = 0.2  # share of examples with a label of their own: above it one more proves nothing
+
+Row = tuple[str, Sequence[str]]  # place, cells
+
+
+def is_header(
+    rows: Sequence[Row],
+    options: ColumnOptions,
+    labels_in: Callable[[str], Collection[str]],
+    *,
+    names: Collection[str] = NAMES,
+    few: int = FEW,
+) -> bool:
+    """Tell a header from an example: by the names of its columns, and by the labels below it.
+
+    A line whose every cell is a known name is a header; one whose last cell is a label that occurs
+    again below is an example, unless another cell is a known name.
+
+    Args:
+        rows: of the file, one or more.
+        options: what the user says of the columns.
+        labels_in: gives the labels that stand in a last cell.
+        names: the known names of columns, lowercased.
+        few: how many examples must be below the first line for a label of its own to be a reason
+            for doubt.
+
+    Raises:
+        ValueError: the line may be either; it says how to decide.
+    """
+    if options.no_header or options.named:
+        return not options.no_header
+    (place, first), *others = rows
+    cells = [cell.strip() for cell in first]
+    words = [cell.lower() for cell in cells]
+    known = [word in names and word != "" for word in words]
+    own = set(labels_in(cells[-1]))
+    counts = Counter(label for _, row in others for label in labels_in(row[-1].strip()))
+    occurs_again = not own or not own.isdisjoint({*counts, *options.known_labels})
+    if set(words) <= {*names} and not set(words) <= {*NUMBERS} and not occurs_again:
+        return True
+    if occurs_again and not any(known[:-1]):
+        if known[-1]:
+            _logger.warning(
+                "%s: taken as a text with the label %r; if it is a header, %s",
+                *(place, cells[-1], _way(cells)),
+            )
+        return False
+    if not any(known) and not _is_odd_one_out(counts, len(others), few):
+        return False
+    raise ValueError(
+        f"{place}: {', '.join(cells)[:80]!r} may be a header or an example: if it is a header, "
+        f"{_way(cells)}; if it is an example, give --no-header (no_header=True)"
+    )
+
+
+def _is_odd_one_out(counts: Counter, examples: int, few: int) -> bool:
+    """Whether a label that occurs once is unusual among labels that occur so often."""
+    single = 1 + sum(count == 1 for count in counts.values())
+    return examples >= few and single <= _RARE * examples
+
+
+def _way(cells: Sequence[str]) -> str:
+    """How to say that a line is a header, with its likeliest columns."""
+    label = next((cell for cell in cells if cell.lower() in (*LABELS, *MORE_LABELS)), cells[-1])
+    texts = [cell for cell in cells if cell != label and cell.lower() not in NUMBERS] or cells
+    text = next((cell for cell in texts if cell.lower() in NAMES), texts[0])
+    text, label = (shlex.quote(cell[:40]) for cell in (text, label))
+    return (
+        f"name its columns: --text-column {text} --label-column {label} (in Python text_column "
+        "and label_column)"
+    )
