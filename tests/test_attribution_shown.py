@@ -13,6 +13,7 @@ TEXT = "the red cat $ees <dogs>"
 def test_the_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
     folder, berts = saved
     found = kbert.attribute(berts["classifier"], TEXT, steps=5)
+    assert (found.baseline, found.similar_to) == ("[PAD]", None)
     words = found.words()
     assert "".join(word.word for word in words) == TEXT.replace(" ", "")
     assert sum(word.score for word in words) == pytest.approx(float(found.scores.sum()), abs=1e-5)

@@ -52,6 +52,8 @@ class Attribution:
         segments: of each token's text, 0 or 1.
         word_ids: each token's word, by number; None for [CLS] and [SEP].
         truncated: whether the text was cut.
+        baseline: the token that stands for every other in the baseline.
+        similar_to: the text of the cosine, to which the text is compared; None: another target.
     """
 
     tokens: list[str]
@@ -66,6 +68,8 @@ class Attribution:
     segments: tuple[int, ...]
     word_ids: tuple[int | None, ...]
     truncated: bool = False
+    baseline: str = "[PAD]"
+    similar_to: str | None = None
 
     def words(self) -> list[WordScore]:
         """The words of the text, in its order, each with the sum of its tokens' scores."""
@@ -88,6 +92,21 @@ class Attribution:
             f"to {self.scores.sum():+.4f}, {abs(self.error):.1e} off ({self.steps} steps)"
         )
 
+    def title(self) -> str:
+        """What was attributed, in one line."""
+        return f"What counts for {printable.cut(self.target, 30)}: {self.value:.4f}"
+
+    def notes(self) -> list[str]:
+        """Sentences on what the text was compared with, and how near the scores' sum is to it."""
+        compared = [] if self.similar_to is None else [f"Compared with: {self.similar_to}"]
+        return [
+            *compared,
+            f"Baseline: the same text with {self.baseline} for every token, "
+            f"{self.baseline_value:.4f}.",
+            f"The scores sum to {self.scores.sum():+.4f}, {abs(self.error):.1e} off the difference "
+            f"({self.steps} steps).",
+        ]
+
     def save(self, path: str | os.PathLike) -> Path:
         """Writes the coloured text: a page (.html), or a picture (.png, .svg, .pdf).
 
@@ -100,11 +119,12 @@ class Attribution:
         """
         path = check_path(path)
         if path.suffix.lower() == ".html":
-            write_atomically(path, page.whole(self.summary(), self._spans()).encode())
+            text = page.whole(self.title(), self.notes(), self._spans())
+            write_atomically(path, text.encode())
         else:
             from kbert.tasks.attribution.picture import draw
 
-            draw(self.summary(), self._spans(), path)
+            draw(self.title(), self.notes(), self._spans(), path)
         return path
 
     def to_dict(self) -> dict:
@@ -135,7 +155,7 @@ class Attribution:
         ]
 
     def _repr_html_(self) -> str:
-        return page.fragment(self.summary(), self._spans())
+        return page.fragment(self.title(), self.notes(), self._spans())
 
     def __repr__(self) -> str:
         return f"Attribution({len(self.tokens)} tokens; {self.summary()})"

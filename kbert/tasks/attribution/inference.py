@@ -108,6 +108,8 @@ def attribute(
         segments=tuple(encoding.text_numbers),
         word_ids=tuple(encoding.word_ids),
         truncated=encoding.truncated,
+        baseline=tokenizer.token_of(other),
+        similar_to=similar_to,
     )
 
 

@@ -15,15 +15,18 @@ _WIDTH = 7.5  # inches, all of it
 _MARGIN = 0.25  # inches on each side
 _POINTS = 13.0  # the letters' size
 _LINE = 0.36  # inches from line to line
-_NOTE = 9.0  # points, of the summary
+_NOTE = 9.0  # points, of the notes
+_TITLE = 0.34  # inches of the title
+_STRONGEST = 8  # pieces of the texts whose scores are told below
 _MOST_LINES = 400
 
 
-def draw(summary: str, texts: list[list[Span]], path: Path) -> None:
+def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> None:
     """Writes the picture; always the same bytes for the same texts.
 
     Args:
-        summary: the line below.
+        title: the line above.
+        notes: the lines below.
         texts: each begins on a line of its own.
         path: .png, .svg or .pdf.
     """
@@ -40,12 +43,15 @@ def draw(summary: str, texts: list[list[Span]], path: Path) -> None:
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
         placed, lines = _placed(texts)
-        notes = _wrapped_note(summary)
-        height = 2 * _MARGIN + _LINE * lines + 0.19 * len(notes) + 0.1
+        notes = _wrapped_notes([_strongest(texts), *notes])
+        height = 2 * _MARGIN + _TITLE + _LINE * lines + 0.19 * len(notes) + 0.1
         figure = Figure((_WIDTH, height), facecolor="white")
         FigureCanvasAgg(figure)
+        heading = printable.cut(title, 80)
+        top = height - _MARGIN - _TITLE / 2
+        _write(figure, _MARGIN / _WIDTH, top / height, heading, _POINTS, weight="bold")
         for left, line, width, word, span in placed:
-            top = height - _MARGIN - _LINE * (line + 0.5)
+            top = height - _MARGIN - _TITLE - _LINE * (line + 0.5)
             if span.tokens:
                 _box(figure, left, top, width, height, span)
             _write(figure, left / _WIDTH, top / height, word, _POINTS)
@@ -115,15 +121,26 @@ def _extent(text: str) -> float:
 def _box(figure, left: float, top: float, width: float, height: float, span: Span) -> None:
     from matplotlib.patches import Rectangle
 
-    colour = tuple(part / 255 for part in span.colour)
+    colour = (*(part / 255 for part in span.colour), span.opacity)
     size = (width / _WIDTH, 0.8 * _LINE / height)
     corner = (left / _WIDTH, (top - 0.4 * _LINE) / height)
     figure.add_artist(Rectangle(corner, *size, facecolor=colour, linewidth=0))
 
 
-def _write(figure, x: float, y: float, text: str, points: float, colour: str = "#111111") -> None:
-    figure.text(x, y, text, fontsize=points, color=colour, va="center_baseline", parse_math=False)
+def _write(
+    figure, x: float, y: float, text: str, points: float, colour: str = "#111111", **looks
+) -> None:
+    looks |= {"fontsize": points, "color": colour, "va": "center_baseline"}
+    figure.text(x, y, text, parse_math=False, **looks)
 
 
-def _wrapped_note(summary: str) -> list[str]:
-    return textwrap.wrap(f"{summary}. Blue counts for it, orange against.", 100)
+def _strongest(texts: list[list[Span]]) -> str:
+    """List the scores of what counts most, since a picture has no table."""
+    spans = [span for spans in texts for span in spans if span.tokens]
+    spans = sorted(spans, key=lambda span: -abs(span.score))[:_STRONGEST]
+    scores = ", ".join(f"{printable.line(span.text)} {span.score:+.4f}" for span in spans)
+    return f"Blue counts for it, orange against: {scores}."
+
+
+def _wrapped_notes(notes: list[str]) -> list[str]:
+    return [line for note in notes for line in textwrap.wrap(note, 100)]

@@ -24,11 +24,13 @@ class Span:
 
     @property
     def colour(self) -> tuple[int, int, int]:
-        """Red, green and blue, 0 to 255: on white, the lighter the less it counts."""
-        whole = BLUE if self.strength > 0 else ORANGE
-        share = 0.75 * abs(self.strength)
-        red, green, blue = (round(255 + share * (part - 255)) for part in whole)
-        return red, green, blue
+        """Red, green and blue, 0 to 255, of what counts for the answer, or against it."""
+        return BLUE if self.strength > 0 else ORANGE
+
+    @property
+    def opacity(self) -> float:
+        """0 to 0.75: the paper, white or dark, shows through the more the less it counts."""
+        return round(0.75 * abs(self.strength), 3)
 
 
 def spans_of(

@@ -1,0 +1,48 @@
+"""The page of an attribution in a browser: its title, its numbers, light and dark, on a phone."""
+
+import numpy as np
+import pytest
+from browser_pages import opened
+
+from kbert.tasks.attribution.attribution import Attribution
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    found = Attribution(
+        ["[CLS]", "red", "cat", "[SEP]"],
+        np.array([0, 0.5, -0.25, 0], "float32"),
+        target="a <label>",
+        value=0.75,
+        baseline_value=0.5,
+        error=0.0,
+        steps=7,
+        texts=("red  cat",),
+        offsets=((0, 0), (0, 3), (5, 8), (0, 0)),
+        segments=(0, 0, 0, 0),
+        word_ids=(None, 0, 1, None),
+        baseline="[MASK]",
+        similar_to="a <dog>",
+    )
+    return found.save(tmp_path_factory.mktemp("page") / "why.html")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_tells_what_was_attributed_and_each_score(browser, file, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe's rules")
+    with opened(browser, file, width=390, scheme=scheme) as page:
+        assert page.locator("h1").inner_text() == "What counts for a <label>: 0.7500"
+        assert page.locator("td:visible").all_inner_texts() == ["red", "+0.5000", "cat", "-0.2500"]
+        notes = page.locator("figcaption").inner_text()
+        for part in ("Compared with: a <dog>", "[MASK] for every token, 0.5000", "sum to +0.2500"):
+            assert part in notes
+        # the largest is blue at 0.75, half of it orange at half of that, whatever is behind
+        colours = "all => all.map(one => getComputedStyle(one).backgroundColor)"
+        assert page.locator("p span").evaluate_all(colours) == [
+            "rgba(33, 102, 172, 0.75)",
+            "rgba(217, 95, 2, 0.376)",
+        ]
+        brightness = page.evaluate("getComputedStyle(document.querySelector('p')).color")
+        assert brightness == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert axe.Axe().run(page).response["violations"] == []
