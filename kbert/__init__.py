@@ -128,7 +128,9 @@ if not TYPE_CHECKING:  # else no name would be unknown to them
 
     def __getattr__(name: str) -> Any:
         if name not in _PUBLIC:
-            raise AttributeError(f"module 'kbert' has no attribute {name!r}")
+            from kbert.graph import aliases
+
+            aliases.refuse_attribute("kbert", name, _PUBLIC)
         value = getattr(importlib.import_module(_PUBLIC[name]), name)
         globals()[name] = value
         return value

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from from_code import (
     accounting,
+    aliases,
     api,
     commands,
     environment,
@@ -72,6 +73,7 @@ def _write(path: Path, text: str) -> None:
 def parts() -> dict[str, str]:
     """The parts by the names of their files."""
     return {
+        "aliases.md": aliases.page(),
         "api.md": api.page(),
         "commands.md": commands.page(),
         "environment.md": environment.page(),

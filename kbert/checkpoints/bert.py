@@ -13,6 +13,7 @@ from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.model import collector, deferred
@@ -27,7 +28,7 @@ _logger = logging.getLogger("kbert")
 
 
 @dataclass(frozen=True)
-class Bert:
+class Bert(aliases.Answering):
     """What `load` gives.
 
     Attributes:
@@ -136,7 +137,7 @@ def load(
     labels = _checked_labels(labels, num_labels)
     num_labels = len(labels) if labels else num_labels
     with formats.opened(path, config, format) as checkpoint:
-        head = head or checkpoint.spec.head
+        head = aliases.resolve("head", head) or checkpoint.spec.head
         _check_labels_fit(checkpoint, head, num_labels, labels)
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         checkpoint = _padded_as(checkpoint, words)

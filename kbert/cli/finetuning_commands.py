@@ -8,7 +8,7 @@ import click
 from kbert.cli.command import command, files
 from kbert.cli.console import starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source
-from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
+from kbert.cli.options import POSITIVE, PRECISION, SOURCE, AliasedChoice, output_format
 from kbert.cli.pretraining_commands import (
     check_new_run,
     import_engine,
@@ -21,7 +21,7 @@ from kbert.cli.setting_options import given, with_settings, with_surroundings
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, task_of
 
-_TASKS = click.Choice(list(TASKS))
+_TASKS = AliasedChoice("task", TASKS)
 _PATH = click.Path(path_type=Path)
 _COLUMNS = {
     "text_column": "Column of the texts, or of the words. Default: by its name.",

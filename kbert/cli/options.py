@@ -1,10 +1,12 @@
 """Options and arguments that several commands have; their choices are those of the tables below."""
 
 import functools
+from collections.abc import Iterable
 
 import click
 
 from kbert.cli.command import files, presets_or_files
+from kbert.graph import aliases
 from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
 from kbert.graph.trained_parts import LORA_ON
 from kbert.tasks.precisions import PRECISIONS
@@ -19,7 +21,28 @@ PRECISION = click.option(
     type=click.Choice(PRECISIONS),
     help="What to compute in; default: the model's own.",
 )
-HEAD_NAMES = click.Choice(list(HEADS))
+
+
+class AliasedChoice(click.Choice):
+    """A choice of names that takes their aliases too; see `kbert.graph.aliases`.
+
+    Args:
+        of: "head" or "task".
+        names: kbert's own.
+    """
+
+    def __init__(self, of: str, names: Iterable[str]):
+        super().__init__(list(names))
+        self._of = of
+
+    def convert(self, value, param, ctx):
+        value = aliases.resolve(self._of, value)
+        if self._of == "task" and (way := aliases.no_task(value)):
+            self.fail(f"{value!r} is no task of fine-tuning: {way}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+HEAD_NAMES = AliasedChoice("head", HEADS)
 HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
 LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
 PREDICTIONS = click.option(

@@ -287,7 +287,7 @@ def account(
     trained = None
     if freeze is not None or lora is not None:
         trained = trained_parts(spec, freeze, lora, lora_on)
-    return Account(config, head, seq_len, batch_size, max_predictions, dtype, rows, trained)
+    return Account(config, spec.head, seq_len, batch_size, max_predictions, dtype, rows, trained)
 
 
 def default_predictions(seq_len: int) -> int:

@@ -4,7 +4,7 @@ import os
 from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
-from kbert.graph import names
+from kbert.graph import aliases, names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 
@@ -32,7 +32,7 @@ class GraphSpec:
 
     Args:
         config: the configuration.
-        head: one of `HEADS`.
+        head: one of `HEADS`, or an alias of it (aliases.tsv).
         seq_len: tokens in a sequence; None: any length.
         max_predictions: predicted positions of the gathered MLM head; None: every position.
         num_labels: labels of the heads that have them; the others count as 2.
@@ -52,6 +52,7 @@ class GraphSpec:
     dtype: str | None = None
 
     def __post_init__(self):
+        self._set("head", aliases.resolve("head", self.head))
         if not isinstance(self.head, str) or self.head not in HEADS:
             raise ValueError(f"head must be one of {', '.join(HEADS)}, got {self.head!r}")
         if self.seq_len is not None:

@@ -25,12 +25,13 @@ from kbert.data.tokenization.subwords import Subwords
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
 from kbert.data.tokenization.wordpiece import WordPiece
+from kbert.graph.aliases import Answering
 from kbert.graph.config import require_positive, write_atomically
 
 PADDINGS = ("longest", "max_length")
 
 
-class Tokenizer:
+class Tokenizer(Answering):
     """Cuts texts into BERT's word pieces; from `from_vocab` or `load`.
 
     Special tokens that are written in a text, "[MASK]", are taken as such.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.graph import aliases
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
@@ -84,7 +85,11 @@ class Task(Protocol):
 
 
 def task_of(name: str) -> Task:
-    """The task of a name; a ValueError lists those that there are."""
-    if name not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {name!r}")
+    """Return the task of a name or an alias; a ValueError lists those that there are."""
+    name = aliases.resolve("task", name)
+    if not isinstance(name, str) or name not in TASKS:
+        way = aliases.no_task(name)
+        raise ValueError(
+            f"task must be one of {', '.join(TASKS)}, got {name!r}" + (f": {way}" if way else "")
+        )
     return importlib.import_module(TASKS[name]).TASK

@@ -1,0 +1,33 @@
+"""Names of other libraries, and what they mean to kbert: aliases.tsv, by meaning."""
+
+from from_code.table import table
+from kbert.graph import aliases
+
+_TITLES = {
+    "head": "Heads: `head=`, `--head`",
+    "task": "Tasks of fine-tuning: `kbert.finetune(…, task)`, `--task`",
+    "no task": "Not a task of fine-tuning",
+    "kbert": "Names of the package: `kbert.…`",
+    "Bert": "What `kbert.load` gives: `bert.…`",
+    "Tokenizer": "Tokenizers: `bert.tokenizer.…`",
+}
+_ACCEPTED = ("head", "task")
+
+
+def page() -> str:
+    """A table for each kind of name; a line for each meaning."""
+    return "\n".join(
+        f"## {title}\n\n{_table(kind, aliases.table()[kind])}" for kind, title in _TITLES.items()
+    )
+
+
+def _table(kind: str, meanings: dict[str, str]) -> str:
+    by_meaning: dict[str, list[str]] = {}
+    for alias, meaning in meanings.items():
+        by_meaning.setdefault(meaning, []).append(f"`{alias}`")
+    header = ("you write", "kbert takes it as" if kind in _ACCEPTED else "kbert answers")
+    lines = [
+        (", ".join(names), f"`{meaning}`" if kind in _ACCEPTED else meaning)
+        for meaning, names in by_meaning.items()
+    ]
+    return table(header, lines)

@@ -1,0 +1,102 @@
+"""Names that other libraries use for what kbert has: accepted, or answered with the right call.
+
+The table is aliases.tsv. A head's or task's alias is accepted, and so is transformers' class name
+("BertForSequenceClassification"). Any other name raises an error with the right call.
+"""
+
+import re
+from collections.abc import Collection
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kbert.io.wording import hint
+
+_CLASS = re.compile(r"(?:\w*?[Bb]erta?|Auto)(?:(?:Model)?For)?([A-Z]\w+)")  # and what it is for
+_BUILDERS = {
+    "pretraining": "build_bert",
+    "encoder": "build_encoder",
+    "classifier": "build_classifier",
+    "tokens": "build_token_classifier",
+    "qa": "build_question_answering",
+}
+
+
+@cache
+def table() -> dict[str, dict[str, str]]:
+    """Return the meaning of each alias, by what it is an alias of."""
+    text = files("kbert.graph").joinpath("aliases.tsv").read_text(encoding="utf-8")
+    meanings: dict[str, dict[str, str]] = {}
+    for line in text.splitlines()[1:]:
+        of, alias, meaning = line.split("\t")
+        meanings.setdefault(of, {})[alias] = meaning
+    return meanings
+
+
+def resolve(of: str, name: Any) -> Any:
+    """Return kbert's name for a head or task; what is no alias comes back as it is.
+
+    Args:
+        of: "head" or "task".
+        name: as the user wrote it.
+    """
+    return table()[of].get(_plain(name), name) if isinstance(name, str) else name
+
+
+def no_task(name: Any) -> str | None:
+    """Return what to call for what is no task of fine-tuning, such as "fill-mask"."""
+    return table()["no task"].get(_plain(name)) if isinstance(name, str) else None
+
+
+def refuse_attribute(of: str, name: str, known: Collection[str]) -> NoReturn:
+    """Raise an AttributeError with the right call or a close name.
+
+    Args:
+        of: "kbert", "Bert" or "Tokenizer".
+        name: the attribute that is missing.
+        known: the attributes there are.
+    """
+    way = table().get(of, {}).get(name) or (_call_for_class(name) if of == "kbert" else None)
+    way = way or ("" if name.startswith("_") else hint(name, known, ""))
+    what = "module 'kbert'" if of == "kbert" else f"kbert.{of}"
+    raise AttributeError(f"{what} has no attribute {name!r}" + (f": {way}" if way else ""))
+
+
+def _call_for_class(name: str) -> str | None:
+    head = resolve("head", name)
+    if head not in _BUILDERS or head == name:
+        return None
+    return (
+        f'kbert.load(path, head="{head}") opens a checkpoint, '
+        f"kbert.{_BUILDERS[head]}(config) builds a new model"
+    )
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case with hyphens; of a class's name, what the class is for."""
+    if found := _CLASS.fullmatch(name):
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", found[1])
+    return name.lower().replace("_", "-").replace(" ", "-")
+
+
+class _AnsweringClass(type):
+    """The class of `Answering`: the class itself answers too, as for `Bert.from_pretrained`."""
+
+    if not TYPE_CHECKING:  # else no name would be unknown to type checkers
+
+        def __getattr__(cls, name: str) -> Any:
+            refuse_attribute(cls.__name__, name, dir(cls))
+
+
+class Answering(metaclass=_AnsweringClass):
+    """A base class that answers other libraries' method names with the right call."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            cls = type(self)
+            refuse_attribute(cls.__name__, name, dir(cls))
+
+        def __call__(self, *arguments, **options):
+            name = type(self).__name__
+            raise TypeError(f"a kbert.{name} cannot be called: use {table()[name]['()']}")
