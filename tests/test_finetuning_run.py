@@ -242,7 +242,7 @@ def test_a_head_of_the_same_labels_goes_on(berts, begun):
 
 def test_what_the_source_lacks_is_said(berts, begun, caplog):
     begun(berts["qa"])
-    assert f"first weights begin in: {POOLER}" in caplog.text
+    assert f"newly initialized, which the source lacks: {POOLER}" in caplog.text
 
 
 def test_without_dev_data_and_folder(berts, sources):

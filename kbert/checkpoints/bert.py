@@ -221,7 +221,7 @@ def _built(
     with deferred.without_values():
         model = builder.build(spec)
     with transfer.Reading(fit.entries, fit.tensors) as reading:
-        report = _whole(transfer.fill(model, reading), fit, model)
+        report = _whole(transfer.fill(model, reading), fit, model, checkpoint)
     if own and num_labels != found.num_labels and not given:
         _logger.warning(
             "%s has a classifier of %d labels, %d are asked for: a new one begins",
@@ -297,12 +297,20 @@ def _hint(problems: list[str]) -> str:
     return " (in Python, ignore=[…] leaves out what is unexpected)" if unexpected else ""
 
 
-def _whole(report: transfer.TransferReport, fit: fitting.Fit, model) -> transfer.TransferReport:
-    """The report with what the format has no names for: that keeps its first weights."""
-    layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless)]
+def _whole(
+    report: transfer.TransferReport, fit: fitting.Fit, model, checkpoint: Checkpoint
+) -> transfer.TransferReport:
+    """Add to the report what the format has no names for, and what the checkpoint marks.
+
+    Both have newly initialized weights.
+    """
+    marked = first_values.still_marked(model, checkpoint.untrained)
+    layers = [*report.initialized_layers, *(name.split("/")[0] for name in fit.nameless), *marked]
+    names = [entry.name for entry in fit.entries if entry.layer in marked]
+    initialized = (*report.initialized, *fit.nameless, *names)
     return dataclasses.replace(
         report,
-        initialized=(*report.initialized, *fit.nameless),
+        initialized=tuple(dict.fromkeys(initialized)),
         initialized_layers=tuple(dict.fromkeys(layers)),
         ignored=(*report.ignored, *fit.others),
         first_values=first_values.digests(model, layers),
@@ -312,7 +320,10 @@ def _whole(report: transfer.TransferReport, fit: fitting.Fit, model) -> transfer
 def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: list[str]) -> None:
     if new:
         names = ", ".join(new)
-        _logger.warning("%s lacks, and first weights stay in: %s", checkpoint.source, names)
+        _logger.warning(
+            "%s: these weights are newly initialized, train them before you use them: %s",
+            *(checkpoint.source, names),
+        )
     if report.not_finite:
         names = ", ".join(report.not_finite)
         _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)

@@ -1,7 +1,7 @@
 """What every reader gives: a checkpoint that is opened, its numbers not read yet."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -55,6 +55,8 @@ class Checkpoint:
         sentence: its way to a sentence vector, where it says.
         problem_type: what its classifier is of, see `Bert`, where it says.
         vocabulary: the folder or file that its tokenizer is read from; None: it has none.
+        untrained: by layer, digests of newly initialized weights, where it marks some; see
+            `kbert.checkpoints.first_values`.
         lowercase: whether that vocabulary is uncased, where only the format's own files say.
         left_out: tensors of the file that are no weights of a model: Adam's, buffers, copies.
     """
@@ -68,6 +70,7 @@ class Checkpoint:
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
     problem_type: str | None = None
+    untrained: Mapping[str, Collection[str]] = field(default_factory=dict)
     vocabulary: Path | None = None
     lowercase: bool | None = None
     left_out: tuple[str, ...] = ()

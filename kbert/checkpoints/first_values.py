@@ -1,24 +1,118 @@
-"""Whether a layer still has its first weights: a digest of them, taken when a model is loaded."""
+"""Newly initialized weights: which layers still have them, and the mark that files keep of them.
 
+A digest of each such layer is taken when a model is loaded. A layer is untrained for as long as its
+weights have that digest. Files keep the digests, so that training anywhere, in transformers too,
+takes the mark off.
+"""
+
+import dataclasses
 import hashlib
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+
+from kbert.checkpoints.transfer import TransferReport
+from kbert.io import json_schema as js
+
+_logger = logging.getLogger("kbert")
+
+# The key in transformers' config.json: by layer, the digests of its weights.
+KEY = "kbert_newly_initialized"
+MARKS = js.or_null(js.mapping_of(js.list_of(js.TEXT, "a list of digests")))
+# Other programs save a model in half precision: the weights are then others, and still untrained.
+_PRECISIONS = ("float32", "float16", "bfloat16")
 
 
-def digests(model, layers: Collection[str]) -> dict[str, str]:
-    """A digest of the weights of each layer, by the layer's name."""
-    import keras
-
+def digests(model, layers: Collection[str], precision: str = "float32") -> dict[str, str]:
+    """Compute a digest of each layer's weights, rounded to a precision, by the layer's name."""
     found = {}
     for layer in model.layers:
         if layer.name in layers:
             digest = hashlib.blake2b(digest_size=16)
-            for weight in layer.weights:
-                digest.update(keras.ops.convert_to_numpy(weight).tobytes())
+            for array in _rounded(layer.weights, precision):
+                digest.update(array.tobytes())
             found[layer.name] = digest.hexdigest()
     return found
 
 
 def changed(model, first: Mapping[str, str]) -> set[str]:
-    """The layers whose weights are others than those that the digests `first` were taken of."""
+    """Return the layers whose weights are no longer those that the digests were taken of."""
     now = digests(model, first)
     return {layer for layer, digest in first.items() if now.get(layer) != digest}
+
+
+def find_untrained(bert) -> list[str]:
+    """Return the layers with newly initialized weights that nothing has trained since."""
+    if bert.report is None or not bert.report.initialized_layers:
+        return []
+    trained = changed(bert.model, bert.report.first_values)
+    return [layer for layer in bert.report.initialized_layers if layer not in trained]
+
+
+def with_untrained(bert, layers: Collection[str]):
+    """Return a `kbert.Bert` that knows which of its layers no training has reached.
+
+    Args:
+        bert: a model that was trained.
+        layers: the layers, of all heads, that began with newly initialized weights and were not
+            trained.
+    """
+    own = [layer.name for layer in bert.model.layers if layer.name in layers]
+    if not own:
+        return bert
+    first = digests(bert.model, own)
+    report = TransferReport((), (), (), (), initialized_layers=tuple(own), first_values=first)
+    return dataclasses.replace(bert, report=report)
+
+
+def make_marks(bert, layers: Collection[str] | None = None) -> dict[str, list[str]]:
+    """Return what a file keeps: the digests of each untrained layer, one per precision.
+
+    Args:
+        bert: a `kbert.Bert`.
+        layers: the layers that the file has; None: all.
+    """
+    untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
+    by_precision = [digests(bert.model, untrained, precision) for precision in _PRECISIONS]
+    return {layer: [found[layer] for found in by_precision] for layer in untrained}
+
+
+def still_marked(model, marks: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the layers whose weights are still those that a file marked as untrained."""
+    now = digests(model, marks)
+    return [layer for layer, known in marks.items() if now.get(layer) in known]
+
+
+def warn_of_untrained(
+    bert, path, layers: Collection[str] | None = None, outputs: Iterable[str] = ()
+) -> None:
+    """Log which weights of a file that is written are newly initialized and untrained.
+
+    Args:
+        bert: a `kbert.Bert`.
+        path: the file or folder.
+        layers: the layers that the file has; None: all.
+        outputs: the names of the file's outputs that depend on them.
+    """
+    untrained = [one for one in find_untrained(bert) if layers is None or one in layers]
+    if not untrained:
+        return
+    names = ", ".join(outputs)
+    _logger.warning(
+        "%s: the weights of %s are newly initialized and not trained%s: train them first",
+        *(path, ", ".join(untrained)),
+        f", so these outputs mean nothing: {names}" if names else "",
+    )
+
+
+def _rounded(weights, precision: str) -> Iterable[np.ndarray]:
+    """Yield the weights as float32 arrays, after a rounding to a precision."""
+    import keras
+    import ml_dtypes
+
+    kind = ml_dtypes.bfloat16 if precision == "bfloat16" else precision
+    for weight in weights:
+        array = keras.ops.convert_to_numpy(weight)
+        with np.errstate(over="ignore"):
+            yield np.ascontiguousarray(array.astype(kind).astype("float32"))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import only_bert, transfer, weight_names
+from kbert.checkpoints import first_values, only_bert, transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
 from kbert.graph.config import BertConfig
@@ -255,9 +255,7 @@ def _warn_of_losses(bert, path: Path) -> None:
             "pooling=%r, normalize=%r (--pooling %s --%s)",
             *(path, pooling, normalize, pooling, option),
         )
-    if bert.report is not None and bert.report.initialized_layers:
-        layers = ", ".join(bert.report.initialized_layers)
-        _logger.warning("%s: holds also what was not in the checkpoint loaded: %s", path, layers)
+    first_values.warn_of_untrained(bert, path)
     config = bert.config
     unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
     if config.hidden_act not in _GOOGLES_ACTIVATIONS:

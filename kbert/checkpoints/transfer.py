@@ -26,7 +26,8 @@ class TransferReport:
 
     Attributes:
         assigned: the checkpoint's tensors that went into the model.
-        initialized: parameters that the checkpoint lacks, left at their first weights.
+        initialized: parameters with newly initialized weights: the checkpoint lacks them, or
+            marks them as saved before any training.
         ignored: tensors of the checkpoint that the model has no place for.
         not_finite: tensors that hold NaN or infinity.
         initialized_layers: the kbert layers that `initialized` belongs to.

@@ -80,7 +80,7 @@ def _without_missing_heads():
     logger = logging.getLogger("kbert")
 
     def matters(record) -> bool:
-        return "first weights stay in" not in str(record.msg)
+        return "newly initialized" not in str(record.msg)
 
     logger.addFilter(matters)
     try:

@@ -90,17 +90,12 @@ def require_head_of(source: str, task: str, head: str, found: str) -> None:
 
 
 def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | None = None) -> None:
-    """A ValueError where the checkpoint lacked a layer's weights and nothing has changed them.
+    """Raise a ValueError where a layer has newly initialized weights that nothing has trained.
 
     It says the way to `head`, by default the model's.
     """
-    if bert.report is None:
-        return
-    lacking = [layer for layer in layers if layer in bert.report.initialized_layers]
-    if lacking:
-        trained = first_values.changed(bert.model, bert.report.first_values)
-        lacking = [layer for layer in lacking if layer not in trained]
-    if lacking:
+    untrained = first_values.find_untrained(bert)
+    if lacking := [layer for layer in layers if layer in untrained]:
         way = _WAY_TO[head or bert.head]
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "

@@ -40,7 +40,7 @@ def test_a_new_head_has_the_labels_asked_for_on_the_encoder_that_is_there(
     bert = kbert.load(folder, head=head, num_labels=7)
     assert (bert.head, bert.labels, bert.model.outputs[0].shape[-1]) == (head, None, 7)
     assert [weight.shape for weight in of(bert.model, layer)] == [(24, 7), (7,)]
-    assert "first weights stay in" in caplog.text and "classifier.weight" in caplog.text
+    assert "newly initialized" in caplog.text and "classifier.weight" in caplog.text
     named = kbert.load(folder, head=head, labels=list(LABELS))
     assert (named.labels, named.model.outputs[0].shape[-1]) == (LABELS, 5)
     name = "Encoder-3-FeedForward"

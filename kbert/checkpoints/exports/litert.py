@@ -16,9 +16,10 @@ def write(bert, path: str | os.PathLike) -> None:
     The signature `serving_default` takes int32 arrays of any batch and length, up to the
     configuration's positions: Input_Token, Input_Segment and, where the model has one, Input_Masked
     (B, S) or Input_Positions (B, M). It gives float32 arrays by the names of the output layers;
-    those of an encoder and of a sentence vector as in ONNX. `Interpreter.get_signature_runner`
-    resizes by itself; without it, call `resize_tensor_input`. An id outside its table gives NaN or
-    the runtime's own error. The file holds no vocabulary.
+    those of an encoder and of a sentence vector as in ONNX. Without names, inputs and outputs have
+    the graph's order. `Interpreter.get_signature_runner` resizes by itself; without it, call
+    `resize_tensor_input`. An id outside its table gives NaN or the runtime's own error. The file
+    holds no vocabulary.
 
     Args:
         bert: a `kbert.Bert`.
@@ -30,6 +31,7 @@ def write(bert, path: str | os.PathLike) -> None:
     """
     model = serving.serving_model(bert, _WHAT)
     serving.refuse_too_large(model, _WHAT)
+    serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:
         part.write_bytes(_converted(model))
 
@@ -39,7 +41,7 @@ def check(path: Path) -> None:
     serving.check_backend(_WHAT)
 
 
-def _converted(model) -> bytes:
+def _converted(model) -> bytearray:
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
@@ -47,4 +49,28 @@ def _converted(model) -> bytes:
         converter = tf.lite.TFLiteConverter.from_saved_model(
             folder, signature_keys=["serving_default"]
         )
-        return converter.convert()
+        content = converter.convert()
+    inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
+    return _order_tensors(content, inputs, serving.output_names(model))
+
+
+def _order_tensors(content: bytes, inputs: list[str], outputs: list[str]) -> bytearray:
+    """Put inputs and outputs, which TensorFlow takes from unordered maps, in the graph's order.
+
+    The signature says which tensor has which name; the lists of tensors are changed in place.
+    """
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    changed = bytearray(content)
+    model = schema.Model.GetRootAsModel(changed, 0)
+    signature = model.SignatureDefs(0)
+    graph = model.Subgraphs(signature.SubgraphIndex())
+    sides = (
+        (graph.InputsAsNumpy(), signature.Inputs, signature.InputsLength(), inputs),
+        (graph.OutputsAsNumpy(), signature.Outputs, signature.OutputsLength(), outputs),
+    )
+    for tensors, entry, count, order in sides:
+        entries = [entry(place) for place in range(count)]
+        by_name = {one.Name().decode(): one.TensorIndex() for one in entries}
+        tensors[:] = [by_name[name] for name in order]
+    return changed

@@ -28,9 +28,9 @@ def write(
     Inputs have the graph's names: Input-Token, Input-Segment and, where the model has one,
     Input-Masked, int32 (batch, length), or Input-Positions (batch, M); any batch, any length up to
     the configuration's positions. Outputs are float32, by the names of their layers, the encoder's
-    two sequence_output and pooled_output; where the checkpoint says how a sentence vector is made,
-    sentence_embedding (batch, H) is `kbert.embed`'s. An id outside its table gives NaN or the
-    runtime's own error. The file holds no vocabulary.
+    two sequence_output and pooled_output, in the graph's order; where the checkpoint says how a
+    sentence vector is made, sentence_embedding (batch, H) is `kbert.embed`'s. An id outside its
+    table gives NaN or the runtime's own error. The file holds no vocabulary.
 
     Args:
         bert: a `kbert.Bert`.
@@ -46,6 +46,7 @@ def write(
     model = serving.serving_model(bert, _WHAT, _BACKENDS)
     if quantize is not None and bert.head == "pretraining":
         raise ValueError("quantize needs a model of two inputs: take format='transformers_onnx'")
+    serving.warn_of_untrained(bert, path, model)
     with atomic_file(path) as part:
         proto = converted(model, bert.config.positions)
         if quantize is not None:
@@ -73,6 +74,7 @@ def converted(model, positions: int):
     import onnx
 
     proto = _from_tensorflow(model) if backend == "tensorflow" else _from_torch(model, positions)
+    _order_outputs(proto, serving.output_names(model))
     _name_axes(proto)
     onnx.checker.check_model(proto)
     return proto
@@ -166,6 +168,13 @@ def _quiet_torch() -> Iterator[None]:
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
         yield
+
+
+def _order_outputs(proto, order: list[str]) -> None:
+    """Put the outputs in the graph's order; TensorFlow sorts them by name."""
+    outputs = {value.name: value for value in proto.graph.output}
+    del proto.graph.output[:]
+    proto.graph.output.extend(outputs[name] for name in order)
 
 
 def _name_axes(proto) -> None:

@@ -63,7 +63,7 @@ def write(
     serving.check_backend(_WHAT, _BACKENDS)
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
-    proto = onnx.converted(_served(bert, name), bert.config.positions)
+    proto = onnx.converted(_served(bert, name, path), bert.config.positions)
     if quantize is not None:
         feed = functools.partial(_feed, _inputs(bert))
         proto = quantization.quantized(proto, bert, quantize, calibration, feed)
@@ -89,7 +89,7 @@ def _feed(inputs: tuple[str, ...], ids, segment_ids) -> dict:
     return {name: arrays[name].astype("int64") for name in inputs}
 
 
-def _served(bert, architecture: str):
+def _served(bert, architecture: str, path: Path):
     """The model with transformers' inputs and outputs."""
     import keras
 
@@ -102,6 +102,8 @@ def _served(bert, architecture: str):
         {"last_hidden_state": last},
     )
     outputs = [model.get_layer(layer).output for layer in wanted.values()]
+    named = dict(zip(wanted, outputs, strict=True))
+    serving.warn_of_untrained(bert, path / folder.ONNX, model, named)
     if names.MLM_SIMILARITY in wanted.values():
         before, after = with_table(model)
         rest = after(outputs)

@@ -57,6 +57,8 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     model = serving.serving_model(bert, _WHAT, vectors=not text)
     functions = _of_texts(bert, model) if text else None
     check(Path(path))
+    if not text:
+        serving.warn_of_untrained(bert, path, model)
     with folders.atomic_folder(path, alone=True) as folder:
         save(model, folder, functions)
         if bert.tokenizer is not None:

@@ -5,8 +5,9 @@ import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
+from kbert.checkpoints import first_values
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph import names
 
@@ -95,6 +96,31 @@ def outputs_of(model, inputs: list) -> dict:
 
     outputs = keras.tree.flatten(model(inputs, training=False))
     return dict(zip(output_names(model), outputs, strict=True))
+
+
+def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None:
+    """Log which outputs of an export depend on newly initialized, untrained weights.
+
+    Args:
+        bert: the `kbert.Bert` that is exported.
+        path: the file or folder.
+        model: its model as it is exported, with the same layers' names.
+        outputs: symbolic tensors of the model by the export's names; None: the model's own.
+    """
+    import keras
+
+    untrained = set(first_values.find_untrained(bert))
+    if not untrained:
+        return
+    if outputs is None:
+        outputs = dict(zip(output_names(model), model.outputs, strict=True))
+    layers_of = {
+        name: {layer.name for layer in keras.Model(model.inputs, tensor).layers}
+        for name, tensor in outputs.items()
+    }
+    used = set().union(*layers_of.values())
+    meaningless = [name for name, layers in layers_of.items() if layers & untrained]
+    first_values.warn_of_untrained(bert, path, used, meaningless)
 
 
 def refuse_too_large(model, form: str) -> None:

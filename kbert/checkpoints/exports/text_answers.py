@@ -157,9 +157,6 @@ def _tells_two_texts(bert) -> bool:
 
 
 def _lacking(bert, layers: list[str]) -> list[str]:
-    """Those of the layers that have random weights, which the checkpoint lacked, still."""
-    if bert.report is None:
-        return []
-    lacking = [layer for layer in layers if layer in bert.report.initialized_layers]
-    trained = first_values.changed(bert.model, bert.report.first_values) if lacking else ()
-    return [layer for layer in lacking if layer not in trained]
+    """Return those of the layers that are newly initialized and untrained."""
+    untrained = first_values.find_untrained(bert)
+    return [layer for layer in layers if layer in untrained]

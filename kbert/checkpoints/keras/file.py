@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbert.checkpoints import weight_names
+from kbert.checkpoints import first_values, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.keras.archive import KerasArchive
 from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
@@ -36,6 +36,7 @@ _SETTINGS = js.fields(
         "architecture": js.or_null(js.TEXT),
         "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
+        "newly_initialized": first_values.MARKS,
         "sentence": js.or_null(
             js.fields(_SENTENCE, {"max_length": js.or_null(js.whole(1))}, closed=True)
         ),
@@ -104,6 +105,7 @@ def write(bert, path: str | os.PathLike) -> None:
     """
     path = Path(path)
     check(path)
+    first_values.warn_of_untrained(bert, path)
     with atomic_file(path) as part, part_folder_of(path) as folder:
         whole = folder / "bert.keras"
         bert.model.save(whole)
@@ -126,6 +128,7 @@ def _settings(bert) -> dict:
         "labels": bert.labels,
         "sentence": bert.sentence and dataclasses.asdict(bert.sentence),
         "problem_type": bert.problem_type,
+        "newly_initialized": first_values.make_marks(bert),
     }
 
 
@@ -151,6 +154,7 @@ def _own_settings(own: dict, graph: GraphSpec, path: Path) -> dict:
         "labels": None if labels is None else tuple(labels),
         "sentence": None if sentence is None else SentenceSettings(**sentence),
         "problem_type": own.get("problem_type"),
+        "untrained": own.get("newly_initialized") or {},
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import only_bert, transfer, weight_names
+from kbert.checkpoints import first_values, only_bert, transfer, weight_names
 from kbert.checkpoints.keras_hub import objects as objects
 from kbert.checkpoints.keras_hub.weights import (
     INDEX,
@@ -16,7 +16,7 @@ from kbert.checkpoints.keras_hub.weights import (
     write_weights,
 )
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
-from kbert.graph import closed_form
+from kbert.graph import closed_form, names
 from kbert.graph.spec import GraphSpec
 from kbert.io.folders import atomic_folder
 
@@ -168,12 +168,8 @@ def _warn_of_losses(bert, path: Path) -> None:
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
     if lost := _lost(bert):
         _logger.warning("%s: format keras_hub has no place for: %s", path, ", ".join(lost))
-    if bert.report is not None:
-        layers = ", ".join(name for name in bert.report.initialized_layers if name != "NSP")
-        if layers:
-            _logger.warning(
-                "%s: holds also what was not in the checkpoint loaded: %s", path, layers
-            )
+    held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
+    first_values.warn_of_untrained(bert, path, held)
 
 
 def _lost(bert) -> list[str]:

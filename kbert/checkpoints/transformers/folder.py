@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.checkpoints import transfer, weight_names
+from kbert.checkpoints import first_values, transfer, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.sentence_settings import read_sentence_settings, write_sentence_settings
 from kbert.checkpoints.transformers import tf_weights
@@ -22,7 +22,12 @@ from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
-_CONFIG = js.fields(optional={"architectures": js.or_null(js.list_of(js.TEXT, "class names"))})
+_CONFIG = js.fields(
+    optional={
+        "architectures": js.or_null(js.list_of(js.TEXT, "class names")),
+        first_values.KEY: first_values.MARKS,
+    }
+)
 _LABELS = js.mapping_of(js.TEXT)
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
@@ -76,6 +81,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         labels=_labels(values, num_labels, path) if spec.has_labels else None,
         sentence=read_sentence_settings(path),
         problem_type=_problem_type(values, path),
+        untrained=values.get(first_values.KEY) or {},
         vocabulary=path if has_tokens else None,
         left_out=tuple(left_out),
     )
@@ -131,6 +137,10 @@ def write(
         values["label2id"] = {label: place for place, label in enumerate(labels)}
     if bert.problem_type is not None:
         values["problem_type"] = bert.problem_type
+    held = [row.layer for part in parts for row in weight_names.rows_of(part, bert.config)]
+    first_values.warn_of_untrained(bert, path, held)
+    if marks := first_values.make_marks(bert, held):
+        values[first_values.KEY] = marks
     with atomic_folder(path) as folder:
         _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

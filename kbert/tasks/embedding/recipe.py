@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 
+from kbert.checkpoints import first_values
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
@@ -155,6 +156,7 @@ class VectorTraining(Finetuning):
         sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
         words = self.bert.tokenizer
         bert = Bert(self.bert.config, self.task.head, model, words, sentence=sentence)
+        bert = first_values.with_untrained(bert, self._untrained([names.POOLER]))
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine.trained, self.places().get("source"))
@@ -165,7 +167,7 @@ class VectorTraining(Finetuning):
             return {}
         if self.bert.spec.has_pooler:
             return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
-        _logger.warning("the source lacks, and first weights are in: %s", names.POOLER)
+        _logger.warning("newly initialized, which the source lacks: %s", names.POOLER)
         return {names.POOLER: None}
 
     def described(self, done: int) -> dict[str, str]:

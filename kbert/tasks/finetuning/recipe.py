@@ -6,12 +6,13 @@ import importlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.data_warnings import warn_of_records
@@ -230,19 +231,28 @@ class Finetuning(Recipe):
 
     def first_layers(self):
         """The source's; a head of other labels, or of another kind, begins anew."""
+        new = self._new_layers()
+        if lost := [name for name in new if name not in (*self.spec.outputs, "Span")]:
+            _logger.warning("newly initialized, which the source lacks: %s", ", ".join(lost))
+        found = layers_of(self.bert.model)
+        return {name: layer for name, layer in found.items() if name not in new} | new
+
+    def _new_layers(self) -> dict[str, None]:
+        """Return the layers that the source does not give the model, by name."""
         goes_on = self.bert.head == self.task.head and (
             self.labels is None
             or known_labels(self.bert) == self.labels
             or (self.task.problem_type == "regression" and self.bert.spec.num_labels == 1)
         )
         anew = () if goes_on else self.spec.outputs
-        found = layers_of(self.bert.model)
-        given = {name: layer for name, layer in found.items() if name not in anew}
+        given = {layer.name for layer in self.bert.model.layers} - set(anew)
         needed = [layer.name for layer in graph_layers(self.spec) if layer.params]
-        new = [name for name in needed if name not in given]
-        if lost := [name for name in new if name not in (*self.spec.outputs, "Span")]:
-            _logger.warning("the source lacks, and first weights begin in: %s", ", ".join(lost))
-        return given | dict.fromkeys(new)
+        return dict.fromkeys(name for name in needed if name not in given)
+
+    def _untrained(self, never: Collection[str] = ()) -> set[str]:
+        """Return the layers that were newly initialized, and frozen or otherwise never trained."""
+        new = {*self._new_layers(), *first_values.find_untrained(self.bert)}
+        return new & {*self._parts.frozen, *never}
 
     def evaluation(self, engine, run):
         keep_best = self.settings.keep_best
@@ -261,6 +271,7 @@ class Finetuning(Recipe):
             labels=self.labels,
             problem_type=self.task.problem_type,
         )
+        bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine.trained, self.places().get("source"))

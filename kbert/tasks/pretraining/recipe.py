@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.graph import names
@@ -170,6 +171,17 @@ class Pretraining(Recipe):
             )
         return layers_of(bert.model)
 
+    def _untrained(self) -> set[str]:
+        """Return the layers that were newly initialized, and frozen or otherwise never trained."""
+        never = {names.POOLER, names.NSP} if self.settings.mlm_only else set()
+        init = self._places.get("init")
+        if init is None:
+            return never
+        never |= self._parts.frozen
+        if not never or not Path(init).exists():  # a run that goes on may have lost it
+            return set()
+        return never & set(first_values.find_untrained(load(init, head="pretraining")))
+
     def evaluation(self, engine, run):
         if self.held_out is None:
             return None
@@ -179,6 +191,7 @@ class Pretraining(Recipe):
         any_length = dataclasses.replace(self.spec, seq_len=None, max_predictions=None)
         model = build_with(any_length, layers_of(engine.model))
         bert = Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
+        bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine.trained, self._places.get("init"))
