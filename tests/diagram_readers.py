@@ -28,15 +28,20 @@ def shown(rows):
 
 
 def shown_collapsed():
-    """The document's table with block 1 as block n, and the heads behind it."""
-    nodes, edges = {}, Counter()
+    """The document's table with block 1 as block n, its input as a box, the heads behind it."""
+    block_input = "Encoder-n-Input"
+    nodes = {block_input: ("hidden states", "(None, 512, 768)", 0)}
+    edges = Counter({("Embedding-Norm", block_input, ""): 1})
     for row in DOCUMENT:
         if re.match(r"Encoder-(?!1-)", row.layer):
             continue
         name = row.layer.replace("Encoder-1-", "Encoder-n-")
         nodes[name] = (row.type, row.output_shape, row.params)
         for source, _, label in edges_of(row):
-            edges[re.sub(r"Encoder-\d+-", "Encoder-n-", source), name, label] += 1
+            source = re.sub(r"Encoder-\d+-", "Encoder-n-", source)
+            if (source, name[:10]) == ("Embedding-Norm", "Encoder-n-"):
+                source = block_input  # of block 1 alone it is the embeddings' output
+            edges[source, name, label] += 1
     return nodes, edges
 
 
@@ -103,7 +108,7 @@ def read_mermaid(text):
     names, nodes, edges, frames, styles, inside = {}, {}, Counter(), [], set(), None
     used = set()
     directive, diagram, *lines = text.splitlines()
-    assert re.fullmatch(r"%%\{init: \{.*\}\}%%", directive) and diagram == "flowchart TD"
+    assert re.fullmatch(r"%%\{init: \{.*\}\}%%", directive) and diagram == "flowchart BT"
     for line in lines:
         if found := re.fullmatch(r'(n\d+)\["<b>([^"]*)</b><br/>([^"]*)"\]:::(\w+)', line):
             number, name, rest, style = found.groups()

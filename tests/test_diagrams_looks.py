@@ -140,7 +140,7 @@ def test_nothing_is_cut_off_in_the_svg(drawn, fonts, collapse):
 def test_text_stays_inside_its_box(drawn, fonts, collapse):
     root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
     boxes = [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] in ("node", "cluster")]
-    assert len(boxes) == (25 if collapse else 112)
+    assert len(boxes) == (26 if collapse else 112)
     for group in boxes:
         left, top, right, bottom = bounds(group.find(f"{SVG}path"), fonts)
         for text in group.iter(f"{SVG}text"):
@@ -154,7 +154,7 @@ def test_text_stands_in_the_middle_of_its_box_in_any_font(drawn, fonts, collapse
     """Browsers and rsvg set the text anew: anchored in its middle, another width moves nothing."""
     root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
     boxes = [g for g in root.iter(f"{SVG}g") if g.get("class").split()[0] == "node"]
-    assert len(boxes) == (24 if collapse else 112)
+    assert len(boxes) == (25 if collapse else 112)
     for group in boxes:
         left, _, right, _ = bounds(group.find(f"{SVG}path"), fonts)
         for text in group.iter(f"{SVG}text"):
@@ -162,6 +162,16 @@ def test_text_stands_in_the_middle_of_its_box_in_any_font(drawn, fonts, collapse
             assert float(text.get("x")) == pytest.approx((left + right) / 2, abs=0.02)
             a, _, c, _ = bounds(text, fonts)
             assert a - left >= 6 and right - c >= 6, text.text  # points to the border
+
+
+@pytest.mark.parametrize("collapse", [True, False])
+def test_every_edge_goes_up(drawn, fonts, collapse):
+    """As in Figure 1 of the paper, and in the explorer."""
+    root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
+    groups = [(g.get("class").split()[0], g) for g in root.iter(f"{SVG}g")]
+    tops = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts)[1] for k, g in groups if k == "node"}
+    edges = [ends(g.find(f"{SVG}title").text) for kind, g in groups if kind == "edge"]
+    assert len(edges) > 24 and all(tops[source] > tops[target] for source, target in edges)
 
 
 def along(path):
@@ -183,7 +193,7 @@ def test_edges_run_clear_of_boxes_and_of_the_frames_text(drawn, fonts, collapse)
     boxes = {g.get("id"): bounds(g.find(f"{SVG}path"), fonts) for k, g in groups if k == "node"}
     frame = [text for k, g in groups if k == "cluster" for text in g.iter(f"{SVG}text")]
     boxes |= {text.text: bounds(text, fonts) for text in frame}
-    assert len(boxes) == (24 + 4 if collapse else 112)
+    assert len(boxes) == (25 + 4 if collapse else 112)
     for title, group in ((g.find(f"{SVG}title").text, g) for k, g in groups if k == "edge"):
         for name, (left, top, right, bottom) in boxes.items():
             apart = -1 if name in ends(title) else 2  # points

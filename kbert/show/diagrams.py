@@ -32,8 +32,29 @@ _COLOURS = {
     "head": ("#ffebf5", "#e85aad"),
     "other": ("#fff8c5", "#bf8700"),
 }
+# The same for a reader whose system is dark, in an SVG.
+_DARK_COLOURS = {
+    "input": ("#0d1117", "#848d97"),
+    "embedding": ("#0e2a47", "#4d9fee"),
+    "attention": ("#36220f", "#e8953f"),
+    "feedforward": ("#0f2e1a", "#43b562"),
+    "joint": ("#1c232c", "#6a737d"),
+    "mlm": ("#271b40", "#ab82f7"),
+    "head": ("#381629", "#ea6fa9"),
+    "other": ("#2e2508", "#d29922"),
+}
+_DARK_LOOKS = """
+.kbert polygon { fill: #0d1117 }
+.kbert text { fill: #e6edf3 }
+.kbert .edge text { fill: #9aa4af }
+.kbert .edge path { stroke: #848d97 }
+.kbert .edge polygon { fill: #848d97; stroke: #848d97 }
+.kbert .cluster path { fill: #161b22; stroke: #848d97 }
+"""
+_HIDDEN_STATES = "hidden states"  # the type of the row that stands for a block's input
 _KIND_OF_TYPE = {
     "InputLayer": "input",
+    _HIDDEN_STATES: "input",
     "TokenEmbedding": "embedding",
     "Embedding": "embedding",
     "PositionEmbedding": "embedding",
@@ -49,6 +70,7 @@ _INK, _LINE, _PAPER, _FRAME = "#1f2328", "#57606a", "#ffffff", "#fafbfc"
 _FONTS = "DejaVu Sans,Verdana,Arial,sans-serif"  # the others where an SVG's reader lacks DejaVu
 
 _N = names.encoder("n", "")  # begins the names of the block that stands for all
+_INPUT_N = names.encoder("n", "Input")
 _OUTPUT_N = names.encoder("n", names.FEED_FORWARD, "Norm")
 _PREVIOUS = names.encoder("(n-1)", names.FEED_FORWARD, "Norm")
 
@@ -96,6 +118,8 @@ def plot(
         content = to_dot(rows, blocks).encode()
     else:
         content = graphviz.draw(to_dot(rows, blocks), ending[1:])
+        if ending == ".svg":
+            content = _with_dark_colours(content)
     write_atomically(path, content)
     return path
 
@@ -125,6 +149,9 @@ def check_path(path: str | os.PathLike) -> Path:
 def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     """The rows with one encoder block, named `Encoder-n-…`, for all, and how many it stands for.
 
+    A row more, `Encoder-n-Input`, is what block n reads, by its skip connection too: the embeddings
+    or the block before.
+
     Where blocks differ in types, shapes, parameters or wiring, do not follow one another, or
     something else reads a block but the last, the rows come back as they are, with 0.
     """
@@ -141,14 +168,17 @@ def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     read = {source for source in _sources(outside) if _block(source)}
     if _PREVIOUS not in _sources(block) or read - {last}:
         return tuple(rows), 0
-    inside = [_renamed(row, {_PREVIOUS: names.EMBEDDING_NORM}) for row in block]
+    inside = [
+        Row(_INPUT_N, _HIDDEN_STATES, block[-1].output_shape, 0, f"{names.EMBEDDING_NORM}[0][0]"),
+        *(_renamed(row, {_PREVIOUS: _INPUT_N}) for row in block),
+    ]
     outside = [_renamed(row, {last: _OUTPUT_N}) for row in outside]
     place = next(place for place, row in enumerate(rows) if _block(row.layer))
     return (*outside[:place], *inside, *outside[place:]), count
 
 
 def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
-    """The graph in Graphviz's language; a node's name and id are its layer's name.
+    """The graph in Graphviz's language, from bottom to top; a node's id is its layer's name.
 
     `blocks` is how many blocks the rows named `Encoder-n-…` stand for; 0: none are framed.
     """
@@ -157,7 +187,7 @@ def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
     way = "ortho" if framed else "spline"  # right angles run together in a graph of many blocks
     lines = [
         "digraph model {",
-        f'graph [splines={way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
+        f'graph [rankdir=BT splines={way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
         'node [shape=box style="rounded,filled" margin="0.11,0.05" height=0 penwidth=1.2 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
@@ -168,18 +198,29 @@ def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
         lines += [
             "subgraph cluster_block {",
             f'graph [style="rounded,filled" color="{_LINE}" fillcolor="{_FRAME}" margin=12 '
-            f"labeljust=l label=<{_dot_frame_label(framed, blocks, width)}>]",
+            f"labelloc=t labeljust=l label=<{_dot_frame_label(framed, blocks, width)}>]",
             *(_dot_node(row, width) for row in framed),
             "}",
         ]
     return "\n".join([*lines, *_dot_edges(rows, bool(framed)), "}"]) + "\n"
 
 
+def _with_dark_colours(svg: bytes) -> bytes:
+    """Add the style of a dark system to Graphviz's SVG, and a class that keeps it there."""
+    kinds = "".join(
+        f".kbert .node.{kind} path {{ fill: {fill}; stroke: {line} }}\n"
+        for kind, (fill, line) in _DARK_COLOURS.items()
+    )
+    style = f"<style>@media (prefers-color-scheme: dark) {{{_DARK_LOOKS}{kinds}}}</style>\n"
+    graph = b'<g id="graph0" class="graph'
+    return svg.replace(graph, style.encode() + graph + b" kbert", 1)
+
+
 def to_mermaid(rows: Sequence[Row], blocks: int = 0) -> str:
-    """The graph as a Mermaid flowchart, which GitHub draws; `blocks` as in `to_dot`."""
+    """The graph as a Mermaid flowchart, from bottom to top; `blocks` as in `to_dot`."""
     ids = {row.layer: f"n{place}" for place, row in enumerate(rows)}
     framed, others = _split(rows, blocks)
-    lines = [_MERMAID, "flowchart TD", *(_mermaid_node(row, ids) for row in others)]
+    lines = [_MERMAID, "flowchart BT", *(_mermaid_node(row, ids) for row in others)]
     if framed:
         lines += [
             f'subgraph block["{" · ".join(_frame_facts(framed, blocks))}"]',
