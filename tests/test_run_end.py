@@ -8,12 +8,14 @@ import keras
 import numpy as np
 import pytest
 from command_line import kbert as kbert_command
+from crashing import Crash
 from labelled_texts import write_texts
 from run_shards import CONFIG, SETTINGS, make_shards
 from small_berts import small_berts
 
 import kbert
 from kbert import BertConfig
+from kbert.graph.names import CLASSIFIER
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.pretraining.pretrain import pretrain
@@ -57,8 +59,14 @@ def pretrained(folder, output, after: int, **options):
 
 def tuned(folder, output, **options):
     """Three epochs of three updates."""
-    data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": output}
-    settings = {"epochs": 3, "batch_size": 13, "learning_rate": 5e-3, "seed": 4} | QUIET
+    data = {"train": folder / "train.tsv", "output": output}
+    settings = {
+        "dev": folder / "dev.tsv",
+        "epochs": 3,
+        "batch_size": 13,
+        "learning_rate": 5e-3,
+        "seed": 4,
+    } | QUIET
     return finetune(folder / "source", "classify", **data, **(settings | options))
 
 
@@ -105,6 +113,81 @@ def falling(monkeypatch):
     monkeypatch.setattr(LabelledEvaluation, "__call__", call)
     yield
     monkeypatch.setattr(LabelledEvaluation, "__call__", real)
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    """Has the dev evaluations give these (accuracy, loss), whatever the weights are."""
+    real = LabelledEvaluation.__call__
+
+    def give(*found):
+        left = iter(found)
+        call = lambda *given: real(*given) | dict(zip(("accuracy", "loss"), next(left)))  # noqa: E731, B905
+        monkeypatch.setattr(LabelledEvaluation, "__call__", call)
+
+    return give
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_of_evaluations_with_one_score_the_lowest_loss_is_kept(
+    folder, tmp_path, evaluations, with_folder
+):
+    evaluations((0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.5))
+    seen = Heads()
+    output = tmp_path / "run" if with_folder else None
+    kept = tuned(folder, output, epochs=4, callbacks=[seen])
+    assert (kept.metrics["accuracy"], kept.metrics["loss"]) == (0.75, 0.4)
+    head = kept.bert.model.get_layer(CLASSIFIER).get_weights()[0]
+    assert [np.array_equal(head, one) for one in seen.found] == [False, False, True, False]
+
+
+class Heads(keras.callbacks.Callback):
+    """The classifier's kernel at the end of each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.found.append(self.model.get_layer(CLASSIFIER).get_weights()[0].copy())
+
+
+class Dies(keras.callbacks.Callback):
+    """Ends a run as a kill would, once it is at its end."""
+
+    def on_train_end(self, logs=None):
+        raise RuntimeError("killed")
+
+
+def test_patience_ends_a_run_and_survives_a_kill(folder, tmp_path, evaluations):
+    """The best of (accuracy, loss) is the third; a lower loss of one accuracy is better too."""
+    figures = (0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.4), (0.625, 0.1), (1.0, 0.0)
+    evaluations(*figures)
+    options = {"epochs": 9, "patience": 2}
+    whole = tuned(folder, None, **options)
+    assert [line["step"] for line in whole.history.evaluations] == [3, 6, 9, 12, 15]
+    said = "stopped after update 15: dev accuracy was best after update 9, and not better in 2"
+    assert whole.history.stopped.startswith(said)
+
+    evaluations(*figures)
+    with pytest.raises(RuntimeError, match="killed"):  # after the last state, before the result
+        tuned(folder, tmp_path / "end", callbacks=[Dies()], **options)
+    again = resume(tmp_path / "end", **QUIET)
+    assert again.history.stopped == whole.history.stopped and again.metrics["loss"] == 0.4
+
+    evaluations(*figures)
+    with pytest.raises(RuntimeError, match="crash"):
+        tuned(folder, tmp_path / "between", callbacks=[Crash(13)], save_every=3, **options)
+    again = resume(tmp_path / "between", **QUIET)
+    assert again.history.stopped == whole.history.stopped and again.metrics["loss"] == 0.4
+
+
+def test_patience_without_dev_data_is_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev"):
+        tuned(folder, tmp_path / "run", dev=None, patience=2)
+    with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev or"):
+        pretrained(folder, tmp_path / "run", 3, held_out=0.0, patience=2)
+    assert not (tmp_path / "run").exists()
 
 
 def damaged(run, step: int):

@@ -148,9 +148,15 @@ def steps(run) -> list[int]:
 
 def test_the_last_two_and_the_best_are_kept(run):
     for step, score in ((2, None), (4, -3.0), (6, -1.0), (8, -2.0), (10, None), (12, -1.0)):
-        run.save_state(ARRAYS, step, score=score)
+        run.save_state(ARRAYS, step, score=score and (score, -0.5))
     assert steps(run) == [6, 10, 12]
     assert run.best_state().step == 6 and run.best_state().score == -1.0
+
+
+def test_of_states_with_one_score_that_of_the_lowest_loss_is_the_best(run):
+    for step, loss in ((2, 0.75), (4, 0.25), (6, 0.5), (8, 0.625)):
+        run.save_state(ARRAYS, step, score=(0.875, -loss))
+    assert steps(run) == [4, 6, 8] and run.best_state().step == 4
 
 
 def test_without_evaluations_the_last_two_are_all_that_is_kept(run):

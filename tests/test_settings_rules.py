@@ -35,7 +35,7 @@ BAD = {
 TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "masked_share"}
 NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len", "max_length"}
 NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
-NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution"}
+NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
 NOT_ZERO |= {"temperature", "hidden_weight"}
 NAMES = {"text_column", "text_pair_column", "label_column"}  # any text
 ANY_ORDER = {"dimensions"}  # of the others they ascend
@@ -135,14 +135,14 @@ def test_no_setting_has_no_rule():
 ORDERS = {
     PretrainingSettings: "steps batch_size seq_len max_predictions optimizer learning_rate "
     "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
-    "temperature alpha hidden_states hidden_weight masked_share short_share whole_word mlm_only "
-    "held_out evaluate_every evaluation_batches "
+    "patience temperature alpha hidden_states hidden_weight masked_share short_share "
+    "whole_word mlm_only held_out evaluate_every evaluation_batches "
     "save_every log_every freeze lora lora_on lora_alpha lora_dropout",
     FinetuningSettings: "text_column text_pair_column label_column no_header epochs batch_size "
     "max_length lengths packing label_smoothing class_weights loss pooling scale margin "
     "dimensions learning_rate warmup_share optimizer freeze head_learning_rate layer_decay lora "
     "lora_on lora_alpha lora_dropout schedule weight_decay clip_norm accumulation precision jit "
-    "rematerialize seed temperature alpha "
+    "rematerialize seed patience temperature alpha "
     "hidden_states hidden_weight keep_best evaluate_every save_every log_every",
 }
 

@@ -63,6 +63,7 @@ _TEXTS = {
     "alpha": "With --teacher: its share of the loss, beside the labels'.",
     "hidden_states": "With --teacher: learn its states, of all blocks or of the last.",
     "hidden_weight": "With --hidden-states: what they count for.",
+    "patience": "Stop after that many evaluations on dev data without improvement.",
     "log_every": "Updates between two lines of metrics.jsonl.",
 }
 

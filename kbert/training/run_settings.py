@@ -28,6 +28,9 @@ class RunSettings:
         rematerialize: compute each encoder block again for the backward pass instead of keeping
             its activations: less memory, more time, the same numbers.
         seed: of all that is drawn: first weights, the order of the data, masks, dropout.
+        patience: evaluations on dev data in a row without improvement after which the run ends;
+            None: it does all its steps. What improves is what `keep_best` goes by: the task's
+            score, of pretraining the loss.
 
     Raises:
         ValueError: a value out of its range.
@@ -38,7 +41,8 @@ class RunSettings:
     first: ClassVar[tuple[str, ...]]
     last: ClassVar[tuple[str, ...]] = ()  # those that stand behind all others there
     other_fields: ClassVar[dict]  # what else a run's settings.json has, and its kind
-    later: ClassVar[dict] = {}  # settings that the first runs did not have, and what they did
+    # settings that the first runs did not have, and what they did
+    later: ClassVar[dict] = {"patience": None}
 
     batch_size: int = 32
     optimizer: str = "adamw"
@@ -50,6 +54,7 @@ class RunSettings:
     jit: bool | None = None
     rematerialize: bool = False
     seed: int = 0
+    patience: int | None = None
 
     @classmethod
     def of(cls, options: dict) -> Self:

@@ -182,6 +182,7 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         evaluate_every=recipe.evaluate_every,
         save_every=recipe.settings.save_every,
         score=recipe.score,
+        patience=recipe.settings.patience,
         log_every=recipe.settings.log_every,
         callbacks=surroundings.callbacks,
         show=surroundings.show,

@@ -116,6 +116,7 @@ RULES = {
     "evaluation_batches": _at_least(1),
     "save_every": _at_least(1),
     "log_every": _at_least(1),
+    "patience": _at_least(1),
     "devices": _at_least(1),
     "steps_per_execution": _at_least(1),
     "warmup_steps": _at_least(0),

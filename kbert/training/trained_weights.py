@@ -6,7 +6,8 @@ of W, made anew in each computation: whatever computes it, layers or fused parts
 of it, and the gradient of that sum goes on to A and B alone.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,6 +100,25 @@ class TrainedWeights:
         values = dict(zip(map(id, self.variables), trained, strict=True))
         values |= zip(map(id, self.frozen), frozen, strict=True)
         return values | {id(one.kernel): one.sum(values) for one in self.adapters}
+
+    @contextlib.contextmanager
+    def merged(self) -> Iterator[None]:
+        """Has the model's own weights include what adapters add, for as long as the context lasts.
+
+        Afterwards they are bit for bit what they were before.
+        """
+        import keras
+
+        kernels = [one.kernel for one in self.adapters]
+        before = [keras.ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+        values = {id(one): one.value for one in (*kernels, *self.added)}
+        for kernel, adapter in zip(kernels, self.adapters, strict=True):
+            kernel.assign(adapter.sum(values))
+        try:
+            yield
+        finally:
+            for kernel, array in zip(kernels, before, strict=True):
+                kernel.assign(array)
 
 
 def all_of(model) -> TrainedWeights:

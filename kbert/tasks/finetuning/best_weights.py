@@ -3,6 +3,7 @@
 import logging
 
 from kbert.tasks.finetuning.evaluate import Evaluation
+from kbert.training.loop.schedule import WORST, rank
 from kbert.training.run.run_folder import RunFolder
 
 _logger = logging.getLogger("kbert")
@@ -14,7 +15,7 @@ class BestWeights:
     Args:
         engine: whose weights.
         dev: gives their figures; None: there are none.
-        score: which figure says what is best, higher is better.
+        score: which figure says what is best, higher is better; the loss breaks ties.
         wanted: whether the best weights are to be kept, or the last.
         run: the run's folder, which has the best state; None: none is kept.
     """
@@ -29,14 +30,14 @@ class BestWeights:
     ):
         self._engine, self._dev, self._name, self._run = engine, dev, score, run
         self._wanted = wanted and dev is not None
-        self._score, self._weights = float("-inf"), None
+        self._best, self._weights = WORST, None
 
     def evaluate(self) -> dict[str, float]:
         """The figures of the dev data."""
         figures = self._figures()
-        score = figures[self._name]
-        if self._wanted and self._run is None and score > self._score:
-            self._score, self._weights = score, self._engine.weights_now()
+        found = rank(figures[self._name], figures.get("loss"))
+        if self._wanted and self._run is None and found > self._best:
+            self._best, self._weights = found, self._engine.weights_now()
         return figures
 
     def _figures(self) -> dict[str, float]:
@@ -45,10 +46,16 @@ class BestWeights:
         return self._dev(self._engine.predict, self._engine.output_names)
 
     def restore(self, history) -> tuple[int, dict[str, float]]:
-        """Gives the engine the weights to keep; returns their update and their figures."""
+        """Gives the engine the weights to keep; returns their update and their figures.
+
+        Those that a callback restored at the end are kept, whatever did best.
+        """
         step, lines = history.updates[-1]["step"], history.evaluations
+        if history.restored:
+            figures = self._figures()
+            return (history.find_evaluation(figures) or {"step": step})["step"], figures
         if self._wanted and lines:
-            line = max(lines, key=lambda one: one[f"val_{self._name}"])
+            line = max(lines, key=lambda one: rank(one[f"val_{self._name}"], one.get("val_loss")))
             step = self._restore_best(line["step"], step)
         for line in lines:
             if line["step"] == step:

@@ -120,6 +120,8 @@ class Finetuning(Recipe):
         train, dev = self._sources["train"], self._sources["dev"]
         columns = self.settings.columns
         self._train = records_of(self.task, train, "train", columns)
+        if dev is None and self.settings.patience is not None:
+            raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
         self.labels = self.task.labels(self._train)
         columns = with_known_labels(columns, self.task, self.labels)
         self._dev = None if dev is None else records_of(self.task, dev, "dev", columns)

@@ -75,6 +75,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         **{"scale": 20.0, "margin": 5.0},
     }
     later: ClassVar[dict] = {
+        **RunSettings.later,
         **{"text_column": None, "text_pair_column": None, "label_column": None},
         "no_header": False,
         **{"packing": False, "label_smoothing": 0.0, "class_weights": None},

@@ -70,6 +70,7 @@ class Pretraining(Recipe):
     ):
         distillation_settings.check(settings, teacher)
         self._teacher = teacher
+        self._restored: dict[str, float] | None = None  # metrics of weights that a callback set
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
         for name in ("freeze", "lora"):
@@ -99,6 +100,10 @@ class Pretraining(Recipe):
 
     def read(self) -> None:
         self.batches, self.held_out = open_batches(self._places, self.settings)
+        if self.held_out is None and self.settings.patience is not None:
+            raise ValueError(
+                "patience must go with dev data, got none: give dev or held_out, or leave it out"
+            )
         held_out = self.held_out and self.held_out.fingerprint
         self.fingerprint = {"train": self.batches.fingerprint, "dev": held_out}
         self.config = self._own_config or self._checked_config()
@@ -185,9 +190,15 @@ class Pretraining(Recipe):
     def evaluation(self, engine, run):
         if self.held_out is None:
             return None
-        return HeldOutEvaluation(engine, self.held_out, self.settings.evaluation_batches)
+        batches = self.settings.evaluation_batches
+        self._evaluate = HeldOutEvaluation(engine, self.held_out, batches)
+        return self._evaluate
 
     def trained(self, engine, history) -> Bert:
+        if history.restored and self.held_out is not None:  # other weights than the last step's
+            self._restored = self._evaluate()
+            found = history.find_evaluation(self._restored)
+            self._restored_step = found["step"] if found else history.updates[-1]["step"]
         any_length = dataclasses.replace(self.spec, seq_len=None, max_predictions=None)
         model = build_with(any_length, layers_of(engine.model))
         bert = Bert(self.config, "pretraining", model, self.batches.shards.tokenizer)
@@ -197,7 +208,11 @@ class Pretraining(Recipe):
         return with_adapters(bert, engine.trained, self._places.get("init"))
 
     def result(self, last: dict) -> dict:
-        return {name: value for name, value in last.items() if name not in ("step", "skipped")}
+        found = {name: value for name, value in last.items() if name not in ("step", "skipped")}
+        if self._restored is None:
+            return found
+        found |= {f"val_{name}": value for name, value in self._restored.items()}
+        return found | {"weights_of_update": self._restored_step, "metrics": self._restored}
 
     def described(self, done: int) -> dict[str, str]:
         batches, epoch = self.batches, self.batches.examples_per_epoch(0)

@@ -48,7 +48,7 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
     )
     last: ClassVar[tuple[str, ...]] = tuple(PART_DEFAULTS)
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
-    later: ClassVar[dict] = PART_DEFAULTS | DEFAULTS
+    later: ClassVar[dict] = RunSettings.later | PART_DEFAULTS | DEFAULTS
 
     steps: int
     seq_len: int = 128

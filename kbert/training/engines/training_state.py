@@ -57,6 +57,11 @@ class TrainingState:
             )
         ]
 
+    @property
+    def iterations(self) -> int:
+        """Steps that changed the weights so far; waits for those under way."""
+        return int(self._on_host([self.counts[0].value])[0])
+
     def _variables(self) -> dict:
         """Every variable of the state by its name."""
         # without the seeds' paths: those count what the process made before

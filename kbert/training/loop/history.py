@@ -13,10 +13,13 @@ class History:
             "seconds" (of the run so far, over all its starts, without what was lost) and, where it
             was evaluated, the evaluation's with "val_" before the name.
         stopped: why it ended before its last update; None where it did not.
+        restored: whether a callback set other weights at the end, as EarlyStopping does with
+            `restore_best_weights`. The result has these.
     """
 
     updates: list[dict] = field(default_factory=list)
     stopped: str | None = None
+    restored: bool = False
 
     def __repr__(self) -> str:
         if not self.updates:
@@ -33,3 +36,8 @@ class History:
     def evaluations(self) -> list[dict]:
         """The updates after which there was an evaluation."""
         return [line for line in self.updates if any(key.startswith("val_") for key in line)]
+
+    def find_evaluation(self, metrics: dict[str, float]) -> dict | None:
+        """The recorded evaluation that gave these metrics; None where none did."""
+        wanted = {f"val_{name}": value for name, value in metrics.items()}
+        return next((one for one in self.evaluations if wanted.items() <= one.items()), None)

@@ -6,6 +6,7 @@ data's position and the dropout's seeds.
 """
 
 import contextlib
+import hashlib
 import logging
 import time
 from collections import deque
@@ -15,13 +16,13 @@ import keras
 
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.training.loop import diagnosis
-from kbert.training.loop.callbacks import refuse_harmful, watch_batches
+from kbert.training.loop.callbacks import Callbacks, refuse_harmful, watch_batches
 from kbert.training.loop.calls import Call, calls
 from kbert.training.loop.history import History
 from kbert.training.loop.prefetch import Prefetched
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
-from kbert.training.loop.schedule import Plan
+from kbert.training.loop.schedule import WORST, Plan
 from kbert.training.loop.throughput import Speed, tokens_of
 from kbert.training.precision import MOST_SKIPPED
 from kbert.training.run.run_folder import RunFolder
@@ -46,6 +47,7 @@ def train(
     evaluate_every: int | None = None,
     save_every: int | None = None,
     score: str = "-loss",
+    patience: int | None = None,
     log_every: int = 1,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     show: bool = True,
@@ -66,6 +68,8 @@ def train(
         save_every: updates between two states; None: at evaluations that are the best so far and
             at the end.
         score: which figure says what is best; a minus before it: the lower the better.
+        patience: evaluations in a row without a better score after which the run ends; None: it
+            ends after `steps`.
         log_every: updates between two recorded ones.
         callbacks: Keras's; an epoch is the stretch between two evaluations, whose logs are means
             over it. Their own state is not kept from one start of a run to the next.
@@ -84,8 +88,8 @@ def train(
     """
     counts = {"evaluate_every": evaluate_every, "save_every": save_every}
     checked({"steps": steps, "log_every": log_every} | counts, counts)
-    refuse_harmful(callbacks)
-    plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every)
+    refuse_harmful(callbacks, adapted=bool(engine.trained.adapters))
+    plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every, patience)
     part = engine.rows(batches.batch_size)
     # a callback of each batch is to see its weights, not those of the updates after it
     watched = watch_batches(callbacks)
@@ -99,7 +103,8 @@ def train(
         Prefetched(batches, part, start, steps, ahead=at_once) as prefetched,
     ):
         speed, size = Speed(flops, peak), batches.batch_size
-        trainer = _Trainer(engine, plan, run, start, size, callbacks, ahead, speed, live)
+        told = _callbacks(callbacks, engine, batches, part, plan, start)
+        trainer = _Trainer(engine, plan, run, start, size, told, ahead, speed, live)
         try:
             trainer.fit(calls(prefetched, at_once, plan.pauses), stop_request)
         except Exception as error:
@@ -111,6 +116,14 @@ def train(
         finally:
             trainer.saver.close()
     return trainer.history
+
+
+def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, start: int):
+    """The callbacks and the compiled model that they see; None without callbacks."""
+    if not callbacks:
+        return None
+    params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
+    return Callbacks(callbacks, engine, batches.batch(start, part), **params)
 
 
 def _first(engine) -> str:
@@ -129,7 +142,7 @@ class _Trainer:
         run: RunFolder | None,
         start: int,
         batch_size: int,
-        callbacks: Sequence[keras.callbacks.Callback],
+        callbacks: Callbacks | None,
         ahead: int,
         speed: Speed,
         live: Live,
@@ -141,7 +154,7 @@ class _Trainer:
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
         self.skipped = 0  # updates in a row that were not finite
-        self.score: float | None = None  # of the weights as they are
+        self.score: tuple[float, float] | None = None  # of the weights as they are
         self.history = History()
         if run is not None:
             self.history.updates = run.begin(start)
@@ -149,12 +162,11 @@ class _Trainer:
         self.saver = Saver(engine, run, start if has_state else None)
         before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
         self.begin = time.monotonic() - before
-        self.best = max(map(plan.score_of, self.history.evaluations), default=float("-inf"))
-        params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
+        self.best = max(map(plan.score_of, self.history.evaluations), default=WORST)
+        if start < plan.steps:  # it may have been killed once its patience was at its end
+            self.history.stopped = plan.why_to_stop(self.history.evaluations)
         engine.model.stop_training = False
-        if not hasattr(engine.model, "optimizer"):  # which Keras's TensorBoard looks at
-            engine.model.optimizer = None
-        self.callbacks = keras.callbacks.CallbackList(list(callbacks), model=engine.model, **params)
+        self.callbacks = callbacks
 
     def fit(self, sent_together: Iterator[Call], stop_request: StopRequest) -> None:
         """All updates that are left."""
@@ -163,7 +175,7 @@ class _Trainer:
             # The first state is written before the first update: where that one is not finite, or
             # the machine fails, there is something to go on from.
             self.saver.save(self.done, None)
-        self.callbacks.on_train_begin()
+        self._tell("on_train_begin")
         while self.done < self.plan.steps and not self.history.stopped:
             try:
                 step, batches = next(sent_together)
@@ -172,14 +184,32 @@ class _Trainer:
                 raise
             self._send(step, batches)
             self._between_calls()
-        self.callbacks.on_train_end()
+        self._end()
+
+    def _end(self) -> None:
+        """Tells the callbacks, and finds out whether one of them has set other weights."""
+        if self.callbacks is None:
+            return
+        before = self._digest()
+        self._tell("on_train_end")
+        self.history.restored = self._digest() != before
+
+    def _digest(self) -> bytes:
+        digest = hashlib.sha256()
+        for weight in self.engine.model.weights:
+            digest.update(keras.ops.convert_to_numpy(weight).tobytes())
+        return digest.digest()
+
+    def _tell(self, event: str, *arguments) -> None:
+        if self.callbacks is not None:
+            self.callbacks.tell(event, *arguments)
 
     def _send(self, step: int, batches: list[TrainingBatch]) -> None:
         if not self.in_epoch:
-            self.callbacks.on_epoch_begin(step // self.plan.epoch)
+            self._tell("on_epoch_begin", step // self.plan.epoch)
             self.in_epoch, self.sums = True, {}
         for place in range(len(batches)):
-            self.callbacks.on_train_batch_begin((step + place) % self.plan.epoch)
+            self._tell("on_train_batch_begin", (step + place) % self.plan.epoch)
         # A call is sent before the figures of the one before it are read: reading waits for the
         # device, which would then idle until the next batch is sent. The update that follows one
         # which ends the run changes nothing (the engine sees to it), so it is not one too many.
@@ -215,7 +245,8 @@ class _Trainer:
         if wishes.signal and not last:
             raise Stopped(self._how_to_go_on())
         if wishes.callback and not last:
-            self.history.stopped = f"a callback stopped it after update {self.done:,}"
+            patience = plan.why_to_stop(self.history.evaluations)
+            self.history.stopped = patience or f"a callback stopped it after update {self.done:,}"
 
     def _read(self, at_most: int) -> None:
         """Reads the figures of updates, until so many are in flight."""
@@ -235,7 +266,7 @@ class _Trainer:
             self.sums.setdefault(name, []).append(value)
         left = self.speed.seconds_for(self.plan.steps - step - 1)
         self.live.update(step + 1, values, left)
-        self.callbacks.on_train_batch_end(step % self.plan.epoch, values)
+        self._tell("on_train_batch_end", step % self.plan.epoch, values)
         self.line = values  # where it is evaluated, the line is written with the evaluation
         if self.plan.records(step + 1) and not self.plan.evaluates(step + 1):
             self._record(step + 1, values)
@@ -270,12 +301,14 @@ class _Trainer:
         self._end_epoch(figures)
         self.speed.pause()
         self.score = score = self.plan.score_of(figures)
+        if self.plan.why_to_stop(self.history.evaluations):
+            self.engine.model.stop_training = True
         better, self.best = score > self.best, max(score, self.best)
         return better
 
     def _end_epoch(self, figures: dict[str, float]) -> None:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
-        self.callbacks.on_epoch_end((self.done - 1) // self.plan.epoch, means | figures)
+        self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | figures)
         self.in_epoch = False
 
     def _save_before_an_error(self) -> None:

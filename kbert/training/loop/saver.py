@@ -28,13 +28,18 @@ class Saver:
         self._thread = ThreadPoolExecutor(1, "kbert-states")
 
     def save(
-        self, done: int, score: float | None, *, beside: bool = False, alone: bool = False
+        self,
+        done: int,
+        score: tuple[float, float] | None,
+        *,
+        beside: bool = False,
+        alone: bool = False,
     ) -> None:
         """Saves the state after `done` updates; does nothing where that was begun.
 
         Args:
             done: updates.
-            score: of the evaluation of these weights.
+            score: of the evaluation of these weights (`Plan.score_of`).
             beside: whether the updates go on while it is written; else it is on the disk then.
             alone: whether the other hosts know nothing of it; else all of them come here.
 

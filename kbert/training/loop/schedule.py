@@ -1,7 +1,19 @@
 """When a run evaluates, saves and records, and what the best is."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+WORST = (-math.inf, -math.inf)
+
+
+def rank(value: float, loss: float | None) -> tuple[float, float]:
+    """What evaluations are compared by: a value, higher is better, and of equal ones the loss."""
+    minus_loss = -(loss or 0.0)
+    return (
+        -math.inf if math.isnan(value) else value,
+        -math.inf if math.isnan(minus_loss) else minus_loss,
+    )
 
 
 @dataclass(frozen=True)
@@ -14,6 +26,7 @@ class Plan:
     save_every: int | None
     score: str
     log_every: int
+    patience: int | None = None
 
     def evaluates(self, done: int) -> bool:
         return bool(self.evaluate) and (done % self.epoch == 0 or done == self.steps)
@@ -31,11 +44,32 @@ class Plan:
     def records(self, done: int) -> bool:
         return done % self.log_every == 0 or done == self.steps
 
-    def score_of(self, figures: dict[str, float]) -> float:
-        """Higher is better."""
+    def score_of(self, figures: dict[str, float]) -> tuple[float, float]:
+        """How good an evaluation is: the score, and minus its loss, which breaks ties.
+
+        Higher is better.
+        """
         name = self.score.removeprefix("-")
         if f"val_{name}" not in figures:
             known = ", ".join(key.removeprefix("val_") for key in figures)
             raise ValueError(f"score must be one of the evaluation's {known}, got {self.score!r}")
         value = figures[f"val_{name}"]
-        return -value if self.score.startswith("-") else value
+        value = -value if self.score.startswith("-") else value
+        return rank(value, figures.get("val_loss"))
+
+    def why_to_stop(self, evaluations: Sequence[dict]) -> str | None:
+        """Says why the run ends after the last of its evaluations; None while it does not.
+
+        It ends once `patience` evaluations in a row were not better than the best before them.
+        """
+        if self.patience is None or not evaluations:
+            return None
+        scores = [self.score_of(line) for line in evaluations]
+        best = scores.index(max(scores))  # the first of equals
+        if len(scores) - 1 - best < self.patience:
+            return None
+        name, step = self.score.removeprefix("-"), evaluations[best]["step"]
+        return (
+            f"stopped after update {evaluations[-1]['step']:,}: dev {name} was best after update "
+            f"{step:,}, and not better in {self.patience} evaluations since (patience)"
+        )

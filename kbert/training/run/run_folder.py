@@ -200,13 +200,13 @@ class RunFolder:
             self._records.add(step, values)
             self._events.add(step, values)
 
-    def save_state(self, arrays: dict, step: int, *, score: float | None = None) -> None:
+    def save_state(self, arrays: dict, step: int, *, score=None) -> None:
         """Writes a state and removes those that are neither of the last two nor the best.
 
         Args:
             arrays: `engine.snapshot()`.
             step: updates done.
-            score: of an evaluation at that step; higher is better.
+            score: of an evaluation at that step, and what breaks ties; higher is better.
 
         Raises:
             OSError: it cannot be written; those before it are whole.
@@ -215,7 +215,8 @@ class RunFolder:
             return
         if self._records is not None:
             self._records.flush()  # a state never outlives the lines up to it
-        facts = {"step": step, "score": score, "run": self._id}
+        value, tie = score or (None, None)
+        facts = {"step": step, "score": value, "tie": tie, "run": self._id}
         facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
         self._states.folder.mkdir(exist_ok=True)
         write_state(self._states.path(step), arrays, facts)

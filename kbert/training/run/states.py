@@ -18,7 +18,8 @@ from kbert.training.run.state_files import DamagedState, read_facts, read_state
 _logger = logging.getLogger("kbert")
 _SCORE = js.or_null(js.number(-np.inf, np.inf))
 _FACTS = js.fields(
-    {"step": js.whole(0, 2**62), "score": _SCORE, "settings": js.OBJECT, "fingerprint": js.OBJECT}
+    {"step": js.whole(0, 2**62), "score": _SCORE, "settings": js.OBJECT, "fingerprint": js.OBJECT},
+    {"tie": _SCORE},
 )
 _NAME = re.compile(r"step-(\d{8,})\.safetensors")
 KEPT = 2  # beside the best
@@ -71,15 +72,15 @@ class States:
 
     def best(self) -> State | None:
         """The whole one with the highest score; None where none has one."""
-        for path in sorted(self._files(), key=_score, reverse=True):
-            if _score(path) > -np.inf and (state := self._read(path)):
+        for path in sorted(self._files(), key=_score, reverse=True):  # the first of equals
+            if _score(path)[0] > -np.inf and (state := self._read(path)):
                 return state
         return None
 
     def remove_superseded(self, step: int) -> None:
         """Removes those up to an update that are neither of the last two nor the best one."""
         files = [file for file in self._files() if _step(file) <= step]
-        scored = [file for file in files if _score(file) > -np.inf]
+        scored = [file for file in files if _score(file)[0] > -np.inf]
         best = max(scored, key=_score, default=None)  # the first of equals
         for file in files[:-KEPT]:
             if file != best:
@@ -120,12 +121,17 @@ class States:
         return State(facts["step"], arrays, facts["score"], path)
 
 
-def _score(path: Path) -> float:
+def _score(path: Path) -> tuple[float, float]:
+    """The score and what breaks ties, higher is better; states of older runs have no tie."""
     try:
-        score = read_facts(path).get("score")
+        facts = read_facts(path)
     except (DamagedState, OSError):
-        score = None
-    return -np.inf if score is None or not _SCORE.fits(score) else score
+        facts = {}
+    return _number(facts.get("score")), _number(facts.get("tie"))
+
+
+def _number(value) -> float:
+    return -np.inf if value is None or not _SCORE.fits(value) else value
 
 
 def _step(path: Path) -> int:
