@@ -1,9 +1,15 @@
 """The table of keys beside a checkpoint's weights: each row is tested."""
 
+import dataclasses
+import json
+
+import numpy as np
 import pytest
 
+import kbert
 from kbert import BertConfig
 from kbert.io.setting_keys import setting_keys
+from kbert.tasks.checks import longest
 
 SIZES = {
     "vocab_size": 41,
@@ -14,11 +20,21 @@ SIZES = {
     "max_position_embeddings": 17,
     "type_vocab_size": 2,
 }
+TRUNCATION = {
+    "max_length": 9,
+    "strategy": "LongestFirst",
+    "stride": 0,
+    "direction": "Left",
+}
+OTHERWISE = ("model_max_length", "max_len", "tokenizer_class", "add_prefix_space", "trim_offsets")
+OTHERWISE += ("truncation_side",)  # have tests of their own, the two before in test_family.py
 HANDLINGS = ("obeyed", "refused", "ignored")
 
 
 def rows(handling, *files):
     found = [row for row in setting_keys() if row.handling == handling and row.file in files]
+    if handling == "obeyed":
+        found = [row for row in found if row.key not in OTHERWISE]
     return pytest.mark.parametrize("row", found, ids=[f"{row.file}-{row.key}" for row in found])
 
 
@@ -41,3 +57,164 @@ def test_a_key_that_changes_the_graph_is_refused(row):
 @rows("ignored", "config.json")
 def test_a_key_that_changes_nothing_is_ignored(row):
     assert BertConfig.from_dict(SIZES | {row.key: "odd"}) == BertConfig(**SIZES)
+
+
+TOKENS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[A]", "[B]", "[C]"),
+    *("the", "cat", "dog", "The", "é", "e", "##at", "c", "中", "国", "中国"),
+]
+TEXT = "The cat é 中国 [A] the[B] dog [C] catdog [unused0] e"
+# A value for each obeyed key of a tokenizer's files that changes what TEXT becomes.
+OBEYED = {
+    "do_lower_case": False,
+    "strip_accents": False,
+    "tokenize_chinese_chars": False,
+    **{f"{role}_token": "[A]" for role in ("unk", "sep", "cls", "mask", "bos", "eos")},
+    "pad_token": {"content": "[B]", "lstrip": True, "__type": "AddedToken"},
+    "*_token": {"entity_token": "[C]"},
+    "additional_special_tokens": ["[A]", "[B]"],
+    "extra_special_tokens": ["[C]", "catdog"],
+    "added_tokens_decoder": {"6": {"content": "[A]"}, "20": {"content": "catdog"}},
+    "*": {"catdog": 20, "[B]": 7},
+}
+
+
+@pytest.fixture
+def transformers():
+    return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
+    write(tmp_path / "tokenizer_config.json", {"do_lower_case": True})
+    return tmp_path
+
+
+def write(file, values):
+    """Changes a file of JSON."""
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    file.write_text(json.dumps(before | values), encoding="utf-8")
+
+
+@rows("obeyed", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+def test_an_obeyed_key_gives_transformers_ids(folder, transformers, row):
+    before = kbert.Tokenizer.load(folder).encode(TEXT).ids
+    value = OBEYED[row.key]
+    write(folder / row.file, value if row.key[0] == "*" else {row.key: value})
+    ids = kbert.Tokenizer.load(folder).encode(TEXT).ids
+    assert ids == transformers.BertTokenizer.from_pretrained(folder)(TEXT)["input_ids"]
+    assert ids != before or row.key == "mask_token"
+
+
+@pytest.mark.parametrize("key", ["model_max_length", "max_len"])
+def test_the_tokenizers_length_goes_before_more_positions(folder, key, small):
+    write(folder / "tokenizer_config.json", {key: 7})
+    tokenizer = kbert.Tokenizer.load(folder)
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small, seq_len=None), tokenizer)
+    assert small.positions > 9 and (longest(bert), longest(bert, 9)) == (7, 9)
+    write(folder / "tokenizer_config.json", {key: int(1e30)})
+    assert kbert.Tokenizer.load(folder).max_length is None
+
+
+@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
+def test_the_side_that_is_cut_is_transformers(folder, transformers, form):
+    write(folder / "tokenizer_config.json", {"truncation_side": "left"})
+    texts, pairs = ["the cat the dog e e", "e", "the " * 5000], ["dog cat", "the e dog " * 3, "e"]
+    if form == "tokenizer.json":
+        kbert.Tokenizer.load(folder).save(folder)
+        write(folder / "tokenizer.json", {"truncation": TRUNCATION})
+        (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    peer = transformers.BertTokenizer.from_pretrained(folder)
+    ours = kbert.Tokenizer.load(folder)
+    ours.save(folder / "again")
+    for tokenizer in (ours, kbert.Tokenizer.load(folder / "again")):
+        for options in ((texts, None), (texts, pairs)):
+            wanted = peer(*options, truncation=True, max_length=6)["input_ids"]
+            assert [e.ids for e in tokenizer.encode_batch(*options, max_length=6)] == wanted
+
+
+@rows("refused", "tokenizer_config.json", "tokenizer.json")
+def test_a_setting_that_kbert_cannot_follow_is_refused(folder, row):
+    if row.file == "tokenizer.json":
+        kbert.Tokenizer.load(folder).save(folder)
+    first, _, inner = row.key.partition(".")
+    for value in (*row.allowed, "odd"):
+        before = json.loads((folder / row.file).read_text(encoding="utf-8")).get(first)
+        inside = (before or {}) | {inner: value} if inner else value
+        write(folder / row.file, {first: inside})
+        if value != "odd":
+            kbert.Tokenizer.load(folder)
+    with pytest.raises(ValueError, match=rf"{row.file}: {row.key} must be .*, got 'odd'\. "):
+        kbert.Tokenizer.load(folder)
+
+
+@rows("ignored", "tokenizer_config.json")
+def test_an_ignored_setting_changes_no_id(folder, row):
+    before = kbert.Tokenizer.load(folder).encode(TEXT).ids
+    write(folder / row.file, {row.key: "odd"})
+    assert kbert.Tokenizer.load(folder).encode(TEXT).ids == before
+
+
+def test_the_class_of_config_json_counts_where_tokenizer_config_has_none(folder):
+    write(folder / "config.json", {"tokenizer_class": "BertJapaneseTokenizer"})
+    with pytest.raises(ValueError, match="must be BertTokenizer, got BertJapaneseTokenizer"):
+        kbert.Tokenizer.load(folder)
+    write(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
+    kbert.Tokenizer.load(folder)
+
+
+def test_added_tokens_decoder_goes_before_the_older_files(folder, transformers):
+    write(folder / "special_tokens_map.json", {"sep_token": "[C]"})
+    write(folder / "added_tokens.json", {"catdog": 20})
+    for decoder in ({}, {"added_tokens_decoder": {"6": {"content": "[A]"}}}):
+        write(folder / "tokenizer_config.json", {"sep_token": "[B]"} | decoder)
+        wanted = transformers.BertTokenizer.from_pretrained(folder)(TEXT)["input_ids"]
+        assert kbert.Tokenizer.load(folder).encode(TEXT).ids == wanted
+
+
+def test_a_text_with_the_padding_token_is_refused(folder, transformers, small):
+    """transformers attends to it; its ids are the same."""
+    tokenizer, text = kbert.Tokenizer.load(folder), "the [PAD] cat"
+    wanted = transformers.BertTokenizer.from_pretrained(folder)(text)["input_ids"]
+    assert tokenizer.encode(text).ids == wanted and tokenizer.pad_id in wanted
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small, seq_len=None), tokenizer)
+    for call in (
+        lambda: tokenizer.encode_batch(["the", text]),
+        lambda: tokenizer.encode_batch(["the"], [text]),
+        lambda: kbert.embed(bert, ["the", text]),
+        lambda: kbert.attribute(bert, text, similar_to="the"),
+        lambda: kbert.attribute(bert, "the", similar_to=text),
+    ):
+        with pytest.raises(ValueError, match=r"must not hold '\[PAD\]', the padding .* 'the \[PAD"):
+            call()
+    assert tokenizer.encode_batch([text], max_length=3)[0].ids  # it is cut off
+
+
+def test_the_tokenizers_padding_is_masked_whatever_config_json_says(folder, transformers, small):
+    """[UNK] stands first, and config.json says that 0 is the padding."""
+    torch = pytest.importorskip("torch")
+    tokens = [
+        "[UNK]",
+        "[SEP]",
+        "[PAD]",
+        *(t for t in TOKENS if t not in ("[UNK]", "[SEP]", "[PAD]")),
+    ]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    model = kbert.build_encoder(small, seq_len=None)
+    kbert.save(kbert.Bert(small, "encoder", model), folder / "bert")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).rename(folder / "bert" / name)
+    bert, texts = kbert.load(folder / "bert"), ["the cat", "the § dog c", "é"]
+    assert small.pad_token_id == 0
+    assert bert.config.pad_token_id == kbert.inspect(folder / "bert").config.pad_token_id == 2
+    peer = transformers.BertModel.from_pretrained(folder / "bert").eval()
+    read = transformers.BertTokenizer.from_pretrained(folder / "bert")
+    inputs = read(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states, mask = peer(**inputs).last_hidden_state, inputs["attention_mask"][..., None]
+    wanted = ((states * mask).sum(1) / mask.sum(1)).numpy()
+    np.testing.assert_allclose(kbert.embed(bert, texts, pooling="mean"), wanted, atol=2e-5)
+    other = dataclasses.replace(bert, config=small)
+    with pytest.raises(ValueError, match=r"embed needs a model whose pad_token_id is .*, 2, got 0"):
+        kbert.embed(other, texts)

@@ -63,7 +63,7 @@ UNICODE = [
 WITH_SPECIAL_TOKENS = [
     "the capital of france is [MASK].",
     "[CLS] already framed [SEP]",
-    "[SEP][SEP] [PAD]x[UNK] é[MASK]É[MASK",
+    "[SEP][SEP] x[UNK] é[MASK]É[MASK",
     "[MASK]",
 ]
 

@@ -140,7 +140,7 @@ def load(
         head = aliases.resolve("head", head) or checkpoint.spec.head
         _check_labels_fit(checkpoint, head, num_labels, labels)
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
-        checkpoint = _padded_as(checkpoint, words)
+        checkpoint = checkpoint.padded_by(words.pad_id) if words else checkpoint
         asked = seq_len, allow_missing, ignore, words, num_labels, labels
         given = added.layers(checkpoint.spec.config) if added else ()
         bert = _built(checkpoint, head, *asked, given=given)
@@ -335,28 +335,6 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: l
             words.vocab_size,
             rows,
         )
-
-
-def _padded_as(checkpoint: Checkpoint, words: "Tokenizer | None") -> Checkpoint:
-    """The checkpoint with the padding token of a tokenizer that is not BERT's own.
-
-    A BERT of XLM-R's vocabulary, as multilingual MiniLM and E5, has 0 in its config.json, which is
-    <s> there: attention would leave it out.
-    """
-    from kbert.data.tokenization.vocabulary import Vocabulary
-
-    config = checkpoint.spec.config
-    if words is None or isinstance(words.vocabulary, Vocabulary):
-        return checkpoint
-    if words.pad_id == config.pad_token_id:
-        return checkpoint
-    if config.family.first_position is not None:  # positions go by it too
-        raise ValueError(
-            f"{checkpoint.source}: pad_token_id must be the tokenizer's, {words.pad_id}, got "
-            f"{config.pad_token_id}"
-        )
-    config = config.replace(pad_token_id=words.pad_id)
-    return dataclasses.replace(checkpoint, spec=dataclasses.replace(checkpoint.spec, config=config))
 
 
 def _tokenizer(checkpoint: Checkpoint, lowercase: bool | None) -> "Tokenizer | None":

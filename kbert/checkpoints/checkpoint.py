@@ -1,5 +1,6 @@
 """What every reader gives: a checkpoint that is opened, its numbers not read yet."""
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,3 +75,22 @@ class Checkpoint:
     vocabulary: Path | None = None
     lowercase: bool | None = None
     left_out: tuple[str, ...] = ()
+
+    def padded_by(self, pad_id: int) -> "Checkpoint":
+        """Give the checkpoint with its tokenizer's padding token, which goes before config.json's.
+
+        transformers masks what the tokenizer pads with, whatever config.json says.
+
+        Raises:
+            ValueError: another padding token of RoBERTa, whose positions go by config.json's.
+        """
+        config = self.spec.config
+        if pad_id == config.pad_token_id or pad_id >= config.vocab_size:
+            return self  # beyond the embedding: that is reported with the weights
+        if config.family.first_position is not None:
+            raise ValueError(
+                f"{self.source}: pad_token_id must be the tokenizer's, {pad_id}, got "
+                f"{config.pad_token_id}"
+            )
+        spec = dataclasses.replace(self.spec, config=config.replace(pad_token_id=pad_id))
+        return dataclasses.replace(self, spec=spec)

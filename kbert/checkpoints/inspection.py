@@ -98,7 +98,7 @@ def inspect(
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
     with formats.opened(path, config, format) as checkpoint:
-        vocab_size, lowercase = _vocabulary(checkpoint)
+        checkpoint, vocab_size, lowercase = _with_vocabulary(checkpoint)
         return Inspection(
             checkpoint.source,
             checkpoint.format,
@@ -217,14 +217,17 @@ def _ignored(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]
     return setting_keys.ignored_keys(checkpoint.vocabulary or formats.located(path))
 
 
-def _vocabulary(checkpoint: Checkpoint) -> tuple[int | None, bool | None]:
+def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:
+    """The checkpoint as its vocabulary pads, and that vocabulary's size and casing."""
     if checkpoint.vocabulary is None:
-        return None, None
+        return checkpoint, None, None
     from kbert.data.tokenization.tokenizer_files import read_vocabulary
 
     rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
     vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
-    return len(vocabulary.all_tokens), vocabulary.lowercase
+    tokens = vocabulary.all_tokens
+    padded = checkpoint.padded_by(tokens.index(vocabulary.special_tokens["pad"]))
+    return padded, len(tokens), vocabulary.lowercase
 
 
 def _kinds(left_out: Sequence[str]) -> list[str]:

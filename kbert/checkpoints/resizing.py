@@ -106,7 +106,10 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
         lambda array: _resized(array, rows, new_rows, config),
         tables=(names.POSITION_EMBEDDING,),
     )
-    return dataclasses.replace(resized, sentence=sentence)
+    tokenizer = bert.tokenizer
+    if tokenizer is not None and (tokenizer.max_length or 0) >= bert.config.positions:
+        tokenizer = type(tokenizer)(dataclasses.replace(tokenizer.vocabulary, max_length=None))
+    return dataclasses.replace(resized, sentence=sentence, tokenizer=tokenizer)
 
 
 def _rebuilt(

@@ -67,6 +67,11 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
             "into its folder, or in Python dataclasses.replace(bert, tokenizer="
             "kbert.Tokenizer.from_vocab('vocab.txt', lowercase=True))"
         )
+    if bert.tokenizer.pad_id != bert.config.pad_token_id:
+        raise ValueError(
+            f"{task} needs a model whose pad_token_id is the tokenizer's, "
+            f"{bert.tokenizer.pad_id}, got {bert.config.pad_token_id}: build it with that one"
+        )
     return bert.tokenizer
 
 
@@ -114,8 +119,13 @@ def require_two_segments(bert: Bert, task: str) -> None:
 
 
 def longest(bert: Bert, max_length: int | None = None) -> int:
-    """The tokens that a sequence can have: positions, a fixed seq_len, `max_length`."""
-    limits = [bert.config.positions, bert.spec.seq_len, max_length]
+    """The tokens that a sequence can have: positions, a fixed seq_len, `max_length`.
+
+    Where no `max_length` is given, the tokenizer's own counts, transformers' `model_max_length`.
+    """
     if max_length is not None:
         require_positive("max_length", max_length)
+    elif bert.tokenizer is not None:
+        max_length = bert.tokenizer.max_length
+    limits = [bert.config.positions, bert.spec.seq_len, max_length]
     return min(limit for limit in limits if limit is not None)

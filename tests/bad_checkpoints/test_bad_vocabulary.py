@@ -10,7 +10,6 @@ import kbert
     ("content", "said"),
     [
         ("\n".join([*VOCABULARY, "x", "y"]).encode(), "embedding has rows, 99, got 101"),
-        ("\n".join([*VOCABULARY[:-1], "the"]).encode(), "got twice: 'the' (ids 6 and 98)"),
         (b"", "must hold one token a line, got an empty file"),
         ("\n".join(VOCABULARY).encode("utf-16"), "must be UTF-8 text"),
         ("\n".join(VOCABULARY).replace("[MASK]", "[mask]").encode(), "[MASK] missing"),

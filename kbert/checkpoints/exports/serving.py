@@ -71,6 +71,8 @@ def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str
 
 def longest(bert, own: int | None = None) -> int:
     """The tokens that a text is cut to: positions, a fixed length, the checkpoint's own limit."""
+    if own is None and bert.tokenizer is not None:
+        own = bert.tokenizer.max_length
     limits = [bert.config.positions, bert.spec.seq_len, own]
     return min(limit for limit in limits if limit is not None)
 

@@ -43,14 +43,21 @@ class TextGraph:
         vocabulary: of WordPiece.
 
     Raises:
-        ValueError: an added token that is looked for in the cleaned text, or by what is beside it.
+        ValueError: an added token that is looked for in the cleaned text, or by what is beside it;
+            texts that are cut off on the left.
     """
 
     def __init__(self, vocabulary: Vocabulary):
         _check_added(vocabulary)
+        if vocabulary.truncation_side != "right":
+            raise ValueError(
+                "a model that takes texts must cut them off on the right, got the truncation_side "
+                f"{vocabulary.truncation_side!r}"
+            )
         ids = {token: place for place, token in enumerate(vocabulary.all_tokens)}
         special = vocabulary.special_tokens
         self._cls_id, self._sep_id = ids[special["cls"]], ids[special["sep"]]
+        self._pad_id, self._pad = ids[special["pad"]], special["pad"]
         self._unknown, self._most = special["unk"], vocabulary.max_word_chars
         table = code_points.replacements(vocabulary)
         # Of two that begin at the same place the longer one is found, as the Rust package does.
@@ -129,6 +136,9 @@ class TextGraph:
             tf.gather(ends, tf.gather(by_byte, before + last)),
             word,
         )
+        # As `Tokenizer.encode_batch` refuses it: attention would leave the token out.
+        message = f"a text must not hold {self._pad}, the padding token"
+        tf.debugging.assert_none_equal(found[0], self._pad_id, message)
         return Pieces(*map(ids.merge_dims(1, 2).with_flat_values, found))
 
     def _between(self, before: list[int], ids):

@@ -21,13 +21,19 @@ class RustTokenizer:
     Args:
         rust: the tokenizer.
         added: the tokens that are found in a text before it is cleaned.
+        truncation_side: which end of a text that is too long is cut off.
         splits_at_blanks: whether each blank ends a piece, as WordPiece's do.
     """
 
     def __init__(
-        self, rust: tokenizers.Tokenizer, added: Iterable[str], splits_at_blanks: bool = True
+        self,
+        rust: tokenizers.Tokenizer,
+        added: Iterable[str],
+        truncation_side: str = "right",
+        splits_at_blanks: bool = True,
     ):
         self._rust = rust
+        self._side = truncation_side
         # The Rust object keeps the truncation as a state: one thread sets it and cuts at a time.
         self._lock = threading.Lock()
         self._blank = _BLANK if splits_at_blanks else _FIRST_BLANK
@@ -43,7 +49,7 @@ class RustTokenizer:
     ) -> list[tokenizers.Encoding]:
         """The encodings of texts, or of pairs, on every core; errors as `Tokenizer.encode`."""
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
-        if pairs is None and max_length is not None:
+        if pairs is None and max_length is not None and self._side == "right":
             texts = [self._beginning(text, max_length) for text in texts]
         inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
         with self._lock:
@@ -52,7 +58,7 @@ class RustTokenizer:
             else:
                 # Differs from Google: of two that are as long, an odd token more goes to the
                 # second text, as transformers does; Google's _truncate_seq_pair cuts that one.
-                self._rust.enable_truncation(max_length, strategy=truncation)
+                self._rust.enable_truncation(max_length, strategy=truncation, direction=self._side)
             try:
                 if len(inputs) == 1:  # no threads for one text
                     pair = None if pairs is None else pairs[0]

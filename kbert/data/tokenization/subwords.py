@@ -13,6 +13,13 @@ from pathlib import Path
 import tokenizers
 
 from kbert.data.tokenization.rust_tokenizer import RustTokenizer
+from kbert.data.tokenization.vocabulary import (
+    ADDED_TOKEN,
+    ADDED_TOKEN_FLAGS,
+    check_truncation,
+    no_token,
+    truncation_config,
+)
 from kbert.io import bounds
 from kbert.io import json_schema as js
 
@@ -37,6 +44,8 @@ class Subwords:
         special_tokens: the tokens of the roles pad, unk, cls, sep and mask, where they are not
             called `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
         tokenizer_class: transformers' class; None: by the kind.
+        added: as `Vocabulary`'s, beside those of the text.
+        max_length, truncation_side: as `Vocabulary`'s.
         source: what errors call it.
 
     Attributes:
@@ -44,19 +53,23 @@ class Subwords:
         lowercase: whether texts are lowercased.
 
     Raises:
-        ValueError: no tokenizer of these kinds, ids with gaps, a special token that is missing, a
-            template that does not put cls and sep around a text.
+        ValueError: no tokenizer of these kinds, a special token that is missing, an added token
+            whose id is another's, a template that does not put cls and sep around a text.
     """
 
     text: str
     special_tokens: dict[str, str] = field(default_factory=dict)
     tokenizer_class: str | None = None
+    added: tuple[dict, ...] = ()
+    max_length: int | None = None
+    truncation_side: str = "right"
     source: str = "the vocabulary"
     kind: str = field(init=False)
     lowercase: bool = field(init=False)
 
     def __post_init__(self):
         object.__setattr__(self, "special_tokens", SPECIAL_TOKENS | self.special_tokens)
+        check_truncation(self.max_length, self.truncation_side, self.source)
         values = js.parse(self.text, _MODEL, self.source)
         kind = values["model"].get("type")
         if kind not in KINDS:
@@ -64,6 +77,7 @@ class Subwords:
         object.__setattr__(self, "kind", kind)
         lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
         object.__setattr__(self, "lowercase", lowercase)
+        self._check_added()
         tokens = self.all_tokens
         missing = [token for token in self.special_tokens.values() if token not in tokens]
         if missing:
@@ -90,6 +104,11 @@ class Subwords:
         rust.no_truncation()
         rust.no_padding()
         known = {token.content for token in rust.get_added_tokens_decoder().values()}
+        for entry in self.added:
+            if entry["content"] not in known:
+                flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
+                rust.add_tokens([tokenizers.AddedToken(entry["content"], **flags)])
+                known.add(entry["content"])
         here = {r: t for r, t in self.special_tokens.items() if rust.token_to_id(t) is not None}
         for role, token in here.items():
             if token not in known:
@@ -102,46 +121,62 @@ class Subwords:
     @cached_property
     def all_tokens(self) -> tuple[str, ...]:
         """The tokens by id; one that was added again, as `<mask>` may be, stands at both."""
-        ids = self.rust.get_vocab().values()
-        found = [self.rust.id_to_token(place) for place in range(max(ids, default=-1) + 1)]
-        tokens = [token for token in found if token is not None]
-        if len(tokens) < len(found):
-            raise ValueError(f"{self.source}: ids must be 0, 1, 2, …, got none {found.index(None)}")
-        return tuple(tokens)
+        count = max(self.rust.get_vocab().values(), default=-1) + 1
+        if count > bounds.LINES:
+            raise ValueError(
+                f"{self.source}: ids must be below {bounds.LINES:,}, got {count - 1:,}"
+            )
+        return tuple(self.rust.id_to_token(place) or no_token(place) for place in range(count))
+
+    def _check_added(self) -> None:
+        for entry in self.added:
+            js.check(entry, ADDED_TOKEN, self.source, "an added token")
+            found = self.rust.token_to_id(entry["content"])
+            if entry.get("id", found) != found:
+                raise ValueError(
+                    f"{self.source}: the added token {entry['content']!r} must have the id "
+                    f"{found}, got {entry['id']}"
+                )
 
     def engine(self) -> RustTokenizer:
         """What encodes."""
         added = [token.content for token in self.rust.get_added_tokens_decoder().values()]
-        return RustTokenizer(self.rust, added, splits_at_blanks=False)
+        return RustTokenizer(self.rust, added, self.truncation_side, splits_at_blanks=False)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """The values of transformers' `tokenizer_config.json`."""
         config: dict = {"tokenizer_class": self.tokenizer_class or KINDS[self.kind]}
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
         config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
-        return config | ({} if max_length is None else {"model_max_length": max_length})
+        return config | truncation_config(self, max_length)
 
 
-def read_subwords(path: Path, special_tokens: dict[str, str]) -> Subwords:
+def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Subwords:
     """Those of a tokenizer.json, or of a vocab.json with the merges.txt beside it.
+
+    Args:
+        path: the file.
+        special_tokens: see `Subwords`.
+        settings: other arguments of `Subwords`.
 
     Raises:
         FileNotFoundError: no merges.txt beside a vocab.json.
         ValueError: what `Subwords` refuses.
     """
     bounds.check_size(path, bounds.TEXT)
-    settings: dict = {}
+    said: dict = {}
     if (config := path.with_name("tokenizer_config.json")).is_file():
-        settings = js.read(config, _CONFIG)
+        said = js.read(config, _CONFIG)
     if path.name == "vocab.json":
-        text = _joined(path, SPECIAL_TOKENS | special_tokens, settings)
+        text = _joined(path, SPECIAL_TOKENS | special_tokens, said)
     else:
         text = path.read_text(encoding="utf-8-sig")
     return Subwords(
         text=text,
         special_tokens=special_tokens,
-        tokenizer_class=settings.get("tokenizer_class"),
+        tokenizer_class=said.get("tokenizer_class"),
         source=str(path),
+        **settings,
     )
 
 

@@ -27,6 +27,7 @@ from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
 from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph.aliases import Answering
 from kbert.graph.config import require_positive, write_atomically
+from kbert.io import json_schema as js
 
 PADDINGS = ("longest", "max_length")
 
@@ -46,11 +47,14 @@ class Tokenizer(Answering):
         between_ids: what stands between two texts: [SEP], or RoBERTa's </s></s>.
         second_segment: the segment of a second text: 1, or RoBERTa's 0.
         lowercase: whether texts are lowercased.
+        max_length: tokens that tasks cut texts to, where the model has more positions; None: no
+            limit of its own.
     """
 
     def __init__(self, vocabulary: Vocabulary | Subwords):
         self.vocabulary = vocabulary
         self.lowercase = vocabulary.lowercase
+        self.max_length = vocabulary.max_length
         self.tokens = vocabulary.all_tokens
         self.vocab_size = len(self.tokens)
         self._ids = {token: place for place, token in enumerate(self.tokens)}
@@ -76,7 +80,7 @@ class Tokenizer(Answering):
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: an empty file, not UTF-8, a token twice, a special token missing.
+            ValueError: an empty file, not UTF-8, a special token missing.
         """
         if isinstance(vocab, (str, os.PathLike)):
             tokens = read_tokens(vocab)
@@ -164,7 +168,8 @@ class Tokenizer(Answering):
 
         Raises:
             ValueError: as for `encode`, with the place in the batch; not as many pairs as texts;
-                an unknown `padding`, or "max_length" without one.
+                an unknown `padding`, or "max_length" without one; a text that holds the padding
+                token, which a model would leave out.
         """
         texts = _listed(texts, "texts")
         pairs = None if pairs is None else _listed(pairs, "pairs")
@@ -183,6 +188,7 @@ class Tokenizer(Answering):
                 )
         found = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
         encodings = [Encoding(encoding) for encoding in found]
+        self._refuse_padding(encodings, texts, pairs)
         length = max(map(len, encodings), default=0)
         if padding == "max_length" and max_length is not None:
             length = max_length
@@ -254,6 +260,20 @@ class Tokenizer(Answering):
         casing = "uncased" if self.lowercase else "cased"
         kind = f", {self.vocabulary.kind}" if isinstance(self.vocabulary, Subwords) else ""
         return f"Tokenizer({self.vocab_size} tokens, {casing}{kind})"
+
+    def _refuse_padding(self, encodings, texts: list[str], pairs: list[str] | None) -> None:
+        """Raise a ValueError for a text with the padding token in it.
+
+        transformers attends to it; kbert's graph tells padding by its id, and would not.
+        """
+        for place, encoding in enumerate(encodings):
+            if self.pad_id in encoding.ids:
+                token = self.tokens[self.pad_id]
+                text = texts[place] if pairs is None or token in texts[place] else pairs[place]
+                raise ValueError(
+                    f"a text must not hold {token!r}, the padding token, because attention leaves "
+                    f"it out: take it out of {js.shown(text)}"
+                )
 
     def _check_id(self, number: int, name: str) -> None:
         if not 0 <= number < self.vocab_size:

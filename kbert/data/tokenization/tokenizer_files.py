@@ -2,44 +2,35 @@
 
 Read are `vocab.txt` (Google's releases: one token a line, its number is the id), `tokenizer.json`
 (the Rust `tokenizers`), RoBERTa's `vocab.json` with `merges.txt` and, beside any,
-`tokenizer_config.json` and `special_tokens_map.json` (transformers).
+`tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` (transformers). What
+is done with each of their keys is in `kbert.io.setting_keys`.
 """
 
 import os
 from pathlib import Path
 
 from kbert.data.tokenization.subwords import KINDS, Subwords, read_subwords
+from kbert.data.tokenization.tokenizer_settings import settings_next_to
 from kbert.data.tokenization.vocabulary import (
-    ADDED_TOKEN,
     FLAGS,
     MAX_WORD_CHARS,
     SPECIAL_TOKENS,
     Vocabulary,
+    no_token,
     read_tokens,
 )
-from kbert.io import folders
+from kbert.io import bounds, folders, setting_keys
 from kbert.io import json_schema as js
 
 # transformers' tokenizers that read vocab.txt by BERT's rules; others (MeCab's) cut words first.
 _BY_BERTS_RULES = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert")
 
-_NAME = js.or_null(js.either(js.TEXT, js.fields({"content": js.TEXT})))
-_CLEANING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-# of special_tokens_map.json and tokenizer_config.json
-_SETTINGS = js.fields(
-    optional={f"{role}_token": _NAME for role in SPECIAL_TOKENS}
-    | dict.fromkeys(_CLEANING, js.or_null(js.FLAG))
-    | {
-        "tokenizer_class": js.or_null(js.TEXT),
-        "added_tokens_decoder": js.or_null(
-            js.mapping_of(js.fields({"content": js.TEXT}, FLAGS), "tokens by id", keys="[0-9]{1,9}")
-        ),
-    }
-)
 # Of a tokenizer.json: first what of them it is, then what a BERT's must be.
 _PARTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
 _OF_A_KIND = js.or_null(js.fields(optional={"type": js.or_null(js.TEXT)}))
-_TOKENIZER = js.fields(optional=dict.fromkeys(_PARTS, _OF_A_KIND))
+_DIRECTION = js.or_null(js.fields(optional={"direction": js.or_null(js.one_of("Right", "Left"))}))
+_TOKENIZER = js.fields(optional=dict.fromkeys(_PARTS, _OF_A_KIND) | {"truncation": _DIRECTION})
+_LISTED = js.fields({"content": js.TEXT, "id": js.whole()}, FLAGS)
 _BERT_TOKENIZER = js.fields(
     {
         "model": js.fields(
@@ -55,7 +46,7 @@ _BERT_TOKENIZER = js.fields(
             }
         ),
     },
-    {"added_tokens": js.or_null(js.list_of(ADDED_TOKEN))},
+    {"added_tokens": js.or_null(js.list_of(_LISTED))},
 )
 _PLACE = js.fields({"id": js.TEXT, "type_id": js.whole()})
 _PIECES = js.list_of(
@@ -92,15 +83,21 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             f"{path}: no such folder or file; a vocabulary is a folder with tokenizer.json or "
             "vocab.txt, or one of the two (kbert vocab trains one)"
         )
-    is_json = path.suffix == ".json"
-    if is_json and _has_subwords(path):
-        return _subwords(path, rules)
-    found: dict = _read_tokenizer_json(path) if is_json else {"tokens": read_tokens(path)}
-    says = _settings_next_to(path)
+    values = _tokenizer_json(path) if path.suffix == ".json" else {}
+    says = settings_next_to(path, values)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
+    if path.name == "vocab.json" or (values.get("model") or {}).get("type") in KINDS:
+        return _subwords(path, says, rules)
+    if path.suffix == ".json":
+        found = _wordpiece_of(values, path)
+    else:
+        found = {"tokens": read_tokens(path)}
+        _check_class(path, says["tokenizer_class"])
+    del says["tokenizer_class"]
     sources = (found, says, rules)
     names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
-    found |= says | rules | {"special_tokens": names}
+    added = (*found.get("added", ()), *(e for e in says["added"] if not _is_in(e, found)))
+    found |= says | {"added": added} | rules | {"special_tokens": names}
     if found.get("lowercase") is None:
         raise ValueError(
             f"{path}: no file says whether the vocabulary is lowercased, no do_lower_case in a "
@@ -117,18 +114,21 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     return vocabulary
 
 
-def _has_subwords(path: Path) -> bool:
+def _tokenizer_json(path: Path) -> dict:
+    """The content of a tokenizer.json, checked as far as all kinds have it; none of vocab.json."""
     if path.name == "vocab.json":
-        return True
-    return (js.read(path, _TOKENIZER).get("model") or {}).get("type") in KINDS
+        return {}
+    values = js.read(path, _TOKENIZER)
+    setting_keys.check_settings("tokenizer.json", values, str(path))
+    return values
 
 
-def _subwords(path: Path, rules: dict) -> Subwords:
+def _subwords(path: Path, says: dict, rules: dict) -> Subwords:
     """Byte-level BPE or Unigram, which have none of WordPiece's rules."""
-    given = {key: rule for key, rule in rules.items() if rule is not None}
-    names = _settings_next_to(path)["special_tokens"] | given.pop("special_tokens", {})
-    found = read_subwords(path, names)
-    if given.pop("lowercase", found.lowercase) != found.lowercase or given:
+    names = says["special_tokens"] | rules.pop("special_tokens", {})
+    kept = {key: says[key] for key in ("added", "max_length", "truncation_side")}
+    found = read_subwords(path, names, **kept)
+    if rules.pop("lowercase", found.lowercase) != found.lowercase or rules:
         raise ValueError(
             f"{path}: lowercase and other rules of WordPiece must be left out of a tokenizer of "
             f"{found.kind}, whose file says them"
@@ -136,30 +136,24 @@ def _subwords(path: Path, rules: dict) -> Subwords:
     return found
 
 
-def _settings_next_to(path: Path) -> dict:
-    """What the two files of transformers beside the vocabulary say, under `Vocabulary`'s names."""
-    values: dict = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if path.with_name(name).is_file():
-            values |= js.read(path.with_name(name), _SETTINGS)
-    says = {}
-    for key in _CLEANING:
-        if values.get(key) is not None or (key == "strip_accents" and key in values):
-            says["lowercase" if key == "do_lower_case" else key] = values[key]
-    names = {role: values.get(f"{role}_token") for role in SPECIAL_TOKENS}
-    names = {r: name["content"] if isinstance(name, dict) else name for r, name in names.items()}
-    says["special_tokens"] = {role: name for role, name in names.items() if name is not None}
-    if path.suffix != ".json":  # a tokenizer.json says the rest itself
-        class_name = values.get("tokenizer_class") or "BertTokenizer"
-        if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
-            raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
-        entries = (values.get("added_tokens_decoder") or {}).items()
-        says["added"] = tuple(entry | {"id": int(place)} for place, entry in entries)
-    return says
+def _check_class(path: Path, class_name: str | None) -> None:
+    """Raise a ValueError for a class that does not read a vocab.txt by BERT's rules."""
+    class_name = class_name or "BertTokenizer"
+    if class_name.removesuffix("Fast").removesuffix("Tokenizer") not in _BY_BERTS_RULES:
+        raise ValueError(f"{path}: its tokenizer must be BertTokenizer, got {class_name}")
 
 
-def _read_tokenizer_json(path: Path) -> dict:
-    values = js.read(path, _TOKENIZER)
+def _is_in(entry: dict, found: dict) -> bool:
+    """Whether a tokenizer.json lists an added token with that id already."""
+    listed = {(one["content"], one["id"]) for one in found.get("added", ())}
+    contents = {content for content, _ in listed}
+    return (entry["content"], entry.get("id")) in listed or (
+        "id" not in entry and entry["content"] in contents
+    )
+
+
+def _wordpiece_of(values: dict, path: Path) -> dict:
+    """A tokenizer.json's WordPiece, under the names of `Vocabulary`."""
     model = values.get("model")
     if model is None:
         keys = ", ".join(list(values)[:20]) or "no keys"
@@ -188,11 +182,18 @@ def _read_tokenizer_json(path: Path) -> dict:
 
 
 def _by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
-    by_id = sorted(ids.items(), key=lambda item: item[1])
-    for expected, (token, place) in enumerate(by_id):
-        if place != expected:
-            raise ValueError(f"{path}: ids must be 0, 1, 2, …, got {place} for {token!r}")
-    return tuple(token for token, _ in by_id)
+    """The tokens in the order of their ids; an id that is missing has no token."""
+    count = max(ids.values(), default=-1) + 1
+    if count > bounds.LINES:
+        raise ValueError(f"{path}: ids must be below {bounds.LINES:,}, got {count - 1:,}")
+    by_id = {place: token for token, place in ids.items()}
+    for token, place in ids.items():
+        if by_id[place] != token:
+            raise ValueError(
+                f"{path}: each token must have its own id, got {place} for {token!r} and for "
+                f"{by_id[place]!r}"
+            )
+    return tuple(by_id.get(place, no_token(place)) for place in range(count))
 
 
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:

@@ -1,5 +1,6 @@
 """A vocabulary: the tokens by id, the casing, the special tokens' names; and `vocab.txt`."""
 
+import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,7 +27,10 @@ MAX_WORD_CHARS = 100
 ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 FLAGS = dict.fromkeys(ADDED_TOKEN_FLAGS, js.FLAG)
-ADDED_TOKEN = js.fields({"content": js.TEXT, "id": js.whole()}, FLAGS)
+ADDED_TOKEN = js.fields({"content": js.TEXT}, {"id": js.whole()} | FLAGS)
+TRUNCATION_SIDES = ("right", "left")
+
+_logger = logging.getLogger("kbert")
 
 
 class Rules(TypedDict, total=False):
@@ -37,6 +41,8 @@ class Rules(TypedDict, total=False):
     special_tokens: dict[str, str]
     added: tuple[dict, ...]
     max_word_chars: int
+    max_length: int | None
+    truncation_side: str
     source: str
 
 
@@ -53,13 +59,15 @@ class Vocabulary:
             called [PAD], [UNK], [CLS], [SEP] and [MASK].
         added: tokens found in a text before it is cleaned, as `tokenizer.json` lists them: id,
             content and flags. The special tokens are among them, listed or not; ids beyond
-            `tokens` go on from them.
+            `tokens` go on from them. One without an id has that of its token, or the next one.
         max_word_chars: a longer word is the unknown token.
+        max_length: tokens that texts are cut to, where the model has more positions.
+        truncation_side: which end of a text that is too long is cut off, "right" or "left".
         source: what errors call the vocabulary.
 
     Raises:
-        ValueError: no tokens, one twice (all are named), one that is not a str of one line, a
-            special token that is missing, an added token whose id is another's.
+        ValueError: no tokens, one that is not a str of one line, a special token that is missing,
+            an added token whose id is another's.
     """
 
     tokens: tuple[str, ...]
@@ -69,6 +77,8 @@ class Vocabulary:
     special_tokens: dict[str, str] = field(default_factory=dict)
     added: tuple[dict, ...] = ()
     max_word_chars: int = MAX_WORD_CHARS
+    max_length: int | None = None
+    truncation_side: str = "right"
     source: str = "the vocabulary"
 
     def __post_init__(self):
@@ -81,11 +91,13 @@ class Vocabulary:
             roles = ", ".join(SPECIAL_TOKENS)
             raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
         _check_tokens(self.tokens, self.source)
+        object.__setattr__(self, "tokens", _without_duplicates(self.tokens, self.source))
+        check_truncation(self.max_length, self.truncation_side, self.source)
         ids = {token: place for place, token in enumerate(self.tokens)}
         require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
         for entry in self.added:
             js.check(entry, ADDED_TOKEN, self.source, "an added token")
-        added = sorted(self.added, key=lambda entry: entry["id"])
+        added = sorted((e for e in self.added if "id" in e), key=lambda entry: entry["id"])
         for entry in added:
             expected = ids.setdefault(entry["content"], len(ids))
             if entry["id"] != expected:
@@ -93,14 +105,22 @@ class Vocabulary:
                     f"{self.source}: the added token {entry['content']!r} must have the id "
                     f"{expected}, got {entry['id']}"
                 )
+        listed = {entry["content"] for entry in added}
+        for entry in self.added:
+            if entry["content"] not in listed:
+                listed.add(entry["content"])
+                added.append(entry | {"id": ids.setdefault(entry["content"], len(ids))})
         special = SPECIAL_TOKENS | self.special_tokens
         if missing := [token for token in special.values() if token not in ids]:
             raise ValueError(
                 f"{self.source} must hold the special tokens, {' '.join(missing)} missing: name "
                 'those that are called otherwise, special_tokens={"pad": …}'
             )
-        listed = {entry["content"] for entry in added}
-        added += [_special(token, ids[token]) for token in special.values() if token not in listed]
+        added += [
+            special_token(token) | {"id": ids[token]}
+            for token in special.values()
+            if token not in listed
+        ]
         object.__setattr__(self, "added", tuple(added))
         object.__setattr__(self, "special_tokens", special)
 
@@ -114,8 +134,7 @@ class Vocabulary:
         """The values of transformers' `tokenizer_config.json`."""
         config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
-        if max_length is not None:
-            config["model_max_length"] = max_length
+        config |= truncation_config(self, max_length)
         return config | {
             "strip_accents": self.strip_accents,
             "tokenize_chinese_chars": self.tokenize_chinese_chars,
@@ -146,23 +165,49 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
 def _check_tokens(tokens: Iterable[str], source: str) -> None:
     if not tokens:
         raise ValueError(f"{source} must hold tokens, got none")
-    seen: dict[str, int] = {}
-    twice: list[str] = []
     for place, token in enumerate(tokens):
         if not isinstance(token, str) or "\n" in token or "\r" in token:
             raise ValueError(f"{source}: token {place} must be one line of text, got {token!r}")
-        if seen.setdefault(token, place) != place:
-            twice.append(f"{token!r} (ids {seen[token]} and {place})")
-    if twice:
-        raise ValueError(f"{source} must hold each token once, got twice: {first_few(twice)}")
 
 
-def _special(token: str, place: int) -> dict:
-    return (
-        {"id": place, "content": token}
-        | dict.fromkeys(ADDED_TOKEN_FLAGS, False)
-        | {"special": True}
+def _without_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]:
+    """Give a token that stands twice its last id, as transformers does."""
+    last = {token: place for place, token in enumerate(tokens)}
+    if len(last) == len(tokens):
+        return tokens
+    again = [f"{token!r} (id {n})" for n, token in enumerate(tokens) if last[token] != n]
+    _logger.warning(
+        "%s has tokens twice; the last id counts, and these have none: %s",
+        *(source, first_few(again)),
     )
+    return tuple(t if last[t] == place else no_token(place) for place, t in enumerate(tokens))
+
+
+def no_token(place: int) -> str:
+    """Name an id that no token has; punctuation within it keeps it from matching any text."""
+    return f"[no_token_{place}]"
+
+
+def check_truncation(max_length: int | None, side: str, source: str) -> None:
+    """Raise a ValueError for a length that is none, or an unknown side."""
+    if max_length is not None:
+        require_positive(f"{source}: max_length", max_length)
+    if side not in TRUNCATION_SIDES:
+        sides = " or ".join(TRUNCATION_SIDES)
+        raise ValueError(f"{source}: truncation_side must be {sides}, got {js.shown(side)}")
+
+
+def truncation_config(vocabulary, max_length: int | None) -> dict:
+    """Give a vocabulary's values for `tokenizer_config.json` about too long texts."""
+    lengths = [n for n in (vocabulary.max_length, max_length) if n is not None]
+    config: dict = {"model_max_length": min(lengths)} if lengths else {}
+    left = vocabulary.truncation_side != "right"
+    return config | ({"truncation_side": vocabulary.truncation_side} if left else {})
+
+
+def special_token(token: str) -> dict:
+    """Make the entry of a special token, found in a text as it stands."""
+    return {"content": token} | dict.fromkeys(ADDED_TOKEN_FLAGS, False) | {"special": True}
 
 
 def _text(path: Path) -> str:

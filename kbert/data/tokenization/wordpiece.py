@@ -10,7 +10,8 @@ class WordPiece(RustTokenizer):
     """A vocabulary's Rust tokenizer."""
 
     def __init__(self, vocabulary: Vocabulary):
-        super().__init__(_build(vocabulary), [entry["content"] for entry in vocabulary.added])
+        added = [entry["content"] for entry in vocabulary.added]
+        super().__init__(_build(vocabulary), added, vocabulary.truncation_side)
 
 
 def bert_normalizer(

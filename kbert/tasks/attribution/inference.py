@@ -80,7 +80,8 @@ def attribute(
     tokenizer = require_tokenizer(bert, "attribute")
     _check(bert, text, pair, similar_to, target, value, baseline, steps)
     limit = longest(bert)
-    encoding = tokenizer.encode(text, pair, max_length=limit)
+    pairs = None if pair is None else [pair]
+    (encoding,) = tokenizer.encode_batch([text], pairs, max_length=limit)
     warn_of_cut("attribute", encoding.truncated, 1, limit)
     kept = {tokenizer.cls_id, tokenizer.sep_id}
     place = None
@@ -201,7 +202,7 @@ def _target(bert: Bert, outputs: targets.Outputs, states, real, target, similar_
     """What it is called, and the function's further arguments, NumPy arrays."""
     tokenizer = require_tokenizer(bert, "attribute")
     if similar_to is not None:
-        encoding = tokenizer.encode(similar_to, max_length=longest(bert))
+        (encoding,) = tokenizer.encode_batch([similar_to], max_length=longest(bert))
         states, real = _states(bert, [encoding.ids], encoding.segment_ids)
         (vector,) = _answers(outputs, states, real)
         return targets.COSINE, [vector]

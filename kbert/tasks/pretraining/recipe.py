@@ -111,12 +111,13 @@ class Pretraining(Recipe):
     def _checked_config(self) -> BertConfig:
         size, seq_len = self.batches.shards.vocab_size, self.settings.seq_len
         if self._init is None:
-            return configuration(self._preset, size, seq_len)
-        from kbert.checkpoints.inspection import inspect
+            found = configuration(self._preset, size, seq_len)
+        else:
+            from kbert.checkpoints.inspection import inspect
 
-        found = inspect(self._init).config
-        check_fits(found, f"{self._init}", size, seq_len)
-        return found
+            found = inspect(self._init).config
+            check_fits(found, f"{self._init}", size, seq_len)
+        return found.replace(pad_token_id=self.batches.shards.tokenizer.pad_id)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         from kbert.graph.accounting import account

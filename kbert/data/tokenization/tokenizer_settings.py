@@ -1,0 +1,110 @@
+"""The settings of transformers beside a vocabulary: tokenizer_config.json and its like."""
+
+from pathlib import Path
+
+from kbert.data.tokenization.vocabulary import (
+    FLAGS,
+    SPECIAL_TOKENS,
+    TRUNCATION_SIDES,
+    special_token,
+)
+from kbert.io import json_schema as js
+from kbert.io import setting_keys
+
+_NAME = js.or_null(js.either(js.TEXT, js.fields({"content": js.TEXT}, FLAGS)))
+_EXTRA = ("additional_special_tokens", "extra_special_tokens")
+_CLEANING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
+_LENGTH = js.or_null(js.either(js.whole(1), js.number(_NO_LIMIT, 1e31)))
+# of special_tokens_map.json and tokenizer_config.json
+_SETTINGS = js.fields(
+    optional={f"{role}_token": _NAME for role in SPECIAL_TOKENS}
+    | dict.fromkeys(_EXTRA, js.or_null(js.either(js.list_of(_NAME), js.mapping_of(_NAME))))
+    | dict.fromkeys(_CLEANING, js.or_null(js.FLAG))
+    | {
+        "tokenizer_class": js.or_null(js.TEXT),
+        "model_max_length": _LENGTH,
+        "max_len": _LENGTH,
+        "truncation_side": js.or_null(js.one_of(*TRUNCATION_SIDES)),
+        "added_tokens_decoder": js.or_null(
+            js.mapping_of(js.fields({"content": js.TEXT}, FLAGS), "tokens by id", keys="[0-9]{1,9}")
+        ),
+    }
+)
+_ADDED = js.mapping_of(js.whole(), "ids by token")  # of added_tokens.json
+_CONFIG = js.fields(optional={"tokenizer_class": js.or_null(js.TEXT)})  # of config.json
+
+
+def settings_next_to(path: Path, values: dict) -> dict:
+    """What the files of transformers beside the vocabulary say, under `Vocabulary`'s names.
+
+    As in transformers, special_tokens_map.json and added_tokens.json count only where
+    tokenizer_config.json has no added_tokens_decoder; the names of special_tokens_map.json then go
+    before those of tokenizer_config.json.
+
+    Args:
+        path: the vocabulary.
+        values: the content of a tokenizer.json.
+    """
+    config = _read_beside(path, "tokenizer_config.json", _SETTINGS)
+    source = str(path.with_name("tokenizer_config.json"))
+    setting_keys.check_settings("tokenizer_config.json", config, source)
+    by_id = config.get("added_tokens_decoder")
+    older = _read_beside(path, "special_tokens_map.json", _SETTINGS) if by_id is None else {}
+    names, extra = _special_tokens(config, older)
+    if by_id is None:
+        ids = _read_beside(path, "added_tokens.json", _ADDED)
+        added = [_added_token(token, place, token in extra) for token, place in ids.items()]
+    else:
+        added = [entry | {"id": int(place)} for place, entry in by_id.items()]
+    direction = (values.get("truncation") or {}).get("direction") or "Right"
+    length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
+    class_name = config.get("tokenizer_class")
+    says = {
+        "special_tokens": names,
+        "added": (
+            *added,
+            *(entry for token, entry in extra.items() if token not in names.values()),
+        ),
+        "max_length": length if length < _NO_LIMIT else None,
+        "truncation_side": config.get("truncation_side") or direction.lower(),
+        "tokenizer_class": class_name
+        or _read_beside(path, "config.json", _CONFIG).get("tokenizer_class"),
+    }
+    for key in _CLEANING:
+        if config.get(key) is not None or (key == "strip_accents" and key in config):
+            says["lowercase" if key == "do_lower_case" else key] = config[key]
+    return says
+
+
+def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str, dict]]:
+    """The special tokens' names by role, and the entries of all special tokens by their text.
+
+    Args:
+        config: the content of tokenizer_config.json.
+        older: that of special_tokens_map.json, whose names go before.
+    """
+    found = [(key, v) for key, v in (config | older).items() if key.endswith("_token")]
+    for values in (config, older):
+        more = values.get("extra_special_tokens") or values.get("additional_special_tokens") or ()
+        found += more.items() if isinstance(more, dict) else [("", token) for token in more]
+    names: dict[str, str] = {}
+    extra: dict[str, dict] = {}
+    for key, value in found:
+        entry = value if isinstance(value, dict) else {"content": value}
+        token, role = entry.get("content"), key.removesuffix("_token")
+        if isinstance(token, str):
+            flags = {flag: entry[flag] for flag in FLAGS if flag in entry}
+            extra[token] = special_token(token) | flags | {"special": True}
+            names |= {role: token} if role in SPECIAL_TOKENS else {}
+    return names, extra
+
+
+def _added_token(token: str, place: int, special: bool) -> dict:
+    """Make the entry of a token of added_tokens.json, which has no flags, as transformers does."""
+    return special_token(token) | {"id": place, "special": special, "normalized": not special}
+
+
+def _read_beside(path: Path, name: str, kind: js.Kind) -> dict:
+    file = path.with_name(name)
+    return js.read(file, kind) if file.is_file() else {}
