@@ -209,7 +209,7 @@ def datasheet(name: str):
     tpus = {"TPU v4": "v4", "TPU v5 lite": "v5e", "TPU v5": "v5p", "TPU v6 lite": "v6e"}
     if name in tpus:
         return accelerators()[tpus[name]]
-    if re.search(r"MIG|NVL|H\d00 PCIe", name):  # of the same name, with another peak
+    if re.search(r"MIG|NVL|H\d00 PCIe|V100-PCIE", name):  # of the same name, with another peak
         return None
     rows = [row for row in accelerators().values() if row.kind == "GPU"]
     return next((row for row in rows if re.search(rf"\b{row.name}\b", name)), None)

@@ -68,6 +68,64 @@ def test_the_peak_is_the_datasheets():
         assert one.source and (one.kind == "TPU") == bool(one.slices)
 
 
+# Streaming multiprocessors, their highest clock in GHz, and multiply-adds of one in a cycle by the
+# architectures' whitepapers: dense, of 16 bits, summed in float32 (a GeForce's are half of a data
+# centre's of the same architecture); bits of the memory's bus and Gbit/s of a pin.
+CHIPS = {
+    "B200": (148, 1.855, 4096, 8192, 8.0),
+    "H100": (132, 1.83, 2048, 5120, 5.23),
+    "A100": (108, 1.41, 1024, 5120, 3.19),
+    "A100-40GB": (108, 1.41, 1024, 5120, 2.43),
+    "L40S": (142, 2.52, 512, 384, 18),
+    "A10": (72, 1.695, 512, 384, 12.5),
+    "L4": (58, 2.04, 512, 192, 12.5),
+    "V100": (80, 1.53, 512, 4096, 1.752),
+    "T4": (40, 1.59, 512, 256, 10),
+    "RTX-5090": (170, 2.407, 256, 512, 28),
+    "RTX-4090": (128, 2.52, 256, 384, 21),
+    "RTX-3090": (82, 1.695, 256, 384, 19.5),
+}
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_a_gpus_figures_are_its_units_times_their_clock(name):
+    """Without sparsity and without sums in float16, each of which is twice as much."""
+    units, clock, each, bits, rate = CHIPS[name]
+    one = accelerators()[name]
+    assert one.peak_flops == pytest.approx(2 * units * clock * 1e9 * each, rel=0.02)
+    assert one.bandwidth == pytest.approx(bits / 8 * rate * 1e9, rel=0.03)
+    assert len(one.source) <= 76
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("RTX 4090", "RTX-4090"),
+        ("rtx4090:2", "RTX-4090"),
+        ("NVIDIA GeForce RTX 3090", "RTX-3090"),
+        ("5090", "RTX-5090"),
+        ("a100-80gb", "A100"),
+        ("A100 40GB:8", "A100-40GB"),
+        ("Tesla V100-32GB", "V100-32GB"),
+        ("V100-16GB", "V100"),
+    ],
+)
+def test_a_gpu_is_known_as_its_users_write_it(name, row):
+    assert gpu(name).accelerator == accelerators()[row]
+
+
+@pytest.mark.parametrize("peak", [97.5e12, "97.5e12", "97.5T", "97.5 TFLOP/s", "97.5TFLOPS"])
+def test_a_gpu_of_ones_own_has_its_peak_and_memory(peak):
+    found = plan("base", gpu="RTX 4080:2", peak_flops=peak, memory="16GiB", batch=64)
+    assert found.seconds == pytest.approx(found.flops / (0.4 * 2 * 97.5e12))
+    assert found.memory.capacity == int(0.95 * 16 * 2**30)
+    same = plan("base", peak_flops=peak, memory=17_179_869_184, precision="float32", batch=64)
+    assert same.seconds == pytest.approx(2 * found.seconds)  # the peak is of that precision
+    known = plan("base", gpu="L4", peak_flops=peak, batch=64)
+    assert known.memory == plan("base", gpu="L4", batch=64).memory
+    assert known.seconds == pytest.approx(2 * found.seconds)
+
+
 @pytest.mark.parametrize("accumulation", [1, 3])
 @pytest.mark.parametrize("rematerialize", [False, True])
 def test_the_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
@@ -119,7 +177,14 @@ def test_blocks_computed_again_keep_their_inputs_and_one_block():
         ({"gpu": "L4", "utilization": 0}, "utilization must be above 0 and at most 1, got 0"),
         ({"gpu": "L4", "seq_len": 513}, "513"),
         ({"gpu": "L4", "steps": -1}, "steps must be"),
+        ({"gpu": "MI300X"}, "gpu must be .*: there are B200, .* give peak_flops and memory"),
+        ({"gpu": "L4", "peak_flops": 121}, "peak_flops must be .* as 165e12 or 165T, got 121"),
+        ({"gpu": "L4", "peak_flops": "-1T"}, "peak_flops must be FLOP/s of a chip"),
+        ({"gpu": "L4", "peak_flops": True}, "peak_flops must be FLOP/s of a chip"),
+        ({"gpu": "L4", "memory": 24}, "memory must be bytes of a chip, such as 24GiB, got 24"),
+        ({"gpu": "L4", "memory": "24TFLOPS"}, "memory must be bytes of a chip"),
         ({}, "plan needs tpu or gpu"),
+        ({"memory": "24GiB"}, "plan needs tpu or gpu"),
         ({"gpu": "L4", "tpu": "v5e:2x2"}, "plan needs tpu or gpu, one of the two"),
     ],
 )
@@ -141,6 +206,10 @@ def test_the_command(capsys):
     assert found["seconds"] == expected.seconds and found["devices"]["chips"] == 16
     small = run(capsys, "plan", "large", "--gpu", "L4", "--batch", 4096, "--precision", "float32")
     assert "DOES NOT FIT" in small.out and "no peak of float32" in small.out
+    own = run(capsys, "plan", "base", "--peak", "9T", "--memory", "7GiB", "--batch", "3")
+    assert own.status == 0 and "7 GiB and 9 TFLOP/s\n(peak and memory as given)" in own.out
+    alone = run(capsys, "plan", "base", "--peak-flops", "9T")
+    assert alone.status == 2 and "--peak-flops and --memory go together" in alone.err
     none = run(capsys, "plan", "large", "--gpu", "T4", "--precision", "float32", "--seq-len", 512)
     assert "DOES NOT FIT" in none.out
 
@@ -152,7 +221,7 @@ def test_without_chips_it_is_a_table_of_all(capsys):
     names = [line.split()[0] for line in lines if line and line.split()[0] in accelerators()]
     assert names == list(accelerators())
     row = next(line for line in lines if line.startswith("v5e")).split()
-    assert int(row[4]) == plan("base", tpu="v5e:1x1").largest_batch
+    assert int(row[5]) == plan("base", tpu="v5e:1x1").largest_batch
     wrong = run(capsys, "plan", "base", "--json")
     assert wrong.status == 2 and wrong.err.count("\n") == 1 and "--tpu or --gpu" in wrong.err
 

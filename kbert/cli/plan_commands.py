@@ -15,11 +15,14 @@ _PRECISIONS = click.Choice(PRECISIONS)
         "kbert plan base --tpu v5e:4x4 --batch 4096",
         "kbert plan large --gpu H100:8 --seq-len 512 --rematerialize",
         "kbert plan large_uncased --gpu L4 --freeze embeddings,1-20",
+        "kbert plan base --gpu RTX-4080 --peak-flops 97.5T --memory 16GiB",
     ),
 )
 @CONFIG
 @click.option("--tpu", metavar="SLICE", help="Such as v5e:4x4.")
-@click.option("--gpu", metavar="NAME[:N]", help="Such as H100:8.")
+@click.option("--gpu", metavar="NAME[:N]", help="Such as H100:8 or RTX-4090.")
+@click.option("--peak-flops", "--peak", metavar="FLOPS", help="Your chip's, such as 165T.")
+@click.option("--memory", metavar="BYTES", help="Your chip's, such as 24GiB.")
 @click.option("--seq-len", type=POSITIVE, default=128, metavar="S", help="Tokens a sequence.")
 @click.option("--batch", type=POSITIVE, metavar="B", help="Sequences an update; 256.")
 @click.option("--precision", type=_PRECISIONS, default="mixed_bfloat16", help="What to compute in.")
@@ -31,11 +34,13 @@ _PRECISIONS = click.Choice(PRECISIONS)
 @trained_in_part
 @click.option("--compile", "compiles", is_flag=True, help="By Google's compiler too: minutes.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def plan(config, tpu, gpu, batch, compiles, as_json, trained, **options):
+def plan(config, tpu, gpu, peak_flops, memory, batch, compiles, as_json, trained, **options):
     """Plan a pretraining: memory a chip, FLOPs, the largest batch, time; no Keras is imported.
 
-    Without --tpu and --gpu: a table of all accelerators. --compile takes minutes and no TPU: the
-    whole update is compiled for the slice (pip install "kbert-keras[tpu]").
+    Without --tpu and --gpu: a table of all accelerators. A GPU that the table has not takes
+    --peak-flops (dense products of --precision, summed in float32) and --memory.
+    --compile takes minutes and no TPU: the whole update is compiled for the slice (pip install
+    "kbert-keras[tpu]").
     """
     from kbert.graph.plan import plan as planned
     from kbert.io import row_formats
@@ -44,14 +49,17 @@ def plan(config, tpu, gpu, batch, compiles, as_json, trained, **options):
     options |= trained
     if compiles and trained:
         raise click.UsageError("--compile goes with the whole model: leave --freeze, --lora out")
-    if tpu is None and gpu is None:
+    own = {"peak_flops": peak_flops, "memory": memory}
+    if tpu is None and gpu is None and None in own.values():
         given = {"--json": as_json, "--compile": compiles, "--batch": batch is not None}
+        if own["peak_flops"] or own["memory"]:
+            raise click.UsageError("--peak-flops and --memory go together, or with --tpu or --gpu")
         for name in (name for name, is_given in given.items() if is_given):
             raise click.UsageError(f"{name} goes with --tpu or --gpu: give one of them")
         click.echo(accelerators_text(config, **options), nl=False)
         return
     sizes = {} if batch is None else {"batch": batch}
-    found = planned(config, tpu=tpu, gpu=gpu, **sizes, **options)
+    found = planned(config, tpu=tpu, gpu=gpu, **own, **sizes, **options)
     if as_json:
         result = _compiled(found) if compiles else found
         click.echo(row_formats.to_json(result.as_dict()), nl=False)

@@ -1,11 +1,14 @@
 """Accelerators: memory and peak of one chip, and the slices that a TPU comes in.
 
-The table is accelerators.tsv: GiB a chip, TFLOP/s a chip for products of bfloat16 (T4: float16), as
-the vendor says, and the clock that makes a TPU's.
+The table is accelerators.tsv, from the vendors' datasheets, of one chip: GiB, TFLOP/s for dense
+products of bfloat16 (V100, T4: float16) that are summed in float32, GB/s of the memory, and the
+clock of a TPU. With sparsity a datasheet says twice as much, and of a GeForce that sums in float16
+twice as much too: training has neither.
 """
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -21,6 +24,7 @@ class Accelerator:
         kind: "TPU" or "GPU".
         memory: bytes of a chip.
         peak_flops: FLOP/s of a chip.
+        bandwidth: bytes per second between a chip and its memory; None: not known.
         clock: cycles a second, from the peak: of v5e 4 arrays of 128 × 128 multiply-adds, of v4 and
             v5p 8, of v6e 4 of 256 × 256; None: not known.
         has_bfloat16: whether it multiplies bfloat16.
@@ -32,6 +36,7 @@ class Accelerator:
     kind: str
     memory: int
     peak_flops: float
+    bandwidth: float | None
     clock: float | None
     has_bfloat16: bool
     slices: tuple[str, ...]
@@ -57,12 +62,13 @@ def accelerators() -> dict[str, Accelerator]:
     text = files("kbert.graph").joinpath("accelerators.tsv").read_text(encoding="utf-8")
     found = {}
     for line in text.splitlines()[1:]:
-        name, kind, memory, peak, clock, bfloat16, slices, source = line.split("\t")
+        name, kind, memory, peak, bandwidth, clock, bfloat16, slices, source = line.split("\t")
         found[name] = Accelerator(
             name,
             kind,
             int(memory) * 2**30,
             float(peak) * 1e12,
+            float(bandwidth) * 1e9,
             float(clock) * 1e9 if clock else None,
             bfloat16 == "yes",
             tuple(slices.split()),
@@ -86,24 +92,47 @@ def tpu(name: str) -> Devices:
     return Devices(name, chip, math.prod(map(int, shape.split("x"))))
 
 
-def gpu(name: str) -> Devices:
-    """So many GPUs, "H100:8"; "H100" is one.
+def gpu(name: str, own: bool = False) -> Devices:
+    """So many GPUs, "H100:8"; "H100" is one. "NVIDIA GeForce RTX 4090" is "RTX-4090" too.
+
+    Args:
+        name: the GPU and how many.
+        own: whether a GPU that is not in the table is taken too, without any figures.
 
     Raises:
-        ValueError: none of that name; names the nearest. No number of devices.
+        ValueError: none of that name; names a close one. No number of devices.
     """
     kind, colon, count = name.partition(":")
-    chip = _known(kind, "GPU", "gpu")
+    names = {_plain(one.name): one for one in accelerators().values() if one.kind == "GPU"}
+    names |= {f"{plain}{one.memory // 2**30}gb": one for plain, one in names.items()}
+    chip = names.get(_plain(kind))
+    if chip is None and own:
+        chip = Accelerator(kind, "GPU", 0, 0, None, None, True, (), "")
+    chip = chip or _known(kind, "GPU", "gpu")
     if colon and not (count.isdecimal() and int(count)):
         raise ValueError(f"gpu must be a name and how many there are, H100:8, got {name!r}")
     return Devices(name, chip, int(count or 1))
 
 
+def with_figures(devices: Devices, **figures) -> Devices:
+    """Return the devices with the user's own figures of a chip: `peak_flops`, `memory`."""
+    if not figures:
+        return devices
+    said = " and ".join(name.replace("_flops", "") for name in figures)
+    source = f"{devices.accelerator.source}; {said} as given".removeprefix("; ")
+    return replace(devices, accelerator=replace(devices.accelerator, source=source, **figures))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"nvidia|geforce|tesla|rtx|[\s_-]", "", name.lower())
+
+
 def _known(name: str, kind: str, argument: str) -> Accelerator:
     names = [one.name for one in accelerators().values() if one.kind == kind]
     if name not in names:
+        also = " (for any other GPU give peak_flops and memory)" if kind == "GPU" else ""
         raise ValueError(
             f"{argument} must be a {kind} that is known, got {name!r}: "
-            f"{hint(name, names, 'there are')}"
+            f"{hint(name, names, 'there are')}{also}"
         )
     return accelerators()[name]

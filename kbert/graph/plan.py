@@ -11,6 +11,7 @@ from kbert.graph.layer_table import encoder_block
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.graph.presets import get_config
 from kbert.graph.trained_parts import LORA_ON
+from kbert.io.units import parse_amount
 
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
@@ -67,6 +68,7 @@ class Plan:
         largest_batch: that fits, over all chips; 0: not one sequence a chip does.
         freeze, lora, lora_on: as they were asked for.
         trainable_params: parameters with a gradient.
+        peak_flops: FLOP/s of a chip in that precision; None: not known.
     """
 
     config: BertConfig
@@ -87,13 +89,14 @@ class Plan:
     lora: int | None
     lora_on: str
     trainable_params: int
+    peak_flops: float | None
 
     @property
     def seconds(self) -> float | None:
-        """Of an update; None in float32, whose peak no table here has."""
-        if self.precision == "float32":
+        """Of an update; None where the peak is not known: the table has none of float32."""
+        if self.peak_flops is None:
             return None
-        peak = self.devices.accelerator.peak_flops * self.devices.chips
+        peak = self.peak_flops * self.devices.chips
         return (self.flops + self.recomputed_flops) / (self.utilization * peak)
 
     @property
@@ -127,6 +130,8 @@ def plan(
     *,
     tpu: str | None = None,
     gpu: str | None = None,
+    peak_flops: float | str | None = None,
+    memory: float | str | None = None,
     seq_len: int = 128,
     batch: int = 256,
     precision: str = "mixed_bfloat16",
@@ -144,7 +149,9 @@ def plan(
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
         tpu: a slice, such as "v5e:4x4"; or
-        gpu: a name and how many, such as "H100:8".
+        gpu: a name and how many, such as "H100:8", "RTX 4090".
+        peak_flops: FLOP/s of a chip in that precision, such as 165e12 or "165T"; None: the table's.
+        memory: of a chip, in bytes or as "24GiB"; None: the table's. With both, any GPU will do.
         seq_len: tokens in a sequence.
         batch: sequences of an update, over all chips.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
@@ -164,7 +171,7 @@ def plan(
             divide, a sequence longer than the positions, a value out of its range, parts that the
             graph has not.
     """
-    devices = _devices(tpu, gpu, precision)
+    devices = _devices(tpu, gpu, precision, peak_flops, memory)
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization!r}")
     config = get_config(config)
@@ -189,12 +196,14 @@ def plan(
     reached, (sums, sum_flops) = _reached(one), _sums(one)
     activations = _kept(one, reached, rematerialize, unkept) - sums
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
+    has_peak = peak_flops is not None or precision != "float32"
+    peak = devices.accelerator.peak_flops if has_peak else None
     held = one.memory
     gradients = held.gradients * (2 if accumulation > 1 else 1)
     kept = activations * (batch // parts)
-    memory = ChipMemory(held.weights + sums, held.adam, gradients, kept, capacity, held.gradients)
-    largest = (capacity - memory.fixed) // max(1, activations)
-    if capacity < memory.fixed + held.gradients:
+    needed = ChipMemory(held.weights + sums, held.adam, gradients, kept, capacity, held.gradients)
+    largest = (capacity - needed.fixed) // max(1, activations)
+    if capacity < needed.fixed + held.gradients:
         largest = 0
     encoder = one.groups["encoder"].flops * reached // config.num_hidden_layers
     return Plan(
@@ -206,7 +215,7 @@ def plan(
         accumulation=accumulation,
         rematerialize=rematerialize,
         max_predictions=max_predictions,
-        memory=memory,
+        memory=needed,
         flops=(one.training_flops - sum_flops) * batch + sum_flops * parts,
         recomputed_flops=encoder * batch if rematerialize else 0,
         utilization=utilization,
@@ -216,13 +225,30 @@ def plan(
         lora=lora,
         lora_on=lora_on,
         trainable_params=one.trainable_params,
+        peak_flops=peak,
     )
 
 
-def _devices(tpu: str | None, gpu: str | None, precision: str) -> Devices:
+def _devices(
+    tpu: str | None,
+    gpu: str | None,
+    precision: str,
+    peak_flops: float | str | None,
+    memory: float | str | None,
+) -> Devices:
+    figures: dict = {}
+    if peak_flops is not None:
+        said = "FLOP/s of a chip, such as 165e12 or 165T"
+        figures["peak_flops"] = parse_amount("peak_flops", peak_flops, "flops?(?:/s)?", 1e9, said)
+    if memory is not None:
+        said = "bytes of a chip, such as 24GiB"
+        figures["memory"] = int(parse_amount("memory", memory, "b", 2**20, said))
+    own = len(figures) == 2
+    gpu = "a GPU" if own and tpu is None and gpu is None else gpu
     if (tpu is None) == (gpu is None):
         raise ValueError(f"plan needs tpu or gpu, one of the two, got tpu={tpu!r}, gpu={gpu!r}")
-    devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu))
+    devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), own)
+    devices = accelerators.with_figures(devices, **figures)
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if not devices.accelerator.computes(precision):

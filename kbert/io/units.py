@@ -1,4 +1,10 @@
-"""Numbers as a line has room for them."""
+"""Numbers as a line has room for them, and numbers that a user writes with a unit."""
+
+import math
+import re
+
+_PREFIXES = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+_BINARY = {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kmgtp", 1)}
 
 
 def duration(seconds: float) -> str:
@@ -16,3 +22,25 @@ def short(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.0f}"
+
+
+def parse_amount(name: str, value: float | str, unit: str, least: float, example: str) -> float:
+    """Return a number that may be written with a unit: 165e12, "165T", "165 TFLOP/s", "24GiB".
+
+    Args:
+        name: the argument's name, for the error.
+        value: the number, or a text.
+        unit: a pattern of the unit's spellings, behind the prefix.
+        least: a smaller number is a mistake: its unit was left out.
+        example: what to give, for the error.
+
+    Raises:
+        ValueError: no such number.
+    """
+    pattern = rf"(\d+\.?\d*(?:e[+]?\d+)?)\s*([kmgtp]?i?)(?:{unit})?"
+    found = re.fullmatch(pattern, str(value).strip().lower().replace(",", ""))
+    factor = (_PREFIXES | _BINARY).get(found[2]) if found else None
+    number = float(found[1]) * factor if found and factor else 0.0
+    if isinstance(value, bool) or not least <= number < math.inf:
+        raise ValueError(f"{name} must be {example}, got {value!r}")
+    return number

@@ -23,7 +23,7 @@ def _head(title: str, found: Plan) -> str:
     return (
         f"{title} on {found.devices.name}, {', '.join(options)}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
-        f"{chip.peak_flops / 1e12:,.0f} TFLOP/s\n({chip.source})\n"
+        f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
         f"{found.seq_len} tokens a sequence, {found.max_predictions} predicted; "
         f"{found.batch:,} sequences an update, {found.batch // chips:,} a chip"
     )
@@ -60,7 +60,7 @@ def _update(found: Plan) -> str:
     if found.recomputed_flops:
         lines.append(("computed again", f"{found.recomputed_flops:.4e}"))
     if found.seconds is None or found.hours is None:
-        return aligned(lines) + "\nno time: the table of accelerators has no peak of float32"
+        return aligned(lines) + "\nno time: the table has no peak of float32; give peak_flops"
     seconds = [(f"seconds, at {found.utilization:.0%} of the peak", f"{found.seconds:,.4g}")]
     run = duration(found.hours * 3600)
     seconds += [(f"{found.steps:,} updates", run), ("chip-hours", f"{found.chip_hours:,.0f}")]
@@ -74,10 +74,11 @@ def accelerators_text(title: str, **options) -> str:
         title: the configuration, as its user named it.
         options: of `plan`, without accelerator and batch.
     """
-    header = ("", "kind", "GiB", "TFLOP/s", "sequences a chip", "chip-hours")
+    header = ("", "kind", "GiB", "GB/s", "TFLOP/s", "sequences a chip", "chip-hours")
     lines: list[Sequence[str]] = [header]
     for one in accelerators().values():
-        sizes = (f"{one.memory / 2**30:,.0f}", f"{one.peak_flops / 1e12:,.0f}")
+        bandwidth = f"{(one.bandwidth or 0) / 1e9:,.0f}"
+        sizes = (f"{one.memory / 2**30:,.0f}", bandwidth, f"{one.peak_flops / 1e12:,.4g}")
         lines.append((one.name, one.kind, *sizes, *_what_it_takes(title, one, options)))
     asked = f"{options['seq_len']} tokens a sequence, {options['precision']}"
     return (
