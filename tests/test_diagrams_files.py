@@ -6,7 +6,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from diagram_readers import FORMATS, PICTURES, SVG
+from diagram_readers import FORMATS, PICTURES, SVG, read_svg, shown_collapsed
 
 from kbert.show import graphviz
 from kbert.show.diagrams import plot
@@ -113,3 +113,21 @@ def test_where_pygraphviz_is_missing_a_dot_program_draws(chain, tmp_path, monkey
     monkeypatch.setenv("PATH", str(folder))
     assert plot(chain, tmp_path / f"b.{ending}").read_bytes() == expected
     assert (folder / "used").exists()
+
+
+def test_where_graphviz_fails_at_right_angles_it_draws_curves(tmp_path, monkeypatch):
+    """Debian's 2.42 ends in assertions for some sizes of boxes."""
+    draw = graphviz.draw
+
+    def fail_at_right_angles(dot, format):
+        if "splines=ortho" in dot:
+            raise RuntimeError("Graphviz failed: dot: maze.c:311: Assertion `np->cells[0]' failed.")
+        return draw(dot, format)
+
+    monkeypatch.setattr(graphviz, "draw", fail_at_right_angles)
+    nodes, edges, frames = read_svg(plot("base", tmp_path / "a.svg").read_text(encoding="utf-8"))
+    assert (nodes, edges) == shown_collapsed() and len(frames) == 1
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(RuntimeError) as raised:  # another failure stays one
+        plot("base", tmp_path / "b.svg")
+    assert one_line(raised, "Graphviz failed: status 1")

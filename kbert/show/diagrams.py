@@ -66,6 +66,7 @@ _KIND_OF_TYPE = {
     "Dense": "head",
     "Extract": "head",
 }
+_RIGHT_ANGLES = "splines=ortho"
 _INK, _LINE, _PAPER, _FRAME = "#1f2328", "#57606a", "#ffffff", "#fafbfc"
 _FONTS = "DejaVu Sans,Verdana,Arial,sans-serif"  # the others where an SVG's reader lacks DejaVu
 
@@ -117,11 +118,24 @@ def plot(
     elif ending == ".dot":
         content = to_dot(rows, blocks).encode()
     else:
-        content = graphviz.draw(to_dot(rows, blocks), ending[1:])
+        content = _draw(to_dot(rows, blocks), ending[1:])
         if ending == ".svg":
             content = _with_dark_colours(content)
     write_atomically(path, content)
     return path
+
+
+def _draw(dot: str, format: str) -> bytes:
+    """Draw with right angles, or with curves where Graphviz fails at those.
+
+    Graphviz 2.42 ends in an assertion (maze.c, trapezoid.c) for some sizes of boxes.
+    """
+    try:
+        return graphviz.draw(dot, format)
+    except RuntimeError:
+        if _RIGHT_ANGLES not in dot:
+            raise
+        return graphviz.draw(dot.replace(_RIGHT_ANGLES, "splines=spline"), format)
 
 
 def check_path(path: str | os.PathLike) -> Path:
@@ -184,10 +198,11 @@ def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
     """
     framed, others = _split(rows, blocks)
     width = _block_width(rows)
-    way = "ortho" if framed else "spline"  # right angles run together in a graph of many blocks
+    # right angles run together in a graph of many blocks
+    way = _RIGHT_ANGLES if framed else "splines=spline"
     lines = [
         "digraph model {",
-        f'graph [rankdir=BT splines={way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
+        f'graph [rankdir=BT {way} bgcolor="{_PAPER}" pad=0.15 nodesep=0.25 ranksep=0.22 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
         'node [shape=box style="rounded,filled" margin="0.11,0.05" height=0 penwidth=1.2 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
