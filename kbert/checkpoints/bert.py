@@ -42,6 +42,9 @@ class Bert(aliases.Answering):
         sentence: how a sentence vector is made, where the checkpoint says.
         problem_type: what a classifier is of, in transformers' words, where the checkpoint says:
             "single_label_classification", "multi_label_classification" or "regression".
+        split_punctuation: how `kbert.tag` cuts texts into words, as the training data do: at white
+            space, with this punctuation cut off both ends of a word. None: as the tokenizer does,
+            which cuts at every punctuation mark.
         adapter: the LoRA adapter that its weights have in them, of `finetune(lora=…)` or
             `load(adapter=…)`; None: none is known.
     """
@@ -55,6 +58,7 @@ class Bert(aliases.Answering):
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
     problem_type: str | None = None
+    split_punctuation: str | None = None
     adapter: LoraAdapter | None = None
 
     @property
@@ -243,14 +247,19 @@ def _built(
         labels=labels,
         sentence=checkpoint.sentence,
         problem_type=checkpoint.problem_type if own else None,
+        split_punctuation=checkpoint.split_punctuation if own else None,
     )
 
 
 def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     """A model with an adapter added to its weights, which change; see `add_to`."""
     added = add_to(bert.model, bert.spec, adapter, source, base)
-    kind = adapter.problem_type or bert.problem_type
-    return dataclasses.replace(bert, adapter=added, problem_type=kind)
+    return dataclasses.replace(
+        bert,
+        adapter=added,
+        problem_type=adapter.problem_type or bert.problem_type,
+        split_punctuation=adapter.split_punctuation,
+    )
 
 
 def require_bert(bert, function: str) -> None:

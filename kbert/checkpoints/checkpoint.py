@@ -55,6 +55,7 @@ class Checkpoint:
         labels: what the classifier's outputs are called, where it says.
         sentence: its way to a sentence vector, where it says.
         problem_type: what its classifier is of, see `Bert`, where it says.
+        split_punctuation: how a tagger's words are cut, see `Bert`, where it says.
         vocabulary: the folder or file that its tokenizer is read from; None: it has none.
         untrained: by layer, digests of newly initialized weights, where it marks some; see
             `kbert.checkpoints.first_values`.
@@ -72,6 +73,7 @@ class Checkpoint:
     sentence: SentenceSettings | None = None
     problem_type: str | None = None
     untrained: Mapping[str, Collection[str]] = field(default_factory=dict)
+    split_punctuation: str | None = None
     vocabulary: Path | None = None
     lowercase: bool | None = None
     left_out: tuple[str, ...] = ()

@@ -129,18 +129,23 @@ def regress(source, text, pair, precision, form):
 @SOURCE
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
+@click.option("--words", is_flag=True, help="The words of a text are what stands between spaces.")
 @BATCH
 @PRECISION
 @FORM
-def tag(source, texts, lines, batch_size, precision, form):
-    """The label of every word of a text, with its probability and place."""
+def tag(source, texts, lines, words, batch_size, precision, form):
+    """The label of every word of a text, with its probability and place.
+
+    A text is cut into words as the training data are; --words cuts it at its spaces.
+    """
     from kbert.io import row_formats
 
     texts = texts_of(texts, lines)
+    given = [text.split() for text in texts] if words else texts
     with loaded(source, "tag", "tokens") as bert:
         from kbert.tasks.tagging.inference import tag
 
-        found = tag(bert, texts, batch_size=batch_size, precision=precision)
+        found = tag(bert, given, batch_size=batch_size, precision=precision)
     if form == "json":
         click.echo(row_formats.to_json(_records(texts, "words", found)), nl=False)
         return

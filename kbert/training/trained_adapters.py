@@ -32,6 +32,7 @@ def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) ->
         head=bert.head,
         labels=bert.labels,
         problem_type=bert.problem_type,
+        split_punctuation=bert.split_punctuation,
         base_path=base_path,
         dropout=trained.dropout,
     )

@@ -43,7 +43,7 @@ class LoraAdapter:
         column: the family whose names those are, by its column of the table of names; None: its
             file does not tell BERT from RoBERTa.
         head: the graph's, one of `kbert.graph.spec.HEADS`; None: it does not say.
-        labels, problem_type: see `kbert.Bert`.
+        labels, problem_type, split_punctuation: see `kbert.Bert`.
         base: `digest` of the matrices that it was trained on; None: it does not say.
         base_path: where those lay; None: unknown.
         dropout: of what went into its A in training.
@@ -56,6 +56,7 @@ class LoraAdapter:
     head: str | None = None
     labels: tuple[str, ...] | None = None
     problem_type: str | None = None
+    split_punctuation: str | None = None
     base: str | None = None
     base_path: str | None = None
     dropout: float = 0.0

@@ -49,6 +49,7 @@ _OWN = js.fields(
         "head": js.or_null(js.one_of(*HEADS)),
         "labels": js.or_null(js.list_of(js.TEXT)),
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
+        "split_punctuation": js.or_null(js.TEXT),
         "base": js.or_null(js.TEXT),
     }
 )
@@ -81,6 +82,7 @@ def read(folder: Path) -> LoraAdapter:
         head=own.get("head") or _head(config, saved),
         labels=tuple(labels) if labels else None,
         problem_type=own.get("problem_type"),
+        split_punctuation=own.get("split_punctuation"),
         base=own.get("base"),
         base_path=config.get("base_model_name_or_path"),
         dropout=config.get("lora_dropout") or 0.0,
@@ -121,6 +123,7 @@ def write(bert, path: Path) -> None:
         arrays[_PREFIX + name] = np.ascontiguousarray(array)
     own = {"head": bert.head, "labels": bert.labels and list(bert.labels)}
     own |= {"problem_type": bert.problem_type, "base": adapter.base}
+    own |= {"split_punctuation": bert.split_punctuation}
     with atomic_folder(path) as folder:
         save_file(arrays, folder / _WEIGHTS[0], metadata={"format": "pt"})
         for name, values in ((CONFIG, _config(bert, adapter)), (OWN, own)):

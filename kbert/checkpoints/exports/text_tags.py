@@ -11,6 +11,8 @@ from kbert.graph import names
 from kbert.model.bert_model import BertModel
 from kbert.model.told_by_layers import ids_of
 
+_SPACE = r"[ \t\n\r\p{Z}]"  # what separates words, as in `kbert.tasks.tagging.words`
+
 
 def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
     """The function of strings `texts` (N,), by its signature's name.
@@ -21,6 +23,7 @@ def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
         graph: its tokenizer.
     """
     view = BertModel(ids_of(model), model.get_layer(names.TOKEN_CLASSIFIER).output, spec=None)
+    punctuation = bert.split_punctuation
     labels = tf.constant(label_names(bert, view.outputs[0].shape[-1]))
     most, pad_id = serving.longest(bert) - 2, bert.config.pad_token_id
 
@@ -29,10 +32,36 @@ def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
         pieces = Pieces(*(each[:, :most] for each in graph.pieces(texts)))
         ids, segments = graph.joined(pieces.ids)
         (logits,) = outputs(view, (dense(ids, pad_id), dense(segments, 0)))
+        if punctuation is not None:
+            pieces = _between_spaces(texts, pieces, punctuation)
         return _words(texts, pieces, logits, labels)
 
     spec = [tf.TensorSpec((None,), tf.string, "texts")]
     return {"serving_default": tf.function(tag, spec, autograph=False)}
+
+
+def _between_spaces(texts, pieces: Pieces, punctuation: str) -> Pieces:
+    """Join words with no space between, but for punctuation at their ends: `cut_into_words`.
+
+    Characters that the tokenizer drops are left out at a word's ends.
+    """
+    rows, starts = pieces.words.value_rowids(), pieces.starts.flat_values
+    ends = pieces.ends.flat_values
+    text = tf.gather(texts, rows)
+    lengths = tf.maximum(starts[1:] - ends[:-1], 0)
+    gaps = tf.strings.substr(text[:-1], ends[:-1], lengths, "UTF8_CHAR")
+    apart = (rows[1:] != rows[:-1]) | tf.strings.regex_full_match(gaps, f"(?s).*{_SPACE}.*")
+    begins = tf.concat([tf.ones_like(rows[:1], tf.bool), apart], 0)
+    chunk = tf.cumsum(tf.cast(begins, tf.int64)) - 1
+    piece = tf.strings.substr(text, starts, ends - starts, "UTF8_CHAR")
+    is_mark = tf.reduce_any(piece[:, None] == tf.constant(list(punctuation), tf.string), 1)
+    count = tf.size(piece, tf.int64)
+    number = tf.range(count)
+    first = tf.math.segment_min(tf.where(is_mark, count, number), chunk)
+    last = tf.math.segment_max(tf.where(is_mark, tf.constant(-1, tf.int64), number), chunk)
+    cut_off = (number < tf.gather(first, chunk)) | (number > tf.gather(last, chunk))
+    new = begins | cut_off | tf.concat([tf.zeros_like(begins[:1]), cut_off[:-1]], 0)
+    return pieces._replace(words=pieces.words.with_flat_values(tf.cumsum(tf.cast(new, tf.int64))))
 
 
 def _words(texts, pieces: Pieces, logits, labels) -> dict:

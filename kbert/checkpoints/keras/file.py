@@ -37,6 +37,7 @@ _SETTINGS = js.fields(
         "labels": js.or_null(js.list_of(js.TEXT, "a list of texts")),
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
         "newly_initialized": first_values.MARKS,
+        "split_punctuation": js.or_null(js.TEXT),
         "sentence": js.or_null(
             js.fields(_SENTENCE, {"max_length": js.or_null(js.whole(1))}, closed=True)
         ),
@@ -129,6 +130,7 @@ def _settings(bert) -> dict:
         "sentence": bert.sentence and dataclasses.asdict(bert.sentence),
         "problem_type": bert.problem_type,
         "newly_initialized": first_values.make_marks(bert),
+        "split_punctuation": bert.split_punctuation,
     }
 
 
@@ -155,6 +157,7 @@ def _own_settings(own: dict, graph: GraphSpec, path: Path) -> dict:
         "sentence": None if sentence is None else SentenceSettings(**sentence),
         "problem_type": own.get("problem_type"),
         "untrained": own.get("newly_initialized") or {},
+        "split_punctuation": own.get("split_punctuation"),
     }
 
 

@@ -28,6 +28,7 @@ _CONFIG = js.fields(
         first_values.KEY: first_values.MARKS,
     }
 )
+SPLIT_PUNCTUATION = "kbert_split_punctuation"  # kbert's own key of config.json
 _LABELS = js.mapping_of(js.TEXT)
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
 _BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
@@ -82,6 +83,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         sentence=read_sentence_settings(path),
         problem_type=_problem_type(values, path),
         untrained=values.get(first_values.KEY) or {},
+        split_punctuation=_split_punctuation(values),
         vocabulary=path if has_tokens else None,
         left_out=tuple(left_out),
     )
@@ -141,6 +143,8 @@ def write(
     first_values.warn_of_untrained(bert, path, held)
     if marks := first_values.make_marks(bert, held):
         values[first_values.KEY] = marks
+    if bert.split_punctuation is not None:
+        values[SPLIT_PUNCTUATION] = bert.split_punctuation
     with atomic_folder(path) as folder:
         _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -231,6 +235,11 @@ def _problem_type(values: dict, path: Path) -> str | None:
         *(path / "config.json", ", ".join(PROBLEM_TYPES), js.shown(found)),
     )
     return None
+
+
+def _split_punctuation(values: dict) -> str | None:
+    found = values.get(SPLIT_PUNCTUATION)
+    return found if isinstance(found, str) else None
 
 
 def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:

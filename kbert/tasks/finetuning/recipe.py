@@ -272,11 +272,17 @@ class Finetuning(Recipe):
             tokenizer,
             labels=self.labels,
             problem_type=self.task.problem_type,
+            split_punctuation=self._split_punctuation(),
         )
         bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
         return with_adapters(bert, engine.trained, self.places().get("source"))
+
+    def _split_punctuation(self) -> str | None:
+        """How the training data of a tagger cut texts into words, see `Bert`."""
+        find = getattr(self.task, "split_punctuation", None)
+        return None if find is None else find(self._train, self.bert.tokenizer)
 
     def result(self, last: dict) -> dict:
         kept = {"weights_of_update": self._update, "metrics": self._metrics}

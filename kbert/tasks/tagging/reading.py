@@ -1,6 +1,5 @@
 """Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines, rows; as examples."""
 
-import bisect
 import dataclasses
 import logging
 import os
@@ -15,8 +14,8 @@ from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.header import is_header
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
-from kbert.data.labelled.windows import windows
 from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.tasks.tagging.words import spans_of_words, windows_of
 
 _logger = logging.getLogger("kbert")
 _CONLLU_COLUMNS = 10  # ID FORM LEMMA UPOS …
@@ -277,47 +276,15 @@ def encode_tagged(
                 raise ValueError(f"{place}: label must be one of {known}, got {label!r}")
     texts = [" ".join(sentence.words) for sentence in sentences]
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
-    ids, given, notes, width = [], [], [], max_length - 2
+    ids, given, notes = [], [], []
     for record, (sentence, encoding) in enumerate(zip(sentences, encodings, strict=True)):
-        first = _first_pieces(sentence.words, encoding.offsets)
-        for start, end, mine in _shared_out(first, len(encoding), width):
-            row = [IGNORED] * (end - start + 2)
-            places = tuple(first[word] - start + 1 for word in mine)
-            for word, place in zip(mine, places, strict=True):
-                row[place] = numbers[sentence.labels[word]]
-            ids.append([tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id])
+        for window in windows_of(encoding, spans_of_words(sentence.words), max_length - 2):
+            row = [IGNORED] * (window.end - window.start + 2)
+            for word, token in zip(window.words, window.tokens, strict=True):
+                row[token] = numbers[sentence.labels[word]]
+            part = encoding.ids[window.start : window.end]
+            ids.append([tokenizer.cls_id, *part, tokenizer.sep_id])
             given.append(row)
-            notes.append(TaggedWords(record, mine, places))
+            notes.append(TaggedWords(record, window.words, window.tokens))
     segments = [[0] * len(row) for row in ids]
     return Examples(ids, segments, {TOKEN_CLASSIFIER: given}, notes)
-
-
-def _first_pieces(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The first token of each word that has one, of words with a space between."""
-    ends: list[int] = []  # of each word, in characters
-    for word in words:
-        ends.append((ends[-1] + 1 if ends else 0) + len(word))
-    first: dict[int, int] = {}
-    place = 0
-    for token, (start, _) in enumerate(offsets):
-        while start >= ends[place]:
-            place += 1
-        first.setdefault(place, token)
-    return first
-
-
-def _shared_out(first: dict[int, int], tokens: int, width: int):
-    """(start, end, words) of each window: its tokens, and the words whose labels count in it."""
-    spans = windows(tokens, width, width // 2)
-    mine: list[list[int]] = [[] for _ in spans]
-    ends = [end for _, end in spans]
-    for word, token in first.items():
-        place = at = bisect.bisect_right(ends, token)  # the first window that holds it
-        room = -1
-        while at < len(spans) and spans[at][0] <= token:  # and those behind: two or three
-            start, end = spans[at]
-            if min(token - start, end - 1 - token) > room:
-                room, place = min(token - start, end - 1 - token), at
-            at += 1
-        mine[place].append(word)
-    return [(*span, tuple(words)) for span, words in zip(spans, mine, strict=True)]

@@ -1,10 +1,19 @@
 """A label for each word: names, parts of speech."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
-from kbert.tasks.tagging.reading import encode_tagged, given_tagged, read_tagged, tags_of
+from kbert.tasks.tagging.reading import (
+    Sentence,
+    encode_tagged,
+    given_tagged,
+    read_tagged,
+    tags_of,
+)
+from kbert.tasks.tagging.words import find_punctuation
 
 
 class Tagging:
@@ -17,6 +26,10 @@ class Tagging:
     take = staticmethod(given_tagged)
     labels = staticmethod(tags_of)
     encode = staticmethod(encode_tagged)
+
+    def split_punctuation(self, records: Sequence[Sentence], tokenizer) -> str | None:
+        """How the records cut texts into words; see `find_punctuation`."""
+        return find_punctuation((word for one in records for word in one.words), tokenizer)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
         """accuracy of words; precision, recall, f1: of entities as seqeval's, else macro F1.
