@@ -138,7 +138,7 @@ class TextGraph:
         )
         # As `Tokenizer.encode_batch` refuses it: attention would leave the token out.
         message = f"a text must not hold {self._pad}, the padding token"
-        tf.debugging.assert_none_equal(found[0], self._pad_id, message)
+        tf.debugging.assert_none_equal(found[0], self._pad_id, message=message)
         return Pieces(*map(ids.merge_dims(1, 2).with_flat_values, found))
 
     def _between(self, before: list[int], ids):
