@@ -29,7 +29,6 @@ LONGEST = (
     "test_notebooks.py",
     "test_training_processes.py",
     "test_exports.py",
-    "on_each_backend/test_fit_in_parts.py",
     "on_each_backend/test_training_step.py",
     "bad_checkpoints/test_mutated_json.py",
     "test_fuzzed_files.py",

@@ -76,38 +76,6 @@ class BertModel(keras.Model):
             trained=trained,
         )
 
-    def call(self, inputs, training=None, mask=None, **kwargs):
-        """As Keras's; where `fit` compiles the call, its parts are computed fused."""
-        masked = any(one is not None for one in keras.tree.flatten(mask))
-        fused = self._fused(inputs) if training and not masked else None
-        if fused is None:
-            return super().call(inputs, training=training, mask=mask, **kwargs)
-        return fused if len(fused) > 1 else fused[0]
-
-    def _fused(self, inputs) -> list | None:
-        """The outputs in training, with their masks; None: the graph's layers are to compute them.
-
-        See `kbert.model.parts.in_fit`, which is imported here because the layers' module may be
-        what imports this one.
-        """
-        from kbert.model.parts import in_fit
-
-        if (kit := in_fit.kit(self, inputs)) is None:
-            return None
-        given = self._by_input_name(inputs)
-        outputs = in_fit.outputs(self, given, kit)
-        pairs = zip(self.output_names, outputs, strict=True)
-        return [self._with_mask(name, output, given) for name, output in pairs]
-
-    def train_step(self, *given):
-        """As Keras's, which gives it one thing more on JAX than on TensorFlow and torch."""
-        if keras.backend.backend() != "tensorflow":
-            return super().train_step(*given)
-        from kbert.model.parts import fit_optimizer
-
-        with fit_optimizer.as_programs(self):
-            return super().train_step(*given)
-
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """As Keras's, over the positions that count.
 

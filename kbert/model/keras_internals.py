@@ -16,7 +16,6 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import MethodType
 from typing import Any, NamedTuple
 
 _logger = logging.getLogger("kbert")
@@ -239,44 +238,6 @@ def _sizes(layer) -> dict[str, int]:
     """How much each list, dictionary and set of a layer has."""
     held = vars(layer).items()
     return {name: len(value) for name, value in held if isinstance(value, (list, dict, set))}
-
-
-class AdamState(NamedTuple):
-    """What Keras's Adam keeps of a weight.
-
-    Attributes:
-        first, second: its moments, Keras's variables.
-        decayed: whether the optimizer's `weight_decay` is for it.
-    """
-
-    first: Any
-    second: Any
-    decayed: bool
-
-
-def adam_state(optimizer, weight) -> AdamState:
-    """Of a weight that Keras's Adam or AdamW was built for.
-
-    Tried: `optimizer.variables` has no order that is said, and names alone, which users may give.
-    """
-    with _needed("to compile an optimizer's update"):
-        place = optimizer._get_variable_index(weight)
-        decayed = optimizer.weight_decay is not None and optimizer._use_weight_decay(weight)
-        return AdamState(optimizer._momentums[place], optimizer._velocities[place], bool(decayed))
-
-
-@contextlib.contextmanager
-def moved_by(optimizer, move: Callable) -> Iterator[None]:
-    """Within it `move(optimizer, gradients, weights)` clips, decays and steps.
-
-    Where Keras does these elsewhere, `move` is not called. Tried: `update_step` is public, and has
-    the step alone; `apply` does more than these.
-    """
-    optimizer._backend_apply_gradients = MethodType(move, optimizer)
-    try:
-        yield
-    finally:
-        del optimizer._backend_apply_gradients
 
 
 @functools.cache
