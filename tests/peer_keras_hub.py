@@ -112,6 +112,7 @@ def write(out: Path) -> None:
     made["other_padding"] = classifier(docs_order)
     for name, model in made.items():
         model.save_to_preset(str(out / name))
+        model.save(out / f"{name}.keras")
         np.savez(out / f"{name}.npz", **outputs_of(model))
     made["backbone"].save_to_preset(str(out / "sharded"), max_shard_size=2e-5)
     assert len(list((out / "sharded").glob("*.h5"))) > 2

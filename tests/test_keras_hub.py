@@ -69,6 +69,20 @@ def expected(out, name):
     return list(np.load(out / f"{name}.npz").values())
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_keras_file_is_the_preset(out, name):
+    """What `backbone.save` and `task.save` write: the same weights, tokenizer and settings."""
+    preset, file = kbert.load(out / name), kbert.load(out / f"{name}.keras")
+    assert (file.config, file.head, file.sentence) == (preset.config, preset.head, preset.sentence)
+    assert file.report.initialized == preset.report.initialized
+    assert set(file.report.assigned) == set(preset.report.assigned)
+    for one, other in zip(preset.model.weights, file.model.weights, strict=True):
+        if not one.path.startswith("NSP/"):  # which neither has
+            assert_array_equal(one.numpy(), other.numpy())
+    words = [bert.tokenizer and bert.tokenizer.encode(LINES[1]).ids for bert in (preset, file)]
+    assert words[0] == words[1]
+
+
 @pytest.mark.parametrize(
     "name", ["backbone", "sharded", "float16", "bfloat16", "classifier", "other_padding"]
 )

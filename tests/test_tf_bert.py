@@ -127,7 +127,46 @@ def test_a_shard_that_is_missing_is_named(saved, tmp_path):
         kbert.load(folder)
 
 
-@pytest.mark.parametrize("name", ["pretraining/tf_model.h5", "shards/tf_model-00001-of-00002.h5"])
-def test_the_file_alone_asks_for_its_folder(saved, name):
+def test_a_shard_alone_asks_for_its_folder(saved):
     with pytest.raises(ValueError, match="got another file: give its folder"):
-        kbert.load(saved / name)
+        kbert.load(saved / "shards/tf_model-00001-of-00002.h5")
+
+
+def keras_2_file(saved, path, name, whole: bool):
+    """A Keras 2 model around a class: `save` has settings and an optimizer, `save_weights` not."""
+    config = json.loads((saved / name / "config.json").read_text())
+    with h5py.File(saved / name / "tf_model.h5") as source, h5py.File(path, "w") as file:
+        weights = file.create_group("model_weights") if whole else file
+        for group in source:
+            source.copy(source[group], weights.require_group("tf_bert_model"), group)
+        weights["dense/dense/kernel:0"] = np.ones((4, 2), "float32")
+        if whole:
+            file["optimizer_weights/adam/bert/word_embeddings/m:0"] = np.ones(3, "float32")
+            layers = [{"class_name": "TFBertModel", "config": config}]
+            model = {"class_name": "Functional", "config": {"layers": layers}}
+            file.attrs["model_config"] = json.dumps(model)
+    return path
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("name", ["model", "tokens"])
+def test_a_keras_2_model_around_a_class_opens(saved, tmp_path, caplog, name, whole):
+    path = keras_2_file(saved, tmp_path / "mine.h5", name, whole)
+    if not whole:
+        with pytest.raises(ValueError, match=r"must have a config\.json beside it, got none"):
+            kbert.load(path)
+        shutil.copy(saved / name / "config.json", tmp_path)
+    bert = kbert.load(path)
+    assert "layers of the Keras model around BERT are left out: dense" in caplog.text
+    assert bert.report.initialized == ()
+    theirs = np.load(saved / name / "outputs.npz")
+    found = list(kbert.predict(bert.model, theirs["token_ids"], theirs["segment_ids"]).values())
+    real = theirs["token_ids"] != 0
+    assert_allclose(found[0][real], theirs[FOLDERS[name][1][0]][real], atol=1e-5, rtol=1e-5)
+    assert "around BERT are left out: dense" in " ".join(kbert.inspect(path).notes)
+
+
+def test_a_class_with_a_head_opens_under_any_name(saved, tmp_path):
+    shutil.copy(saved / "classifier" / "tf_model.h5", tmp_path / "mine.h5")
+    shutil.copy(saved / "classifier" / "config.json", tmp_path)
+    assert kbert.load(tmp_path / "mine.h5").report.initialized == ()

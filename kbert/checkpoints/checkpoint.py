@@ -61,6 +61,7 @@ class Checkpoint:
             `kbert.checkpoints.first_values`.
         lowercase: whether that vocabulary is uncased, where only the format's own files say.
         left_out: tensors of the file that are no weights of a model: Adam's, buffers, copies.
+        notes: how the file was read, where that is not plain: a sentence each, for `inspect`.
     """
 
     source: str
@@ -77,6 +78,7 @@ class Checkpoint:
     vocabulary: Path | None = None
     lowercase: bool | None = None
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def padded_by(self, pad_id: int) -> "Checkpoint":
         """Give the checkpoint with its tokenizer's padding token, which goes before config.json's.

@@ -227,9 +227,12 @@ def _what_is_missing(path: Path) -> str:
     """What a folder that is not a whole checkpoint lacks."""
     if (path / "config.json").is_file():
         files = "model.safetensors, pytorch_model.bin, tf_model.h5 or model.weights.h5"
-        return f"no {files} beside config.json"
+        endings = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+        others = [file.name for file in sorted(path.iterdir()) if file.suffix in endings]
+        hint = f": give the path of one file, {path / others[0]}" if others else ""
+        return f"no {files} beside config.json{hint}"
     if (path / "bert_config.json").is_file():
-        return "no bert_model.ckpt.index beside bert_config.json"
+        return "no bert_model.ckpt.index or pytorch_model.bin beside bert_config.json"
     if any(any(path.glob(f"*{ending}")) for ending in (".safetensors", ".bin", "tf_model*.h5")):
         return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):

@@ -46,6 +46,7 @@ class Inspection:
         sentence: its way to a sentence vector, where it says.
         problems: what does not fit the configuration, one line each.
         ignored: keys in the checkpoint's JSON files that kbert ignores, one line per file.
+        notes: how the file was read, where that is not plain.
     """
 
     source: str
@@ -60,6 +61,7 @@ class Inspection:
     sentence: SentenceSettings | None
     problems: tuple[str, ...]
     ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         fits = f"{len(self.problems)} problems" if self.problems else "fits"
@@ -112,6 +114,7 @@ def inspect(
             checkpoint.sentence,
             tuple(_problems(checkpoint, vocab_size)),
             _ignored(checkpoint, path),
+            checkpoint.notes,
         )
 
 
@@ -128,6 +131,8 @@ def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
         count = len(found.left_out)
         are = "tensor is no weight" if count == 1 else "tensors are no weights"
         lines.append(f"  {count} {are} of BERT: {kinds}")
+    for line in found.notes:
+        lines += textwrap.wrap(f"  note: {line}", 80, subsequent_indent=" " * 8)
     for line in found.ignored:
         lines += textwrap.wrap(f"  ignored: {line}", 80, subsequent_indent=" " * 11)
     if every_tensor:

@@ -148,7 +148,7 @@ def test_a_damaged_index(capsys, folder, index, said):
 
 
 def test_paths_that_are_no_checkpoint(capsys, folder):
-    for name in ("config.json", WEIGHTS, "vocab.txt"):
+    for name in ("config.json", "vocab.txt"):
         refused(capsys, folder / name, "got another file: give its folder")
     empty = folder.parent / "empty"
     empty.mkdir()

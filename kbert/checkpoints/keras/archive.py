@@ -12,6 +12,7 @@ Keras's own readers run what the file says (`load_model`), or take a model to fi
 A file that lies otherwise is refused: every weight that is missing or unexpected is named.
 """
 
+import contextlib
 import functools
 import io
 import os
@@ -59,6 +60,14 @@ class Variable:
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], np.ndarray]
+
+
+def package_of(path: Path) -> str:
+    """Return the package that registered the class of a .keras file's model; "" where none did."""
+    with contextlib.suppress(ValueError, OSError), KerasArchive(path) as archive:
+        name = archive.json(_CONFIG, js.OBJECT).get("registered_name")
+        return name.partition(">")[0] if isinstance(name, str) and ">" in name else ""
+    return ""
 
 
 class KerasArchive:
@@ -112,6 +121,11 @@ class KerasArchive:
         """Every variable, in the file's order."""
         found = hdf5.datasets(self.path, self._weights, _FORM)
         return [self._variable(path, dataset) for path, dataset in found.items()]
+
+    def extract_weights(self, file: Path) -> None:
+        """Write the HDF5 file of the variables to a file of its own."""
+        with file.open("wb") as opened:
+            self._unpack(self._zip.getinfo(_WEIGHTS), opened)
 
     def _variable(self, path: str, dataset) -> Variable:
         dtype = hdf5.dtype_of(self.path, path, dataset, _FORM)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kbert.checkpoints import first_values, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
-from kbert.checkpoints.keras.archive import KerasArchive
+from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
@@ -48,8 +48,9 @@ _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is that of a .keras file."""
-    return path.suffix == ".keras" and path.is_file()
+    """Whether a path is that of a .keras file, and of no model of KerasHub."""
+    is_file = path.suffix == ".keras" and path.is_file()
+    return is_file and package_of(path) not in ("keras_hub", "keras_nlp")
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.keras.archive import package_of
+from kbert.checkpoints.keras_hub import keras_file
 from kbert.checkpoints.keras_hub import objects as objects
 from kbert.checkpoints.keras_hub.weights import INDEX, WEIGHTS, name_within, opened_tensors
 from kbert.checkpoints.sentence_settings import SentenceSettings
@@ -51,25 +53,32 @@ _TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
 
 
 def is_one(path: Path) -> bool:
-    """Whether a folder has a preset's files."""
+    """Whether a folder has a preset's files, or a .keras file is of a model of KerasHub."""
+    if path.suffix == ".keras" and path.is_file():
+        return package_of(path) in _PACKAGES
     has_weights = any((path / name).is_file() for name in (WEIGHTS, INDEX))
     return has_weights and (path / "config.json").is_file()
 
 
 @contextlib.contextmanager
-def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The preset's checkpoint.
+def opened(path: Path, config: BertConfig | None = None, source: str = "") -> Iterator[Checkpoint]:
+    """The preset's checkpoint, or that of a .keras file.
 
     Args:
-        path: the folder.
+        path: the folder or the file.
         config: the configuration to go by, with hidden_act="gelu" for weights that were trained
             with erf GELU; None: config.json's, with KerasHub's tanh GELU.
+        source: what messages call it; "": its path.
 
     Raises:
         FileNotFoundError: a shard is missing.
         ValueError: a damaged file, another model's preset, a quantized one.
     """
-    source = str(path)
+    if path.is_file():
+        with keras_file.unpacked(path) as folder, opened(folder, config, str(path)) as checkpoint:
+            yield checkpoint
+        return
+    source = source or str(path)
     sizes = _read(path / "config.json", ("BertBackbone",))
     vocabulary, lowercase = _vocabulary(path)
     task: str | None = None

@@ -9,6 +9,7 @@ Big presets are split: model.weights.json says which groups are in which file.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ _INDEX = js.fields({"weight_map": js.mapping_of(_FILES, "file names by group")})
 TASK_WEIGHTS = "task.weights.h5"
 TASK_PARTS = ("mlm", "classifier")
 
+_BACKBONE = re.compile(r"layers/[^/]+/(?=layers/)")  # a model within a model
 _OPTIMIZER = (np.int64(0), np.float32(5e-5))  # `compile` of TextClassifier and MaskedLM
 _BLOCK = "transformer_layer_"
 _OF_TRAINING = {"optimizer", "seed_generator"}  # the dropouts' random numbers, in older files
@@ -93,7 +95,7 @@ def opened_tensors(
     tensors: dict[str, Tensor] = {}
     with contextlib.ExitStack() as stack:
         for file, parts in files.items():
-            found = _datasets(file, stack)
+            found = _part_of(_datasets(file, stack), of_task=parts is TASK_PARTS)
             bounds.check_blocks(str(folder), config.num_hidden_layers, len(found))
             names = {
                 _normal(place_of(entry.name)): entry.name
@@ -191,6 +193,16 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _as_list(value) -> list:
     return value if isinstance(value, list) else [value]
+
+
+def _part_of(datasets: dict, of_task: bool) -> dict:
+    """Return the backbone's datasets, or the others, of a file that has both: a task's .keras."""
+    inner = {place: _BACKBONE.sub("", place) for place in datasets if _BACKBONE.match(place)}
+    if not inner:
+        return datasets
+    if of_task:
+        return {place: datasets[place] for place in datasets if place not in inner}
+    return {name: datasets[place] for place, name in inner.items()}
 
 
 def _datasets(file: Path, stack: contextlib.ExitStack) -> dict:

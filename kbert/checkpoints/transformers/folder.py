@@ -1,9 +1,11 @@
-"""A transformers folder: config.json with model.safetensors, pytorch_model.bin or tf_model.h5."""
+"""A transformers folder: config.json with model.safetensors, pytorch_model.bin or tf_model.h5.
+
+Or one file of weights, see `kbert.checkpoints.transformers.layout`.
+"""
 
 import contextlib
 import json
 import logging
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +14,9 @@ import numpy as np
 from kbert.checkpoints import first_values, transfer, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.sentence_settings import read_sentence_settings, write_sentence_settings
-from kbert.checkpoints.transformers import tf_weights
+from kbert.checkpoints.transformers import layout
 from kbert.checkpoints.transformers.classes import Classes, classes_of
-from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, read_tensors
+from kbert.checkpoints.transformers.weight_files import INDEXES
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
@@ -31,28 +33,23 @@ _CONFIG = js.fields(
 SPLIT_PUNCTUATION = "kbert_split_punctuation"  # kbert's own key of config.json
 _LABELS = js.mapping_of(js.TEXT)
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
-_BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 
 
 def is_one(path: Path) -> bool:
-    """Whether a folder has transformers' files: a config.json that is not Keras's, and weights."""
-    if not any((path / name).is_file() for name in FILES):
-        return False
-    file = path / "config.json"
-    with contextlib.suppress(ValueError):
-        return file.is_file() and "class_name" not in js.read_object(file)
-    return True  # what is wrong with it is said when it is opened
+    """Return whether a path is a folder of transformers, or a file of weights of its models."""
+    return layout.is_weight_file(path) or layout.is_folder(path)
 
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The folder's checkpoint.
+    """The checkpoint of a folder, or of a file of weights.
 
-    The prefix `bert.` (or its family's), the old names gamma and beta, TensorFlow's names,
-    position_ids buffers and the decoder's copies of tied weights are dealt with here.
+    The prefix `bert.` (or its family's), what wrappers put before all names, the old names gamma
+    and beta, TensorFlow's names, position_ids buffers and the decoder's copies of tied weights are
+    dealt with here.
 
     Args:
-        path: the folder.
+        path: the folder or the file.
         config: the configuration to go by; None: config.json's.
 
     Raises:
@@ -60,17 +57,19 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         ValueError: a file that is damaged, or a decoder that is not tied.
         ImportError: a pytorch_model.bin where torch is not installed.
     """
-    config = config or BertConfig.from_json(path / "config.json")
-    values = js.read(path / "config.json", _CONFIG)
-    classes = classes_of(config)
-    architecture = _architecture(values, path, classes)
-    tensors, left_out = _named_tensors(path, classes)
+    files = layout.find_layout(path)
+    config = config or layout.read_config(files)
+    values, classes = _settings(files), classes_of(config)
+    architecture = _architecture(values, files.config, classes)
+    tensors, left_out, notes = layout.named_tensors(files, classes)
     head = classes.named[architecture][0] if architecture else _head_of(tensors)
+    if files.weights is not None and head != _head_of(tensors):
+        head, architecture = _head_of(tensors), None  # the class is that of what was trained from
     weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
     num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
     has_tokens = any(
-        (path / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")
+        (files.folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")
     )
     yield Checkpoint(
         str(path),
@@ -79,22 +78,31 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         spec,
         tensors,
         architecture=architecture,
-        labels=_labels(values, num_labels, path) if spec.has_labels else None,
-        sentence=read_sentence_settings(path),
-        problem_type=_problem_type(values, path),
+        labels=_labels(values, num_labels, files.config) if spec.has_labels else None,
+        sentence=read_sentence_settings(files.folder),
+        problem_type=_problem_type(values, files.config),
         untrained=values.get(first_values.KEY) or {},
         split_punctuation=_split_punctuation(values),
-        vocabulary=path if has_tokens else None,
+        vocabulary=files.folder if has_tokens else None,
         left_out=tuple(left_out),
+        notes=tuple(notes),
     )
 
 
 def head_said(path: Path) -> str | None:
     """The head of the class that config.json names."""
-    values = js.read(path / "config.json", _CONFIG)
-    classes = classes_of(BertConfig.from_dict(values, source=str(path / "config.json")))
-    architecture = _architecture(values, path, classes)
+    files = layout.find_layout(path)
+    if files.weights is not None:
+        return None
+    values = _settings(files)
+    classes = classes_of(BertConfig.from_dict(values, source=str(files.config)))
+    architecture = _architecture(values, files.config, classes)
     return classes.named[architecture][0] if architecture else None
+
+
+def _settings(files: layout.Layout) -> dict:
+    """Return the content of the configuration's file; empty without one."""
+    return {} if files.config is None else js.read(files.config, _CONFIG)
 
 
 def write(
@@ -214,25 +222,25 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
     return "pretraining" if any(name.startswith(heads) for name in tensors) else "encoder"
 
 
-def _architecture(values: dict, path: Path, classes: Classes) -> str | None:
+def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:
     """The class that config.json names; None where it names none, or another of the family's."""
     names = values.get("architectures") or ()
     family = classes.bare.removesuffix("Model")
     if names and not any(name.startswith(family) for name in names):
         raise ValueError(
-            f"{path / 'config.json'}: architectures must name a class of {family.upper()}, one of "
+            f"{file}: architectures must name a class of {family.upper()}, one of "
             f"{', '.join(classes.named)}, got {', '.join(names)}"
         )
     return next((name for name in names if name in classes.named), None)
 
 
-def _problem_type(values: dict, path: Path) -> str | None:
+def _problem_type(values: dict, file: Path | None) -> str | None:
     found = values.get("problem_type")
     if found is None or found in PROBLEM_TYPES:
         return found
     _logger.warning(
         "%s: problem_type must be one of %s, got %s: it is left out",
-        *(path / "config.json", ", ".join(PROBLEM_TYPES), js.shown(found)),
+        *(file, ", ".join(PROBLEM_TYPES), js.shown(found)),
     )
     return None
 
@@ -242,7 +250,7 @@ def _split_punctuation(values: dict) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:
+def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | None:
     """What the outputs are called, where id2label says it of each."""
     names = values.get("id2label")
     if names is None or names == {}:
@@ -251,46 +259,10 @@ def _labels(values: dict, count: int, path: Path) -> tuple[str, ...] | None:
     if not js.matches(names, _LABELS) or set(names) != set(places):
         _logger.warning(
             "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is left out",
-            path / "config.json",
+            file,
             count,
             count - 1,
             js.shown(names),
         )
         return None
     return tuple(names[place] for place in places)
-
-
-def _named_tensors(path: Path, classes: Classes) -> tuple[dict[str, Tensor], list[str]]:
-    """Every tensor by its name in the table, unread; and what is no weight of its own."""
-    tensors: dict[str, Tensor] = {}
-    left_out = []
-    for tensor in read_tensors(path):
-        name = _table_name(tf_weights.torch_name(tensor.name), classes.prefix)
-        if _BUFFERS.search(name):
-            left_out.append(tensor.name)
-        elif name in tensors:  # with `bert.` and without: a name that no model has is reported
-            tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
-        else:
-            tensors[name] = tf_weights.as_torch(tensor)
-    for copy, original in classes.tied.items():
-        if copy not in tensors:
-            continue
-        tensor = tensors.pop(copy)
-        if original in tensors:
-            left_out.append(tensor.name)
-            if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
-                raise ValueError(
-                    f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
-                )
-        else:
-            tensors[original] = tensor
-    return tensors, left_out
-
-
-def _table_name(name: str, prefix: str) -> str:
-    name = name.removeprefix(prefix)
-    return re.sub(r"LayerNorm\.(gamma|beta)$", _layer_norm, name)
-
-
-def _layer_norm(match: re.Match) -> str:
-    return f"LayerNorm.{'weight' if match[1] == 'gamma' else 'bias'}"

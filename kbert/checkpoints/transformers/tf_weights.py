@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import re
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import numpy as np
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.damage import damage_in_one_line
+from kbert.io import json_schema as js
 
 # The layers below a class, with which the names of torch begin.
 _FIRST = ("bert", "cls", "classifier", "qa_outputs")
+_CLASS = re.compile(r"tf_\w+_for_\w+")
+_WHOLE = "model_weights/"  # of `model.save`; `save_weights` has the layers at the top
 _LAST = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
 
 
@@ -36,6 +40,60 @@ def tensors_of(file: Path) -> list[Tensor]:
                 )
             found.setdefault(name, tensor)
     return list(found.values())
+
+
+def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
+    """Return the weights of the model of transformers in a Keras 2 model's .h5, and other names.
+
+    Keras keeps the weights of each layer in a group. The model of transformers is one layer; an
+    optimizer's variables and the layers around it are the others. A class with a head that was
+    saved itself has a layer for its encoder and one for the head, both in the scope of the class.
+
+    Raises:
+        ValueError: a damaged file, or several models of transformers.
+    """
+    found: dict[str, list[Tensor]] = {}
+    with hdf5.opened(file) as opened:
+        for place, dataset in hdf5.datasets(file, opened).items():
+            name = place.removeprefix(_WHOLE)
+            read = partial(_read, file, place)
+            tensor = Tensor(name, dataset.shape, hdf5.dtype_of(file, place, dataset), read)
+            found.setdefault(name.split("/")[0], []).append(tensor)
+    found.pop("optimizer_weights", None)
+    inner = [
+        group
+        for group, tensors in found.items()
+        if any("/word_embeddings/" in tensor.name for tensor in tensors)
+    ]
+    if len(inner) > 1:
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(inner)}")
+    scope = found[inner[0]][0].name.split("/")[1]
+    own: list[Tensor] = []
+    others: list[Tensor] = []
+    for group, tensors in found.items():
+        for tensor in tensors:
+            of_class = _CLASS.match(scope) and tensor.name.split("/")[1] == scope
+            (own if group in inner or of_class else others).append(tensor)
+    return own, [tensor.name for tensor in others]
+
+
+def config_within(file: Path) -> dict | None:
+    """Return the configuration of the model of transformers in a Keras 2 model; None: none there.
+
+    transformers 4 gives Keras its config.json as the settings of the layer.
+    """
+    with hdf5.opened(file) as opened, damage_in_one_line(file, "HDF5"):
+        text = opened.attrs.get("model_config")
+    if not isinstance(text, (str, bytes)):
+        return None
+    return _find_config(js.parse(text, js.OBJECT, f"{file}: model_config"))
+
+
+def _find_config(value) -> dict | None:
+    if isinstance(value, dict) and {"vocab_size", "hidden_size"} <= set(value):
+        return value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for one in inner if (found := _find_config(one))), None)
 
 
 def as_torch(tensor: Tensor) -> Tensor:

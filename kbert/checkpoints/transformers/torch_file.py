@@ -14,6 +14,8 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.io import bounds, extras
 from kbert.io.wording import first_few
 
+# Where training code keeps the weights: Lightning, PyTorch's tutorials, timm, DeepSpeed, fairseq.
+_STATE_KEYS = ("state_dict", "model_state_dict", "model", "module", "net")
 _CHUNK = 2**22  # bytes
 _ALLOCATES = b"\nbytearray\n"  # the loader calls it with any number: no tensor is made of it
 
@@ -40,6 +42,7 @@ def tensors_of(file: Path) -> list[Tensor]:
         raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
     if not isinstance(state, dict):
         raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
+    state = _state_dict(torch, file, state)
     bounds.check_count(file, len(state))
     others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
     if others:
@@ -54,6 +57,28 @@ def tensors_of(file: Path) -> list[Tensor]:
         )
         for name, value in state.items()
     ]
+
+
+def _state_dict(torch, file: Path, content: dict) -> dict:
+    """Return the tensors by name, also of a training checkpoint, which has them under one key.
+
+    Their names then begin with that key.
+
+    Raises:
+        ValueError: several keys hold tensors by name.
+    """
+    found = [
+        key
+        for key in _STATE_KEYS
+        if isinstance(held := content.get(key), dict)
+        and held
+        and all(isinstance(value, torch.Tensor) for value in held.values())
+    ]
+    if len(found) > 1:
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(found)}")
+    if not found:
+        return content
+    return {f"{found[0]}.{name}": value for name, value in content[found[0]].items()}
 
 
 def _read(file: Path, archive, value) -> np.ndarray:

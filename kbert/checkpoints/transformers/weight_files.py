@@ -67,7 +67,8 @@ def read_file(file: Path) -> list[Tensor]:
         start = opened.read(40)
     if start.startswith(b"version https://git-lfs"):
         raise ValueError(f"{file} must be weights, got a Git LFS pointer: `git lfs pull` gets them")
-    readers = {".bin": torch_file.tensors_of, ".h5": tf_weights.tensors_of}
+    readers = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), torch_file.tensors_of)
+    readers[".h5"] = tf_weights.tensors_of
     return readers.get(file.suffix, _safetensors)(file)
 
 

@@ -1,0 +1,194 @@
+"""Where transformers' weights and configuration lie, and what training code wraps around the names.
+
+A folder holds config.json (or bert_config.json, as pytorch-pretrained-bert had it) and the weights.
+A file of weights is opened alone too, with the configuration beside it: what torch.save, Lightning
+or Keras 2 wrote around a model of transformers.
+"""
+
+import contextlib
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints import hdf5
+from kbert.checkpoints.checkpoint import Tensor
+from kbert.checkpoints.transformers import tf_weights
+from kbert.checkpoints.transformers.classes import Classes
+from kbert.checkpoints.transformers.weight_files import FILES, read_file, read_tensors
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+
+_logger = logging.getLogger("kbert")
+
+CONFIGS = ("config.json", "bert_config.json")
+_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_SHARD = re.compile(r"-\d+-of-\d+$")
+_BUFFERS = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
+_WORDS = "embeddings.word_embeddings.weight"
+# Modules that torch puts around another: DataParallel, torch.compile, FSDP, DeepSpeed in Lightning.
+_AROUND = ("module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a checkpoint.
+
+    Attributes:
+        folder: the folder with the tokenizer's files.
+        weights: the file of weights; None: those that the folder holds.
+        config: the configuration's file; None: there is none.
+    """
+
+    folder: Path
+    weights: Path | None
+    config: Path | None
+
+
+def is_weight_file(path: Path) -> bool:
+    """Return whether a path is a file with all weights of a model of transformers."""
+    if not path.is_file() or _SHARD.search(path.stem):
+        return False
+    return path.suffix in _ENDINGS or is_keras_2_file(path)
+
+
+def is_keras_2_file(path: Path) -> bool:
+    """Return whether a path is the .h5 of a Keras 2 model with a TFBertModel in it."""
+    if path.suffix not in (".h5", ".hdf5") or not path.is_file():
+        return False
+    with contextlib.suppress(ValueError), hdf5.opened(path) as file:
+        return any("/word_embeddings/" in place for place in hdf5.datasets(path, file))
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a folder has weights and a configuration that is not Keras's."""
+    if not any((path / name).is_file() for name in FILES):
+        return False
+    layout = find_layout(path)
+    with contextlib.suppress(ValueError):
+        return layout.config is not None and "class_name" not in js.read_object(layout.config)
+    return True  # what is wrong with it is said when it is opened
+
+
+def find_layout(path: Path) -> Layout:
+    """Return the files of a checkpoint at a folder, or at a file of weights."""
+    folder = path if path.is_dir() else path.parent
+    config = next((folder / name for name in CONFIGS if (folder / name).is_file()), None)
+    return Layout(folder, None if path.is_dir() else path, config)
+
+
+def read_config(layout: Layout) -> BertConfig:
+    """Read the configuration beside the weights, or within a Keras 2 model.
+
+    Raises:
+        ValueError: there is none.
+    """
+    file = layout.weights
+    values = tf_weights.config_within(file) if file and is_keras_2_file(file) else None
+    if values is not None:
+        return BertConfig.from_dict(values, source=f"{file}: model_config")
+    if layout.config is None:
+        raise ValueError(
+            f"{file} must have a config.json beside it, got none: put it there, or give "
+            "config=kbert.BertConfig(…) (kbert convert --config FILE)"
+        )
+    return BertConfig.from_json(layout.config)
+
+
+def named_tensors(
+    files: Layout, classes: Classes
+) -> tuple[dict[str, Tensor], list[str], list[str]]:
+    """Every tensor by its name in the table, unread; what is no weight of its own; and notes."""
+    tensors: dict[str, Tensor] = {}
+    path = files.weights or files.folder
+    found, left_out, notes = read_all(files)
+    names = [tf_weights.torch_name(tensor.name) for tensor in found]
+    names, taken = unwrap_names(names, classes.prefix, path)
+    if taken:
+        notes.append(f"the names of the tensors are read without {taken!r} before them")
+    for tensor, plain in zip(found, names, strict=True):
+        name = _table_name(plain, classes.prefix)
+        if _BUFFERS.search(name):
+            left_out.append(tensor.name)
+        elif name in tensors:  # with `bert.` and without: a name that no model has is reported
+            tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
+        else:
+            tensors[name] = tf_weights.as_torch(tensor)
+    for copy, original in classes.tied.items():
+        if copy not in tensors:
+            continue
+        tensor = tensors.pop(copy)
+        if original in tensors:
+            left_out.append(tensor.name)
+            if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
+                raise ValueError(
+                    f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
+                )
+        else:
+            tensors[original] = tensor
+    return tensors, left_out, notes
+
+
+def read_all(layout: Layout) -> tuple[list[Tensor], list[str], list[str]]:
+    """Return the tensors, unread; the names of others in the file; and notes for `inspect`."""
+    if layout.weights is None:
+        return read_tensors(layout.folder), [], []
+    if not is_keras_2_file(layout.weights):
+        return read_file(layout.weights), [], []
+    tensors, others = tf_weights.tensors_within(layout.weights)
+    layers = dict.fromkeys(name.split("/")[0] for name in others)
+    if not layers:
+        return tensors, others, []
+    note = f"layers of the Keras model around BERT are left out: {', '.join(layers)}"
+    _logger.warning("%s: %s", layout.weights, note)
+    return tensors, others, [note]
+
+
+def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[str], str]:
+    """Take off what training code puts before all names, "module." or "model.".
+
+    The name of the token table says what that is. What stands outside of it is no part of the model
+    and gets a name that no model has.
+
+    Args:
+        names: the names in torch's form.
+        prefix: the family's own, "bert.".
+        source: what an error calls the file.
+
+    Returns:
+        The names without it, and what was taken off; "" for nothing.
+
+    Raises:
+        ValueError: the file holds several models.
+    """
+    plain = [".".join(part for part in name.split(".") if part not in _AROUND) for name in names]
+    found = dict.fromkeys(name[: -len(_WORDS)] for name in plain if _ends_with_table(name))
+    if len(found) > 1 and not {"", prefix} & set(found):
+        raise ValueError(f"{source} must hold one model, got several: {', '.join(found)}")
+    wrapper = next(iter(found)).removesuffix(prefix) if len(found) == 1 else ""
+    around = [part for part in _AROUND if any(part in name.split(".") for name in names)]
+    taken = ".".join([*around, wrapper.rstrip(".")] if wrapper else around)
+    return [_without(name, wrapper) for name in plain], taken
+
+
+def _ends_with_table(name: str) -> bool:
+    return name == _WORDS or name.endswith(f".{_WORDS}")
+
+
+def _without(name: str, wrapper: str) -> str:
+    if name.startswith(wrapper):
+        return name.removeprefix(wrapper)
+    return f"{name} (outside of {wrapper.rstrip('.')})"
+
+
+def _table_name(name: str, prefix: str) -> str:
+    name = name.removeprefix(prefix)
+    return re.sub(r"LayerNorm\.(gamma|beta)$", _layer_norm, name)
+
+
+def _layer_norm(match: re.Match) -> str:
+    return f"LayerNorm.{'weight' if match[1] == 'gamma' else 'bias'}"
