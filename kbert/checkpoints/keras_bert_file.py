@@ -14,6 +14,7 @@ from pathlib import Path
 from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.checkpoints.damage import damage_in_one_line
+from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.transformers import layout
 from kbert.graph import names
 from kbert.graph.config import BertConfig
@@ -38,6 +39,8 @@ _OTHER_LAYERS = {
 def is_one(path: Path) -> bool:
     """Whether it is a file that ends in .h5 or .hdf5; what else it may be is said when opened."""
     if path.name.startswith("tf_model") or layout.is_keras_2_file(path):  # of transformers
+        return False
+    if h5_file.is_one(path):  # kbert's own
         return False
     return path.suffix in (".h5", ".hdf5") and path.is_file()
 

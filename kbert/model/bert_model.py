@@ -124,6 +124,10 @@ class BertModel(keras.Model):
         return [tensor.name for tensor in self.inputs]
 
 
+# Keras's .h5 has the class of the model without its package, and looks it up by that name.
+keras.saving.get_custom_objects().setdefault("BertModel", BertModel)
+
+
 def _read_spec(model) -> GraphSpec | None:
     values = {"class_name": type(model).__name__, "config": model.get_config()}
     try:

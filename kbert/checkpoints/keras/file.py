@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kbert.checkpoints import first_values, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
+from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
 from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
 from kbert.graph.config import BertConfig
@@ -48,14 +49,16 @@ _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is that of a .keras file, and of no model of KerasHub."""
+    """Whether a path is that of a .keras or .h5 file, and of no model of another package."""
+    if h5_file.is_one(path):
+        return True
     is_file = path.suffix == ".keras" and path.is_file()
     return is_file and package_of(path) not in ("keras_hub", "keras_nlp")
 
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The checkpoint in a .keras file, for as long as its numbers are read.
+    """The checkpoint in a .keras or .h5 file, for as long as its numbers are read.
 
     Args:
         path: the file, from `write` or a plain `model.save`.
@@ -65,6 +68,10 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         OSError: it cannot be read.
         ValueError: a damaged file, another graph than kbert builds, settings that contradict it.
     """
+    if path.suffix != ".keras":
+        with h5_file.opened(path, config) as checkpoint:
+            yield checkpoint
+        return
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(KerasArchive(path))
         own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
@@ -85,6 +92,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 def head_said(path: Path) -> str | None:
     """The head that kbert has written beside the weights."""
+    if path.suffix != ".keras":
+        return None
     with KerasArchive(path) as archive:
         own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
     return own.get("head")

@@ -1,0 +1,71 @@
+"""The .h5 that `model.save("m.h5")` of Keras 3 writes of kbert's models, ModelCheckpoint's too.
+
+    model_config (an attribute)                      the graph, as config.json of a .keras has it
+    model_weights/LAYER/LAYER/intermediate/kernel    a variable, by its layer's name and its own
+    optimizer_weights/…                              an optimizer's
+
+Nothing in the file is run: the graph is compared with kbert's, and the numbers are read alone.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from kbert.checkpoints import hdf5
+from kbert.checkpoints.checkpoint import Checkpoint, Tensor
+from kbert.checkpoints.damage import damage_in_one_line
+from kbert.graph.config import BertConfig
+from kbert.graph.keras_config import read_graph
+from kbert.io import json_schema as js
+
+_CONFIG, _WEIGHTS = "model_config", "model_weights"
+_PACKAGE = "kbert>"  # before the names of kbert's classes
+_MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
+
+
+def is_one(path: Path) -> bool:
+    """Return whether a path is the .h5 file of a model that kbert built."""
+    if path.suffix not in (".h5", ".hdf5") or not path.is_file():
+        return False
+    with contextlib.suppress(ValueError), hdf5.opened(path) as file:
+        return f'"{_PACKAGE}TokenEmbedding"' in _read_text(path, file)
+    return False
+
+
+@contextlib.contextmanager
+def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+    """Open the checkpoint in the file, for as long as its numbers are read; it has no vocabulary.
+
+    Args:
+        path: the file.
+        config: the configuration to go by; None: as the layers tell.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a damaged file, or another graph than kbert builds.
+    """
+    with hdf5.opened(path) as file:
+        values = js.parse(_read_text(path, file), _MODEL, f"{path}: {_CONFIG}")
+        for layer in values["config"]["layers"]:
+            if isinstance(name := layer.get("class_name"), str):
+                layer["class_name"] = name.removeprefix(_PACKAGE)
+        tensors, left_out = {}, []
+        for place, dataset in hdf5.datasets(path, file).items():
+            part, _, name = place.partition("/")
+            if part != _WEIGHTS:
+                left_out.append(place)
+                continue
+            layer, _, inner = name.partition("/")
+            name = inner if inner.startswith(f"{layer}/") else name
+            dtype = hdf5.dtype_of(path, place, dataset)
+            read = partial(hdf5.numbers, path, dataset, dtype)
+            tensors[name] = Tensor(name, dataset.shape, dtype, read)
+        graph = read_graph(values, str(path), config)
+        yield Checkpoint(str(path), "keras", "kbert", graph, tensors, left_out=tuple(left_out))
+
+
+def _read_text(path: Path, file) -> str:
+    with damage_in_one_line(path, "HDF5"):
+        text = file.attrs.get(_CONFIG, "")
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
