@@ -17,7 +17,7 @@ import numpy as np
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 HEADS += ("ForQuestionAnswering",)
 CLASSES = tuple(f"{name}{head}" for name in ("Roberta", "DistilBert") for head in HEADS)
-CLASSES += ("XLMRobertaModel",)
+CLASSES += ("XLMRobertaModel", "CamembertForMaskedLM", "Data2VecTextForSequenceClassification")
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 

@@ -60,7 +60,7 @@ def test_the_padding_token_is_one_of_the_vocabulary(value):
         BertConfig(vocab_size=99, pad_token_id=value)
 
 
-@pytest.mark.parametrize("value", ["mish", "GELU", "", None, ["gelu"]])
+@pytest.mark.parametrize("value", ["prelu", "GELU", "", None, ["gelu"]])
 def test_an_unknown_activation_is_refused_with_those_there_are(value):
     with pytest.raises(ValueError, match=r"^hidden_act must be one of gelu, gelu_new, .*got"):
         BertConfig(hidden_act=value)

@@ -28,7 +28,7 @@ FILES = {
     "nan.json": b'{"vocab_size": 99, "hidden_dropout_prob": NaN}',
     "infinity.json": b'{"vocab_size": 99, "attention_probs_dropout_prob": Infinity}',
     "heads.json": b'{"vocab_size": 99, "hidden_size": 768, "num_attention_heads": 7}',
-    "activation.json": b'{"vocab_size": 99, "hidden_act": "mish"}',
+    "activation.json": b'{"vocab_size": 99, "hidden_act": "prelu"}',
     "activations.json": b'{"vocab_size": 99, "hidden_act": ["gelu"]}',
     "padding.json": b'{"vocab_size": 99, "pad_token_id": 99}',
     "small.json": json.dumps(SIZES).encode(),
@@ -68,7 +68,7 @@ CONFIGURATIONS = [  # the configuration; what the line must say
     ("nan.json", ["hidden_dropout_prob", "finite", "got nan"]),
     ("infinity.json", ["attention_probs_dropout_prob", "finite", "got inf"]),
     ("heads.json", ["hidden_size", "num_attention_heads", "768", "7", "6, 8"]),
-    ("activation.json", ["hidden_act", "gelu_new", "'mish'"]),
+    ("activation.json", ["hidden_act", "gelu_new", "'prelu'"]),
     ("activations.json", ["activations.json", "hidden_act", "gelu_new", "['gelu']"]),
     ("padding.json", ["pad_token_id", "0 … 98", "got 99"]),
 ]

@@ -8,6 +8,7 @@ import pytest
 
 import kbert
 from kbert import BertConfig
+from kbert.graph.families import FAMILIES
 from kbert.io.setting_keys import setting_keys
 from kbert.tasks.checks import longest
 
@@ -26,8 +27,13 @@ TRUNCATION = {
     "stride": 0,
     "direction": "Left",
 }
-OTHERWISE = ("model_max_length", "max_len", "tokenizer_class", "add_prefix_space", "trim_offsets")
-OTHERWISE += ("truncation_side",)  # have tests of their own, the two before in test_family.py
+# Obeyed keys with tests of their own, here and in test_family.py.
+OTHERWISE = (
+    *("model_max_length", "max_len", "tokenizer_class", "add_prefix_space", "trim_offsets"),
+    *("truncation_side", "architectures", "problem_type", "kbert_newly_initialized"),
+    *("id2label", "num_labels", "_num_labels", "tie_word_embeddings"),
+    *("kbert_split_punctuation", "sentence_transformers", "sbert_ce_default_activation_function"),
+)
 HANDLINGS = ("obeyed", "refused", "ignored")
 
 
@@ -57,6 +63,57 @@ def test_a_key_that_changes_the_graph_is_refused(row):
 @rows("ignored", "config.json")
 def test_a_key_that_changes_nothing_is_ignored(row):
     assert BertConfig.from_dict(SIZES | {row.key: "odd"}) == BertConfig(**SIZES)
+
+
+OTHER_VALUES = {"model_type": "xlm-roberta", "hidden_act": "relu", "activation": "relu"}
+
+
+@rows("obeyed", "config.json")
+def test_an_obeyed_key_is_in_the_configuration(row):
+    values = SIZES | {"type_vocab_size": 1}
+    if row.key in {ours for ours, _ in FAMILIES["distilbert"].renamed} | {"qa_dropout"}:
+        values = {"vocab_size": 41, "dim": 12, "n_heads": 4, "model_type": "distilbert"}
+    before, (old,) = BertConfig.from_dict(values), [values.get(row.key, 1)]
+    odd = 0.3 if any(word in row.key for word in ("dropout", "eps", "range")) else 3 * old
+    changed = BertConfig.from_dict(values | {row.key: OTHER_VALUES.get(row.key, odd)})
+    assert changed != before
+
+
+def saved_by_transformers(transformers, name, folder, **settings):
+    sizes = SIZES | {"hidden_size": 12} | settings
+    getattr(transformers, name)(transformers.BertConfig(**sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "said", [{"id2label": {"0": "no", "1": "maybe", "2": "yes"}}, {"num_labels": 3}], ids=str
+)
+def test_a_new_head_has_the_labels_of_config_json(tmp_path, transformers, said):
+    saved_by_transformers(transformers, "BertModel", tmp_path)
+    write(tmp_path / "config.json", said)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    for head in ("classifier", "tokens"):
+        bert = kbert.load(tmp_path, head=head)
+        assert dict(enumerate(bert.labels)) == theirs.config.id2label
+        assert bert.spec.num_labels == theirs.num_labels == 3
+    assert kbert.load(tmp_path, head="classifier", num_labels=5).labels is None
+    assert kbert.load(tmp_path).labels is None
+
+
+def test_multiple_choice_is_named_and_its_encoder_opens(tmp_path, transformers):
+    saved_by_transformers(transformers, "BertForMultipleChoice", tmp_path)
+    with pytest.raises(ValueError, match=r"is a BertForMultipleChoice, .* head='encoder'"):
+        kbert.load(tmp_path)
+    assert kbert.load(tmp_path, head="encoder").report.initialized == ()
+
+
+def test_weights_that_are_not_tied_are_read_where_there_is_no_mlm_head(tmp_path, transformers):
+    untied = {"tie_word_embeddings": False}
+    saved_by_transformers(transformers, "BertModel", tmp_path / "encoder", **untied)
+    assert kbert.load(tmp_path / "encoder").head == "encoder"
+    saved_by_transformers(transformers, "BertForMaskedLM", tmp_path / "mlm", **untied)
+    with pytest.raises(ValueError, match=r"decoder.weight must equal embeddings.word_embeddings"):
+        kbert.load(tmp_path / "mlm")
 
 
 TOKENS = [

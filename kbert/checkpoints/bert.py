@@ -141,7 +141,7 @@ def load(
     labels = _checked_labels(labels, num_labels)
     num_labels = len(labels) if labels else num_labels
     with formats.opened(path, config, format) as checkpoint:
-        head = aliases.resolve("head", head) or checkpoint.spec.head
+        head = aliases.resolve("head", head) or _own_head(checkpoint)
         _check_labels_fit(checkpoint, head, num_labels, labels)
         words = _tokenizer(checkpoint, lowercase) if tokenizer else None
         checkpoint = checkpoint.padded_by(words.pad_id) if words else checkpoint
@@ -211,7 +211,10 @@ def _built(
 
     found = checkpoint.spec
     own = head == found.head
-    num_labels = num_labels or (found.num_labels if own else 2)
+    new_labels = () if own or head not in HEADS_WITH_LABELS else checkpoint.new_labels or ()
+    num_labels = num_labels or (found.num_labels if own else len(new_labels) or 2)
+    if labels is None and len(new_labels) == num_labels:
+        labels = new_labels
     spec = GraphSpec(found.config, head, seq_len=seq_len, num_labels=num_labels)
     fit = fitting.fit(checkpoint, spec, allow_missing, ignore)
     tokens = words.vocab_size if words else None
@@ -269,6 +272,15 @@ def require_bert(bert, function: str) -> None:
             f"{function} needs a kbert.Bert, as kbert.load gives it, got {type(bert).__name__}: a "
             "model of your own goes into kbert.Bert(config, head, model, tokenizer)"
         )
+
+
+def _own_head(checkpoint: Checkpoint) -> str:
+    if checkpoint.other_head:
+        raise ValueError(
+            f"{checkpoint.source} is a {checkpoint.other_head}, whose head kbert does not have: "
+            "load it with head='encoder'"
+        )
+    return checkpoint.spec.head
 
 
 def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:

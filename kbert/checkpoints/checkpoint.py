@@ -56,6 +56,8 @@ class Checkpoint:
         sentence: its way to a sentence vector, where it says.
         problem_type: what its classifier is of, see `Bert`, where it says.
         split_punctuation: how a tagger's words are cut, see `Bert`, where it says.
+        new_labels: names of the labels of a head that is newly initialized, where it says.
+        other_head: the class of transformers whose head kbert does not have, where it is one.
         vocabulary: the folder or file that its tokenizer is read from; None: it has none.
         untrained: by layer, digests of newly initialized weights, where it marks some; see
             `kbert.checkpoints.first_values`.
@@ -73,6 +75,8 @@ class Checkpoint:
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
     problem_type: str | None = None
+    new_labels: tuple[str, ...] | None = None
+    other_head: str | None = None
     untrained: Mapping[str, Collection[str]] = field(default_factory=dict)
     split_punctuation: str | None = None
     vocabulary: Path | None = None

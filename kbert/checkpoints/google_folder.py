@@ -20,7 +20,7 @@ import numpy as np
 from kbert.checkpoints import first_values, only_bert, transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
 from kbert.data.tokenization.vocabulary import read_tokens
-from kbert.graph.config import BertConfig
+from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import bounds, extras
 from kbert.io.folders import atomic_folder
@@ -258,11 +258,11 @@ def _warn_of_losses(bert, path: Path) -> None:
     first_values.warn_of_untrained(bert, path)
     config = bert.config
     unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
-    if config.hidden_act not in _GOOGLES_ACTIVATIONS:
+    if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
         unknown.append("hidden_act")
     if unknown:
         settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
-        is_tanh = config.hidden_act in ("gelu_new", "gelu_pytorch_tanh")
+        is_tanh = ACTIVATIONS[config.hidden_act] == "gelu_tanh"
         hint = " (the form that they call gelu: write that for them)" if is_tanh else ""
         _logger.warning("%s: Google's code and keras_bert do not know %s%s", path, settings, hint)
 

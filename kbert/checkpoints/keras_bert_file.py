@@ -28,7 +28,7 @@ _LAYER = js.fields({"config": js.fields(optional={"name": js.TEXT, "layers": js.
 _BLOCK = re.compile(rf"Encoder-(\d+)-{names.FEED_FORWARD}$")
 _ATTENTION = re.compile(rf"Encoder-\d+-{names.ATTENTION}$")
 # keras_bert calls the tanh form gelu (keras_transformer/gelu.py).
-_ACTIVATIONS = {"gelu": "gelu_new"}
+_ACTIVATIONS = {"gelu": "gelu_new", "leaky_relu": "Keras's leaky_relu"}
 # What get_model can add, and kbert's graph has no place for.
 _OTHER_LAYERS = {
     "Embedding-Task": "task embeddings (use_task_embed=True)",

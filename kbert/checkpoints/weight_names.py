@@ -128,9 +128,9 @@ def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
 
 def column_of(config: BertConfig) -> str:
     """The column with transformers' names of a configuration's family."""
-    return {"bert": "transformers", "xlm-roberta": "roberta"}.get(
-        config.model_type, config.model_type
-    )
+    if config.model_type == "bert":
+        return "transformers"
+    return "roberta" if config.family.first_position is not None else config.model_type
 
 
 def rows_of(part: str, config: BertConfig) -> list[Template]:

@@ -15,15 +15,31 @@ from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.wording import hint
 
+# Names of `hidden_act`, as transformers has them, and the functions that they mean, by the names of
+# kbert's or Keras's. transformers' prelu and xielu have weights of their own.
 ACTIVATIONS = {
-    "gelu": "erf form: transformers' `gelu`, Google's first release",
-    "gelu_new": "tanh approximation: Google's current code",
-    "gelu_pytorch_tanh": "tanh approximation, transformers' other name for it",
-    "relu": "max(x, 0)",
-    "silu": "x · sigmoid(x)",
-    "swish": "silu under its other name",
-    "tanh": "hyperbolic tangent",
-    "linear": "none",
+    "gelu": "gelu",  # x · Φ(x), by erf: Google's first release
+    "gelu_new": "gelu_tanh",  # the approximation by tanh: Google's current code
+    "gelu_python": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_10": "gelu_10",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "relu2": "relu_squared",
+    "relu6": "relu6",
+    "leaky_relu": "leaky_relu_01",
+    "silu": "silu",
+    "swish": "silu",
+    "hardswish": "hard_silu",
+    "mish": "mish",
+    "laplace": "laplace",
+    "sqrtsoftplus": "sqrt_softplus",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "linear": "linear",
 }
 
 _SIZES = (

@@ -73,6 +73,8 @@ FAMILIES = {
     "bert": Family("BERT"),
     "roberta": _roberta("RoBERTa"),
     "xlm-roberta": _roberta("XLM-R"),
+    "camembert": _roberta("CamemBERT"),
+    "data2vec-text": _roberta("data2vec-text"),
     "distilbert": Family(
         "DistilBERT",
         segments=False,

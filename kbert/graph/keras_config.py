@@ -5,7 +5,7 @@ configuration that they tell, so that another graph is never taken for a BERT.
 """
 
 from kbert.graph import closed_form, names
-from kbert.graph.config import BertConfig
+from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io import json_schema as js
 
@@ -259,10 +259,8 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
 
 
 def _activation(name: str, config: BertConfig, classifies: bool) -> str:
-    own = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
     if name == names.MLM_DENSE:
-        function = config.family.mlm_activation or config.hidden_act
-        return own.get(function, function).replace("swish", "silu")
+        return ACTIVATIONS[config.family.mlm_activation or config.hidden_act]
     if name != names.POOLER:
         return "linear"
     return config.family.pooled_activation if classifies else "tanh"

@@ -8,7 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.model.layers import MultiHeadAttention, TokenEmbedding
+from kbert.graph.config import ACTIVATIONS
+from kbert.model.layers import MultiHeadAttention, TokenEmbedding, activation
 
 TOLERANCE = 1e-5
 
@@ -33,6 +34,20 @@ def test_every_output_equals_transformers(small, peer, fill, hidden_act, eps):
     for weights, expected in zip(maps.values(), arrays["attentions"], strict=True):
         by_query = real[:, None, :].repeat(weights.shape[1], axis=1)
         assert_allclose(weights[by_query], expected[by_query], atol=1e-6)
+
+
+def test_every_activation_is_transformers():
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("transformers").activations.ACT2FN
+    assert set(theirs) - set(ACTIVATIONS) == {"prelu", "xielu"}  # they have weights
+    values = np.array([*np.linspace(-12, 12, 241), 1e-3, -1e-3], "float32")
+    for name in ACTIVATIONS:
+        wanted = theirs[name](torch.from_numpy(values)).numpy()
+        found = keras.ops.convert_to_numpy(activation(name)(keras.ops.convert_to_tensor(values)))
+        assert_allclose(found, wanted, atol=2e-6, rtol=2e-6, err_msg=name)
+        written = keras.activations.serialize(activation(name))
+        written = written["config"] if isinstance(written, dict) else written
+        assert written.removeprefix("kbert>") == ACTIVATIONS[name]
 
 
 def test_the_encoder_gives_transformers_sequence_and_pooled_output(small, peer, fill):

@@ -17,13 +17,13 @@ from kbert.checkpoints.keras_hub.weights import (
 )
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 from kbert.graph import closed_form, names
+from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
 
 _TASKS = {"pretraining": "BertMaskedLM", "classifier": "BertTextClassifier"}
-_TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 _EPSILON = 1e-12  # bert_backbone.py
 _INITIALIZER_RANGE = 0.02
 
@@ -75,7 +75,7 @@ def _check(bert, path: Path) -> None:
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
             f"{bert.head}: save it with format='transformers'"
         )
-    if activation != "gelu" and activation not in _TANH_GELU:
+    if ACTIVATIONS[activation] not in ("gelu", "gelu_tanh"):
         raise ValueError(
             f"format keras_hub must have hidden_act gelu_new, which KerasHub's BERT computes, or "
             f"gelu, which comes near it, got {activation}: save it with format='transformers'"
@@ -157,7 +157,7 @@ def _warn_of_losses(bert, path: Path) -> None:
     """Says what the files do not hold, what they hold beyond the source, what is computed else."""
     config = bert.config
     otherwise = []
-    if config.hidden_act not in _TANH_GELU:
+    if ACTIVATIONS[config.hidden_act] != "gelu_tanh":
         otherwise.append(f"tanh GELU, not hidden_act={config.hidden_act}")
     if config.layer_norm_eps != _EPSILON:
         otherwise.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")

@@ -61,9 +61,9 @@ def _without_next_sentence(name: str, encoder: tuple[str, ...]) -> dict:
     }
 
 
-def _roberta(name: str) -> Classes:
+def _roberta(name: str, prefix: str = "roberta.") -> Classes:
     return Classes(
-        "roberta.",
+        prefix,
         _without_next_sentence(name, ("pooler",)),
         {"lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias"},
         ("lm_head.", "classifier.", "qa_"),
@@ -74,6 +74,8 @@ _BY_MODEL_TYPE = {
     "bert": BERT,
     "roberta": _roberta("Roberta"),
     "xlm-roberta": _roberta("XLMRoberta"),
+    "camembert": _roberta("Camembert"),
+    "data2vec-text": _roberta("Data2VecText", "data2vec_text."),
     "distilbert": Classes(
         "distilbert.",
         _without_next_sentence("DistilBert", ()),

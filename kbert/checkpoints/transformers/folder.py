@@ -32,7 +32,9 @@ _CONFIG = js.fields(
 )
 SPLIT_PUNCTUATION = "kbert_split_punctuation"  # kbert's own key of config.json
 _LABELS = js.mapping_of(js.TEXT)
+_MOST_LABELS = 100_000  # of num_labels, which names none
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
+_OTHER = "ForMultipleChoice"  # classes with a head that kbert does not have
 
 
 def is_one(path: Path) -> bool:
@@ -66,7 +68,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     if files.weights is not None and head != _head_of(tensors):
         head, architecture = _head_of(tensors), None  # the class is that of what was trained from
     weight = tensors.get("classifier.out_proj.weight", tensors.get("classifier.weight"))
-    num_labels = (weight.shape[0] if weight and weight.shape else 0) or 2
+    new_labels = _new_labels(values)
+    num_labels = (weight.shape[0] if weight and weight.shape else len(new_labels or ())) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
     has_tokens = any(
         (files.folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")
@@ -81,6 +84,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         labels=_labels(values, num_labels, files.config) if spec.has_labels else None,
         sentence=read_sentence_settings(files.folder),
         problem_type=_problem_type(values, files.config),
+        new_labels=new_labels,
+        other_head=next((n for n in values.get("architectures") or () if _OTHER in n), None),
         untrained=values.get(first_values.KEY) or {},
         split_punctuation=_split_punctuation(values),
         vocabulary=files.folder if has_tokens else None,
@@ -266,3 +271,15 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
         )
         return None
     return tuple(names[place] for place in places)
+
+
+def _new_labels(values: dict) -> tuple[str, ...] | None:
+    """The labels that transformers gives a newly initialized head; None: it has two of its own."""
+    names = values.get("id2label") or {}
+    count = values.get("num_labels") or values.get("_num_labels") or 0
+    if not names and js.matches(count, js.whole(1, _MOST_LABELS)):
+        return tuple(f"LABEL_{place}" for place in range(count))
+    if not js.matches(names, _LABELS):
+        return None
+    labels = tuple(names[place] for place in map(str, range(len(names))) if place in names)
+    return labels if 0 < len(names) == len(set(labels)) else None
