@@ -58,7 +58,7 @@ CONFIGURATIONS = [  # the configuration; what the line must say
     ("no_sizes.json", ["no_sizes.json", "vocab_size"]),
     ("unknown_key.json", ["unknown_key.json", "'hiden_size'", "hidden_size"]),
     ("foreign.json", ["foreign.json", "model_type", "bert", "'albert'", "ALBERT has one block's"]),
-    ("relative.json", ["position_embedding_type", "'absolute'", "'relative_key'"]),
+    ("relative.json", ["position_embedding_type", '"absolute"', "'relative_key'"]),
     ("zero.json", ["zero.json", "num_hidden_layers", "at least 1", "got 0"]),
     ("negative.json", ["vocab_size", "at least 1", "got -99"]),
     ("true.json", ["vocab_size", "whole number", "got True"]),
