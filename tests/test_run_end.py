@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import keras
@@ -100,6 +101,22 @@ def test_a_fine_tuning_that_is_stopped_reports_the_weights_that_it_has(folder, t
     assert stopped.metrics == pytest.approx(figures, rel=1e-5)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["steps"], result["weights_of_update"]) == (5, 5)
+
+
+def test_the_report_is_there_from_the_first_evaluation_on(folder, tmp_path):
+    pages = []
+
+    class Reads(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            pages.append((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
+
+    tuned(folder, tmp_path / "run", callbacks=[Reads()])
+    assert ["it trains: 3 of 9 updates done" in page for page in pages] == [True, False, False]
+    assert "it trains: 6 of 9 updates done" in pages[1]
+    last = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "all 9 updates done" in last
+    parameters = [re.search(r"([\d,]+) parameters", page)[1] for page in (pages[0], last)]
+    assert parameters[0] == parameters[1]
 
 
 @pytest.fixture

@@ -6,23 +6,19 @@ import math
 import re
 import statistics
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 
 from kbert import BertConfig
 from kbert.training.run.curves import HEIGHT, WIDTH, figures, ticks
-from kbert.training.run.report_page import write_report
+from kbert.training.run.report_page import _described, write_report
 from kbert.training.run.run_folder import RunFolder
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 PEAK = "the fastest of 3 products of 2 × 2 matrices"
 ENVIRONMENT = {"devices": ["CPU"], "cpu_cores": 13, "replicas": 1, "processes": 1}
 ENVIRONMENT |= {"backend": "jax", "peak_flops": 7e9, "peak_flops_source": PEAK}
-MODEL = SimpleNamespace(
-    config=BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4),
-    model=SimpleNamespace(count_params=lambda: 1_234_567),
-)
+MODEL = BertConfig(num_hidden_layers=3, hidden_size=24, num_attention_heads=4), 1_234_567
 PRETRAINING = {"steps": 90, "precision": "float32", "jit": None, "optimizer": "<b>adamw</b> & co"}
 TITLES = {"pretrain": ("Pretraining a BERT", "loss")}
 TITLES |= {"finetune": ("Fine-tuning a classifier", "accuracy")}
@@ -92,7 +88,8 @@ def page_of(folder, task: str, lines: list[dict], **result) -> Page:
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT), encoding="utf-8")
     done = {"steps": lines[-1]["step"], "asked": 90, "stopped": None} | result
     title, score = TITLES[task]
-    write_report(run, done, MODEL, {"Data": "17 texts of <tags>"}, title=title, score=score)
+    data = {"Data": "17 texts of <tags>"}
+    write_report(run, run.read_records(), done, *MODEL, data, title=title, score=score)
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
@@ -134,6 +131,22 @@ def test_each_curve_stands_once(both):
     if task == "finetune":
         expected -= {"Classifier_loss"}  # the loss under another name
     assert set(names) == expected
+
+
+def test_settings_are_off_or_chosen_by_kbert(tmp_path):
+    settings = {"jit": None, "save_every": None, "class_weights": None, "layer_decay": None}
+    settings |= {"lora": None, "lora_on": "query,value", "lora_alpha": None, "lora_dropout": 0.0}
+    settings |= {"clip_norm": None, "patience": None, "epochs": 3}
+    shown = dict(_described(settings))
+    assert {name for name in shown if shown[name] == "automatic"} == {"jit", "save_every"}
+    assert {name for name in shown if shown[name] not in ("automatic", "off")} == {"epochs"}
+    shown = dict(_described(settings | {"lora": 4}))
+    assert [shown[name] for name in ("lora_on", "lora_alpha")] == ["query,value", "automatic"]
+
+
+def test_the_loss_of_one_output_is_drawn_once_however_it_was_rounded():
+    records = [{"step": n, "loss": 1 / n, "Classifier_loss": 1 / n + 1e-8} for n in (1, 2, 3)]
+    assert [curve["data-name"] for curve in Page(figures(records)).all("polyline")] == ["loss"]
 
 
 def test_it_is_well_formed_and_whole_in_itself(both):

@@ -24,7 +24,7 @@ class Engine:
 class Disk:
     """A run's folder that writes once it may."""
 
-    path, way_on, chief = "RUN", "kbert go on", True
+    place, way_on, chief = "RUN", "kbert go on", True
 
     def __init__(self):
         self.may, self.begun, self.written = threading.Event(), threading.Event(), []

@@ -73,9 +73,9 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     logging.getLogger("kbert").setLevel(logging.INFO)  # a line a run
     try:
         found = start(source, data, output=output, tasks=tasks, seeds=seeds, **grid, **options)
-    except Stopped:
+    except Stopped as stopped:
         say("kbert: stopped; the state is saved: the same command goes on", err=True)
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(stopped.status) from None
     click.echo(str(found))
     click.echo(f"wrote {output / 'report.html'}")
 

@@ -130,14 +130,14 @@ def refuse_other_task(folder, task: str) -> None:
 
 
 def stoppable(function, *arguments, **options):
-    """Calls it; Ctrl-C is a line that says how to go on, and exit status 130."""
+    """Calls it; Ctrl-C is a line that says how to go on, and exit status 130; of SIGTERM 143."""
     from kbert.training.stopping import ProcessLost, Stopped
 
     try:
         return function(*arguments, **options)
     except Stopped as stopped:
         say(f"kbert: {stopped}", err=True)
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(stopped.status) from None
     except ProcessLost as lost:
         say(f"kbert: {lost}", err=True)
         os._exit(2)  # at the usual end JAX would wait minutes for the process that is gone

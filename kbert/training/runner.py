@@ -5,11 +5,15 @@
 What is trained is the recipe's (`kbert.training.recipe`), how one update is done the engine's.
 """
 
+import contextlib
 import dataclasses
+import errno
+import functools
 import gc
 import logging
 import os
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints.bert import load
@@ -17,6 +21,7 @@ from kbert.training.determinism import drawn_from, make_deterministic
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_settings import Surroundings
+from kbert.training.stopping import Wishes
 
 _logger = logging.getLogger("kbert")
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
@@ -44,7 +49,23 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     run = None
     if output is not None:
         run = _created(engine, recipe, Path(output), surroundings.keep or "model")
-    return _train(engine, recipe, run, surroundings)
+    with _held(engine, run):
+        return _train(engine, recipe, run, surroundings)
+
+
+@contextlib.contextmanager
+def _held(engine, run: RunFolder | None) -> Iterator[None]:
+    """Hold the run's folder; where another process has it, each process of this start raises."""
+    with contextlib.ExitStack() as stack:
+        error = None
+        try:
+            if run is not None:
+                stack.enter_context(run.held())
+        except OSError as found:
+            error = found
+        if engine.of_any(Wishes(callback=error is not None, signal=False)).callback:
+            raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
+        yield
 
 
 def resume(
@@ -64,6 +85,7 @@ def resume(
 
     Raises:
         ValueError: data or settings are others than the run's; names the difference.
+        BlockingIOError: another process trains this run.
         Exception: what `start` raises.
     """
     run.later = kind.settings_type.later
@@ -77,13 +99,14 @@ def resume(
     engine = _engine(recipe, surroundings)
     run.chief = engine.process == 0
     run.check(recipe.fingerprint, run.settings | recipe.content())
-    state = run.last_state()
-    _prepare(engine, recipe, surroundings, begin=state is None)
-    if state is None:
-        _logger.warning("%s has no state that can be used: it begins again", run.path)
-        return _train(engine, recipe, run, surroundings)
-    engine.restore(state.arrays)
-    return _train(engine, recipe, run, surroundings, done=state.step)
+    with _held(engine, run):
+        state = run.last_state()
+        _prepare(engine, recipe, surroundings, begin=state is None)
+        if state is None:
+            _logger.warning("%s has no state that can be used: it begins again", run.path)
+            return _train(engine, recipe, run, surroundings)
+        engine.restore(state.arrays)
+        return _train(engine, recipe, run, surroundings, done=state.step)
 
 
 def _opened(kind: type[Recipe], run: RunFolder, result: dict):
@@ -188,8 +211,23 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         show=surroundings.show,
         flops=recipe.flops,
         peak=peak,
+        report=None if run is None else functools.partial(_report, recipe, run),
     )
     return _outcome(engine, recipe, run, history)
+
+
+def _report(recipe: Recipe, run: RunFolder, done: int, records: list[dict]) -> None:
+    """Write the report of a run that still trains."""
+    from kbert.graph.accounting import account
+
+    spec, about = recipe.spec, _about(recipe)
+    params = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels).params
+    result = {"steps": done, "asked": recipe.steps}
+    run.write_report(records, result, spec.config, params, recipe.described(done), **about)
+
+
+def _about(recipe: Recipe) -> dict[str, str]:
+    return {"title": recipe.title, "score": recipe.score.removeprefix("-")}
 
 
 def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
@@ -198,8 +236,7 @@ def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
     result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
     result |= recipe.result(last)
     if run is not None:
-        about = {"title": recipe.title, "score": recipe.score.removeprefix("-")}
-        run.finish(bert, result, recipe.described(last["step"]), **about)
+        run.finish(bert, result, recipe.described(last["step"]), **_about(recipe))
         engine.barrier()  # the others have read the best state
         run.tidy()
     return recipe.outcome(bert, history, result, None if run is None else run.path)

@@ -18,7 +18,15 @@ MOST_AHEAD = 1  # calls of the device that are begun before the figures of the l
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM; the message says what is saved and how to go on."""
+    """Ctrl-C or SIGTERM; the message says what is saved and how to go on.
+
+    Attributes:
+        status: the exit status of a command that ends so: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, message: str, number: int | None = None):
+        super().__init__(message)
+        self.status = 128 + (number or signal.SIGINT)  # None: another process had the signal
 
 
 class ProcessLost(RuntimeError):
@@ -56,6 +64,11 @@ class Agreement:
         self._engine, self._request = engine, request
         self._sent = self._heard = 0  # calls of the device
         self._known: tuple[int, Wishes] | None = None  # since the call of that number
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that this host had."""
+        return self._request.signal
 
     def told(self) -> Wishes:
         """This host's wishes, which go with the next call."""
@@ -105,7 +118,7 @@ def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
 
     def handle(number, frame):
         if request:
-            raise KeyboardInterrupt
+            raise Stopped("stopped at once, by a second signal", number)
         request.signal = number
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}

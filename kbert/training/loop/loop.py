@@ -53,6 +53,7 @@ def train(
     show: bool = True,
     flops: float | None = None,
     peak: float | None = None,
+    report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
     """Does the updates `start` … `steps` − 1 with an engine that is prepared.
 
@@ -75,6 +76,7 @@ def train(
             over it. Their own state is not kept from one start of a run to the next.
         show: whether the live line is written.
         flops, peak: see `Speed`.
+        report: writes the run's page after each evaluation, from steps done and their records.
 
     Returns:
         A `History`, from the run's first update on.
@@ -104,7 +106,7 @@ def train(
     ):
         speed, size = Speed(flops, peak), batches.batch_size
         told = _callbacks(callbacks, engine, batches, part, plan, start)
-        trainer = _Trainer(engine, plan, run, start, size, told, ahead, speed, live)
+        trainer = _Trainer(engine, plan, run, start, size, told, ahead, speed, live, report)
         try:
             trainer.fit(calls(prefetched, at_once, plan.pauses), stop_request)
         except Exception as error:
@@ -146,10 +148,11 @@ class _Trainer:
         ahead: int,
         speed: Speed,
         live: Live,
+        report: Callable[[int, list[dict]], None] | None,
     ):
         self.engine, self.plan, self.run = engine, plan, run
         self.batch_size, self.speed, self.live = batch_size, speed, live
-        self.done, self.ahead = start, ahead
+        self.done, self.ahead, self.report = start, ahead, report
         self.in_flight: deque[tuple[int, list[TrainingBatch], Callable]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.in_epoch = False
@@ -243,7 +246,7 @@ class _Trainer:
             self.speed.pause()
         self.saver.check()
         if wishes.signal and not last:
-            raise Stopped(self._how_to_go_on())
+            raise Stopped(self._how_to_go_on(), self.agreement.signal)
         if wishes.callback and not last:
             patience = plan.why_to_stop(self.history.evaluations)
             self.history.stopped = patience or f"a callback stopped it after update {self.done:,}"
@@ -297,6 +300,9 @@ class _Trainer:
         """Whether it is the best so far."""
         figures = {f"val_{name}": float(value) for name, value in evaluate().items()}
         self._record(self.done, self.line | figures)
+        if self.report is not None:
+            with self.saver.explained():
+                self.report(self.done, self.history.updates)
         self.live.evaluated(self.done, figures)
         self._end_epoch(figures)
         self.speed.pause()

@@ -1,9 +1,12 @@
 """States written beside the updates: the device waits until its numbers are copied, no longer."""
 
 import contextlib
+import errno
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from kbert.training.run.run_folder import RunFolder
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Saver:
@@ -48,7 +51,7 @@ class Saver:
         """
         if self._run is None:
             return
-        with self._explained():
+        with self.explained():
             if self._begun != done:
                 self._finish()  # one at a time: no more than one copy in memory
                 # complete before the next update, which writes to the weights' own memory
@@ -63,7 +66,7 @@ class Saver:
     def check(self) -> None:
         """Raises what a write came to that has ended; waits for none."""
         if self._written is not None and self._written.done():
-            with self._explained():
+            with self.explained():
                 self._finish()
 
     def close(self) -> None:
@@ -78,7 +81,10 @@ class Saver:
             return "nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        return f"the last good state is that after update {self.saved:,} in {self._run.path}"
+        place = self._run.place
+        if place is None:
+            return "its states are gone with it, or where it was moved to"
+        return f"the last good state is that after update {self.saved:,} in {place}"
 
     def _finish(self) -> None:
         if self._written is not None:
@@ -88,12 +94,13 @@ class Saver:
             self.saved = self._begun = done
 
     @contextlib.contextmanager
-    def _explained(self):
+    def explained(self):
         """Gives an error of the disk the way on."""
         try:
             yield
         except OSError as error:
             assert self._run is not None
             good = f"{self.last_good()}; " if self.saved is not None else ""
-            text = f"{error.strerror or error}; {good}once there is room: {self._run.way_on}"
+            room = "once there is room: " if error.errno in _FULL else "go on with: "
+            text = f"{error.strerror or error}; {good}{room}{self._run.way_on}"
             raise OSError(error.errno, text, error.filename) from None

@@ -39,7 +39,7 @@ def figures(records: list[dict]) -> str:
         curves = []
         for name, label in names:
             points = _points(records, name)
-            if points and points not in seen:  # the loss of one output is the loss
+            if points and points not in seen:
                 seen.append(points)
                 curves.append(Curve(name, label, _thinned(points)))
         if curves:
@@ -53,7 +53,7 @@ def _panels(records: list[dict]):
     outputs = [match[1] for name in names if (match := re.fullmatch(r"([^_]+)_loss", name))]
     outputs = [output for output in outputs if output != "val"]
     yield "Loss", [("loss", "training"), ("val_loss", "dev")]
-    for output in outputs:
+    for output in outputs if len(outputs) > 1 else ():  # the loss of one output is the loss
         both = [(f"{output}_loss", "training"), (f"val_{output}_loss", "dev")]
         yield f"{output}: loss", both
     for output in outputs:

@@ -49,28 +49,49 @@ border-bottom:1px solid var(--line)}
 th{color:var(--dim)}.n{text-align:right;white-space:nowrap}.best td{font-weight:650}
 summary{cursor:pointer;font-size:1.15rem;font-weight:650}details{margin:1rem 0}"""
 
+# Settings that kbert chooses where they are None. Others are off then.
+_AUTOMATIC = (
+    *("jit", "lengths", "max_predictions", "held_out", "evaluate_every", "save_every"),
+    *("log_every", "warmup_steps", "head_learning_rate", "lora_alpha"),
+)
+# Settings that do nothing without another one.
+_ONLY_WITH = dict.fromkeys(("lora_on", "lora_alpha", "lora_dropout"), "lora")
+_ONLY_WITH |= {"hidden_weight": "hidden_states"}
 
-def write_report(run, result: dict, bert, data: dict, *, title: str, score: str) -> None:
-    """Writes RUN/report.html from what the run's folder holds, its result and its model.
+
+def write_report(
+    run,
+    records: list[dict],
+    result: dict,
+    config,
+    params: int,
+    data: dict,
+    *,
+    title: str,
+    score: str,
+) -> None:
+    """Write RUN/report.html: after each evaluation, and at the end.
 
     Args:
         run: the `RunFolder`.
-        result: what the run came to, as in result.json.
-        bert: the `Bert`.
+        records: the lines of metrics.jsonl.
+        result: what the run came to, as in result.json; while it trains "steps" and "asked" alone.
+        config: the model's `BertConfig`.
+        params: the model's number of parameters.
         data: how much it was trained on, in words by name.
         title: what was trained.
         score: which figure comes first: what says which weights are best.
     """
-    records, file = run.read_records(), run.path / "environment.json"
+    file = run.path / "environment.json"
     environment = read_object(file) if file.exists() else {}
     parts = [
         f"<h1>{title}</h1><p class=dim>{html.escape(run.path.name)} · {_ending(result)}</p>",
         _cards(records, result, score),
-        _list(_facts(records, run.settings, environment, bert) | data),
+        _list(_facts(records, run.settings, environment, config, params) | data),
         f"<h2>Curves</h2><div class=curves>{figures(records)}</div>",
         _evaluations(records, result.get("weights_of_update")),
-        _folded("Settings", run.settings),
-        _folded("Environment", environment),
+        _folded("Settings", _described(run.settings)),
+        _folded("Environment", _flat(environment)),
     ]
     write_page(run.path / "report.html", f"{run.path.name}: a kbert run", parts)
 
@@ -94,6 +115,8 @@ def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> Non
 
 def _ending(result: dict) -> str:
     done, asked = result["steps"], result["asked"]
+    if "stopped" not in result:
+        return f"it trains: {done:,} of {asked:,} updates done"
     text = f"all {done:,} updates done"
     if result["stopped"]:
         text = f"{html.escape(result['stopped'])}, of {asked:,}"
@@ -132,11 +155,13 @@ def _score_text(name: str, value: float) -> str:
     return f"{value:.1%}" if share else f"{value:.3f}"
 
 
-def _facts(records: list[dict], settings: dict, environment: dict, bert) -> dict[str, str]:
-    config, last = bert.config, records[-1] if records else {}
+def _facts(
+    records: list[dict], settings: dict, environment: dict, config, params: int
+) -> dict[str, str]:
+    last = records[-1] if records else {}
     found = {
         "Model": f"{config.num_hidden_layers} layers × {config.hidden_size}, "
-        f"{config.num_attention_heads} heads; {bert.model.count_params():,} parameters",
+        f"{config.num_attention_heads} heads; {params:,} parameters",
     }
     if "seconds" in last:
         found["Duration"] = f"{duration(last['seconds'])}, evaluations and compiling included"
@@ -196,19 +221,31 @@ def _evaluations(records: list[dict], kept: int | None) -> str:
     return f"<h2>Evaluations</h2><div class=wide>{table}</table></div>{note}"
 
 
-def _folded(title: str, values: dict) -> str:
+def _folded(title: str, values: list[tuple[str, str]]) -> str:
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-        for name, text in _flat(values)
+        for name, text in values
     )
     return (
         f"<details><summary>{title}</summary><div class=wide><table>{rows}</table></div></details>"
     )
 
 
+def _described(settings: dict) -> list[tuple[str, str]]:
+    """List (name, text) of the settings: which are off, and which kbert chooses itself."""
+    shown = dict(settings)
+    for name in _AUTOMATIC:
+        if name in shown and shown[name] is None:
+            shown[name] = "automatic"
+    for name, needed in _ONLY_WITH.items():
+        if name in shown and not settings.get(needed):
+            shown[name] = "off"
+    return _flat(shown)
+
+
 def _flat(values: dict, before: str = "") -> list[tuple[str, str]]:
-    """(name, text) of everything within; what is not set is left to kbert: automatic."""
-    found = []
+    """List (name, text) of everything within."""
+    found: list[tuple[str, str]] = []
     for name, value in values.items():
         if isinstance(value, dict):
             found += _flat(value, f"{before}{name}.")
@@ -219,7 +256,7 @@ def _flat(values: dict, before: str = "") -> list[tuple[str, str]]:
 
 def _value(value) -> str:
     if value is None:
-        return "automatic"
+        return "off"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -10,11 +10,14 @@ RUN/settings.json        what the run was asked for and a fingerprint of its dat
     report.html          its curves                result.json    written last: it is finished
 """
 
+import contextlib
+import errno
 import json
 import logging
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io import json_schema as js
@@ -22,6 +25,7 @@ from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few
 from kbert.training import environment
+from kbert.training.run import folder_lock
 from kbert.training.run.event_file import EventFile
 from kbert.training.run.records import RecordFile, read_records
 from kbert.training.run.state_files import write_state
@@ -71,6 +75,7 @@ class RunFolder:
         self._states = States(self.path / "checkpoints", self._id, self.check)
         self._records: RecordFile | None = None
         self._events: EventFile | None = None
+        self._lock: folder_lock.FolderLock | None = None
         self._whole: int | None = None  # the step of the last state that is known to be whole
 
     @classmethod
@@ -113,7 +118,9 @@ class RunFolder:
             "fingerprint": _as_json(fingerprint),
         }
         if chief:
-            _write_json(path / "settings.json", content)
+            with folder_lock.hold(path):
+                refuse_used(path, task)  # by another process that started in it just now
+                _write_json(path / "settings.json", content)
         return cls(path, content, chief)
 
     @classmethod
@@ -137,9 +144,41 @@ class RunFolder:
         return js.read(file, _RESULT) if file.is_file() else None
 
     @property
+    def place(self) -> Path | None:
+        """Where the folder is now: somebody may move it while it trains. None: not to be found."""
+        return self.path if self._lock is None else self._lock.find_folder()
+
+    @property
     def way_on(self) -> str:
         """The command that goes on with it."""
-        return f"kbert {self.task} --resume {self.path}"
+        return f"kbert {self.task} --resume {self.place or 'FOLDER'}"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from training this run for as long as the context lasts.
+
+        Raises:
+            BlockingIOError: another process trains it.
+        """
+        if not self.chief:
+            yield
+            return
+        with folder_lock.hold(self.path) as self._lock:
+            try:
+                yield
+                if self.finished is not None:
+                    self._lock.remove_file()
+            finally:
+                self._lock = None
+
+    def _check_in_place(self) -> None:
+        """Raise a FileNotFoundError if the folder was moved or removed: write nothing elsewhere."""
+        if self.place != self.path:
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "the folder was moved or removed while the run trained",
+                str(self.path),
+            )
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raises a ValueError that names what differs between the run and what is there now."""
@@ -213,6 +252,7 @@ class RunFolder:
         """
         if not self.chief:
             return
+        self._check_in_place()
         if self._records is not None:
             self._records.flush()  # a state never outlives the lines up to it
         value, tie = score or (None, None)
@@ -235,17 +275,26 @@ class RunFolder:
             OSError, ValueError: as `kbert.save`.
         """
         from kbert.checkpoints.bert import save
-        from kbert.training.run.report_page import write_report
 
         if not self.chief:
             return
+        self._check_in_place()
         self.close()
         save(bert, self.path / "model", format="transformers")
         save(bert, self.path / "model.keras")
         if bert.adapter is not None:
             save(bert, self.path / "adapter", format="peft")
-        write_report(self, result, bert, data, title=title, score=score)
+        model = bert.config, bert.model.count_params()
+        self.write_report(self.read_records(), result, *model, data, title=title, score=score)
         _write_json(self.path / "result.json", _as_json(result))
+
+    def write_report(self, *arguments, **options) -> None:
+        """Writes report.html; see `kbert.training.run.report_page.write_report`."""
+        from kbert.training.run.report_page import write_report
+
+        if self.chief:
+            self._check_in_place()
+            write_report(self, *arguments, **options)
 
     def tidy(self) -> None:
         """Removes the states of a run that is finished, unless it keeps all.
