@@ -4,6 +4,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import time
 
 import keras
 import pytest
@@ -81,6 +82,9 @@ class Moves(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.left -= 1
         if not self.left:
+            state = self.run / "checkpoints" / "step-00000002.safetensors"
+            while not state.is_file():  # written in a thread
+                time.sleep(0.01)
             self.run.rename(self.to)
             if self.again:
                 self.run.mkdir()

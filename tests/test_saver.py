@@ -37,6 +37,9 @@ class Disk:
             raise self.error
         self.written.append((arrays["number"], done, score))
 
+    def check_in_place(self):
+        pass
+
     def close(self):
         self.written.append("closed")
 

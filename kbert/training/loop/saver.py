@@ -97,7 +97,12 @@ class Saver:
     def explained(self):
         """Gives an error of the disk the way on."""
         try:
-            yield
+            try:
+                yield
+            except OSError:
+                if self._run is not None:
+                    self._run.check_in_place()  # the cause, where it was moved within a write
+                raise
         except OSError as error:
             assert self._run is not None
             good = f"{self.last_good()}; " if self.saved is not None else ""

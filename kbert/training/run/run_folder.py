@@ -171,14 +171,11 @@ class RunFolder:
             finally:
                 self._lock = None
 
-    def _check_in_place(self) -> None:
+    def check_in_place(self) -> None:
         """Raise a FileNotFoundError if the folder was moved or removed: write nothing elsewhere."""
         if self.place != self.path:
-            raise FileNotFoundError(
-                errno.ENOENT,
-                "the folder was moved or removed while the run trained",
-                str(self.path),
-            )
+            text = "the folder was moved or removed while the run trained"
+            raise FileNotFoundError(errno.ENOENT, text, str(self.path))
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raises a ValueError that names what differs between the run and what is there now."""
@@ -252,7 +249,7 @@ class RunFolder:
         """
         if not self.chief:
             return
-        self._check_in_place()
+        self.check_in_place()
         if self._records is not None:
             self._records.flush()  # a state never outlives the lines up to it
         value, tie = score or (None, None)
@@ -278,7 +275,7 @@ class RunFolder:
 
         if not self.chief:
             return
-        self._check_in_place()
+        self.check_in_place()
         self.close()
         save(bert, self.path / "model", format="transformers")
         save(bert, self.path / "model.keras")
@@ -293,7 +290,7 @@ class RunFolder:
         from kbert.training.run.report_page import write_report
 
         if self.chief:
-            self._check_in_place()
+            self.check_in_place()
             write_report(self, *arguments, **options)
 
     def tidy(self) -> None:
