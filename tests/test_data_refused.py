@@ -4,13 +4,20 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 from wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
+import kbert
+from kbert.cli.early_checks import check_file
+from kbert.cli.inputs import read_lines
 from kbert.data.corpus.preparing import prepare
 from kbert.data.corpus.shards import open_shards
+from kbert.data.npy_files import read_npy
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
 from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.io import json_schema as js
+from kbert.tasks.classification.reading import read_labelled
 
 
 @pytest.fixture
@@ -46,6 +53,60 @@ def test_a_text_that_is_mended_is_prepared_into_the_same_folder(tmp_path, resume
     path.write_bytes(good)
     shards = prepare(path, folders()[0], output, shard_tokens=40_000)
     assert shards.documents == 60_000
+
+
+def test_a_changed_byte_of_a_header_is_one_line(tmp_path):
+    """NumPy's parser raises TokenError, SyntaxError, TypeError and others of these."""
+    path, array = tmp_path / "a.npy", np.arange(7, dtype="int64")
+    np.save(path, array)
+    whole, random = path.read_bytes(), np.random.default_rng(3)
+    refused = 0
+    for place in range(len(whole) - array.nbytes):
+        for value in (0, ord("("), ord("'"), ord("9"), 255, int(random.integers(256))):
+            path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            for mode in (None, "r"):
+                try:
+                    found = read_npy(path, mode)
+                except ValueError as error:
+                    said, refused = str(error), refused + 1
+                    assert said.startswith(f"{path} must be a whole .npy file") and "\n" not in said
+                else:
+                    assert isinstance(found, np.ndarray)
+                    del found
+    assert refused > 400
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    """Reading it would wait for ever, or never end."""
+    os.mkfifo(tmp_path / "fifo")
+    for name in (tmp_path / "fifo", "/dev/zero"):
+        said = f"a regular file expected, got a {'FIFO' if name != '/dev/zero' else 'device'}"
+        for read in (
+            read_npy,
+            js.read,
+            Tokenizer.from_vocab,
+            read_labelled,
+            check_file,
+            read_lines,
+            kbert.load,
+            lambda path: prepare(path, folders()[0], tmp_path / "shards"),
+        ):
+            options = {"lowercase": True} if read == Tokenizer.from_vocab else {}
+            with pytest.raises(OSError, match=said) as error:
+                read(name, **options)
+            assert error.value.filename == str(name)
+
+
+def test_the_shells_pipes_are_read(tmp_path):
+    reader, writer = os.pipe()
+    os.write(writer, b"a text\n")
+    os.close(writer)
+    try:
+        assert read_lines(f"/dev/fd/{reader}") == ["a text"]
+        with pytest.raises(OSError, match="a regular file expected"):
+            prepare(f"/dev/fd/{reader}", folders()[0], tmp_path / "shards")
+    finally:
+        os.close(reader)
 
 
 @pytest.mark.parametrize("processes", [0, -1, 10_000, 1.0, True, "2"])

@@ -101,6 +101,7 @@ def test_lengths_that_are_no_length_are_refused(bert):
     for options, says in (
         ({"max_length": 0}, "max_length must be a whole number of at least 1, got 0"),
         ({"max_length": 2}, "max_length must be at least 3"),
+        ({"max_length": 1000}, "max_length must be at most 17, as many tokens as the model has"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ({"pooling": "last", "layers": 4}, "layers must be at most the model's 3, got 4"),
         ({"pooling": "sum"}, "pooling must be one of mean, cls, max, pooler, last, got 'sum'"),

@@ -87,12 +87,14 @@ def located(source: str | os.PathLike) -> Path:
 
     Raises:
         FileNotFoundError: nothing is there, or a run that has no model yet.
+        OSError: no regular file, and no folder.
     """
     path = Path(source)
     if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
         path = index  # bert_model.ckpt, as Google's own code is given it
     if not path.exists():
         raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
+    bounds.check_regular(path)
     path = run_models.model_of(path) if run_models.is_one(path) else path
     folders.finish(path if path.is_dir() else path.parent)
     return path

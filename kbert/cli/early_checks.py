@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from kbert.io import bounds
+
 
 class Output(click.Path):
     """A path to write to, as a `Path`; an empty one would be the working folder."""
@@ -29,8 +31,9 @@ def check_writable(path: Path) -> None:
 
 
 def check_file(path: str | os.PathLike | None) -> None:
-    """An OSError where a file to read, if one is given, is not there."""
+    """An OSError where a file to read, if one is given, is not there or is none that ends."""
     if path is not None:
+        bounds.check_regular(path)
         with open(path, "rb"):
             pass
 

@@ -31,7 +31,7 @@ _COLUMNS = {
 }
 _HELP = _COLUMNS | {
     "epochs": "Passes over the data.",
-    "max_length": "Tokens of an example.",
+    "max_length": "Tokens of an example. Default: 128, or as many as the model has positions.",
     "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa, embed.",
     "label_smoothing": "Share of a label that goes to all labels alike.",
     "class_weights": "Rare labels count for more.",

@@ -47,7 +47,7 @@ class _Numbers(click.ParamType):
 @click.option("--batch-sizes", type=_Numbers(int), default="16,32", show_default=True)
 @click.option("--learning-rates", type=_Numbers(float), default="5e-5,3e-5,2e-5", show_default=True)
 @click.option("--epochs", type=_Numbers(int), default="2,3,4", show_default=True)
-@click.option("--max-length", type=POSITIVE, default=128, show_default=True, help="Tokens.")
+@click.option("--max-length", type=POSITIVE, help="Tokens of an example. Default: 128.")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True)
 @click.option("--accumulation", type=POSITIVE, default=1, help="Micro-batches of an update.")
 @click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
@@ -59,6 +59,8 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     """
     from kbert.tasks.glue.reading import folders
 
+    if options["max_length"] is None:  # the model may have fewer positions than the default
+        del options["max_length"]
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
     Grid(**grid, seeds=seeds)
     folders(data, tasks_named(tasks))

@@ -12,6 +12,7 @@ from kbert.cli.console import progress, starting, starting_keras
 from kbert.cli.early_checks import check_source
 from kbert.data.corpus.text_files import decoded
 from kbert.data.labelled.columns import NAMES, NUMBERS
+from kbert.io import bounds
 
 
 def read_lines(path: str) -> list[str]:
@@ -24,6 +25,8 @@ def read_lines(path: str) -> list[str]:
     name = "stdin" if path == "-" else path
     if path == "-" and (sys.stdin is None or sys.stdin.closed):
         raise ValueError("stdin must have a text a line, got one that is closed: give a file")
+    if path != "-":
+        bounds.check_regular(path)
     content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     _warn_of_header(lines[0], name)

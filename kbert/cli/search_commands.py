@@ -41,7 +41,11 @@ BATCH = click.option(
 def search(source, query, texts, lines, vectors, form, **options):
     """The texts whose vectors are nearest to the query's, with their cosines."""
     texts = texts_of(texts, lines)
-    found = None if vectors is None else _read_npy(vectors)
+    found = None
+    if vectors is not None:
+        from kbert.data.npy_files import read_npy
+
+        found = read_npy(vectors)
     with loaded(source) as bert:
         from kbert.tasks.searching.inference import search
 
@@ -88,12 +92,3 @@ def _print(hits: list, form: str) -> None:
         return
     for hit in hits:
         click.echo(printable.cut(f"{hit.score:>8.4f}  {hit.place + 1:>6}  {hit.text}"))
-
-
-def _read_npy(path: Path):
-    import numpy as np
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except ValueError as error:
-        raise ValueError(f"{path} must be an .npy file of numbers: {error}") from None

@@ -5,7 +5,9 @@ The largest that were released have 24 blocks, 400 tensors and 120,000 tokens; 1
 `json_schema.LARGEST`, which holds a tokenizer.json of a million tokens twice.
 """
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 TEXT = 2**27  # bytes of a vocabulary
@@ -20,11 +22,36 @@ INDEX = 2**24  # bytes of TensorFlow's index of a checkpoint
 OBJECTS = 2**16  # groups and datasets of an HDF5 file; Keras makes 5 for a tensor at most
 DEPTH = 32  # groups within groups of an HDF5 file; Keras makes 10
 EXPANSION = 20  # times that what is compressed may grow; weights hardly do
+_OF_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 SMALL = 2**28  # bytes that it may have however small the file is
+
+
+def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
+    """Refuse a FIFO, a device or a socket: reading it may wait for ever, or never end.
+
+    Args:
+        file: the file.
+        pipes: whether the shell's are taken, `<(command)` and /dev/stdin; they can be read once.
+
+    Raises:
+        OSError: the file is none of these and no regular file, or it is not there.
+    """
+    mode = os.stat(file).st_mode
+    of_the_shell = pipes and os.fspath(file).startswith(_OF_THE_SHELL)
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or of_the_shell:
+        return
+    kinds = {stat.S_ISFIFO: "a FIFO", stat.S_ISCHR: "a device", stat.S_ISSOCK: "a socket"}
+    kind = next((name for is_one, name in kinds.items() if is_one(mode)), "no such file")
+    raise OSError(
+        errno.EINVAL,
+        f"a regular file expected, got {kind}: write its content to a file first",
+        os.fspath(file),
+    )
 
 
 def check_size(file: str | os.PathLike, most: int) -> None:
     """A ValueError for a file of more bytes."""
+    check_regular(file)
     size = os.stat(file).st_size
     if size > most:
         raise ValueError(f"{file} must have at most {most:,} bytes, got {size:,}")

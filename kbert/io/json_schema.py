@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kbert.io import bounds
+
 LARGEST = 2**26  # bytes of a file; the largest tokenizer.json of a BERT has 9 million
 DEEPEST = 64  # levels; a model within a model of Keras has about 20
 LONGEST_NUMBER = 64  # digits; transformers' "no limit" has 31
@@ -166,6 +168,7 @@ def read(
         ValueError: larger than that, not UTF-8, not JSON, a key that stands twice, a number
             that is not finite, a lone surrogate, levels beyond `DEEPEST`, or not of the kind.
     """
+    bounds.check_regular(path)
     with open(path, "rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:

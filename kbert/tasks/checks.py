@@ -8,6 +8,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.graph import names
 from kbert.graph.config import require_positive
 
+DEFAULT_LENGTH = 128  # tokens of a training example, where the user names none
 MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 # What gives a checkpoint that lacks a head one; functions and commands have the same names.
 _WAY_TO = {
@@ -116,6 +117,28 @@ def require_two_segments(bert: Bert, task: str) -> None:
             f"{task} of two texts needs a model with two segments, got type_vocab_size = "
             f"{bert.config.type_vocab_size}"
         )
+
+
+def check_max_length(bert: Bert, max_length: int | None) -> None:
+    """A ValueError where a user asks for more tokens than the model has positions."""
+    if max_length is None:
+        return
+    limits = [bert.config.positions, bert.spec.seq_len or bert.config.positions]
+    if require_positive("max_length", max_length) > min(limits):
+        raise ValueError(
+            f"max_length must be at most {min(limits)}, as many tokens as the model has positions, "
+            f"got {max_length}"
+        )
+
+
+def length_of_examples(bert: Bert, max_length: int | None) -> int:
+    """The tokens that a training example can have; None: 128, or fewer where the model has fewer.
+
+    Raises:
+        ValueError: a `max_length` above the model's positions.
+    """
+    check_max_length(bert, max_length)
+    return longest(bert, max_length) if max_length else min(DEFAULT_LENGTH, longest(bert))
 
 
 def longest(bert: Bert, max_length: int | None = None) -> int:

@@ -27,6 +27,7 @@ from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 
+from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.corpus.text_files import check_format, describe, find_files, format_of, read_blocks
@@ -119,7 +120,9 @@ def prepare(
                 raise
             writer.finish()
         writer.clean()
-    return open_shards(folder)
+    shards = open_shards(folder)
+    warn_of_corpus(shards)
+    return shards
 
 
 def _tokenizing(processes: int | None, executor: Executor | None):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.data.corpus.shards import DOCUMENTS, INDEX, SENTENCES, VERSION, VOCABULARY, tokens_name
+from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file, write_atomically
@@ -120,8 +121,8 @@ class ShardWriter:
             kind: sum(part[kind] for part in self._parts)
             for kind in ("tokens", "sentences", "documents")
         }
-        lengths = (np.load(self._part(n, SENTENCES)) for n in range(len(self._parts)))
-        begins = (np.load(self._part(n, DOCUMENTS)) for n in range(len(self._parts)))
+        lengths = (read_npy(self._part(n, SENTENCES)) for n in range(len(self._parts)))
+        begins = (read_npy(self._part(n, DOCUMENTS)) for n in range(len(self._parts)))
         files = [
             {"name": tokens_name(number), "tokens": part["tokens"], "sha256": part["sha256"]}
             for number, part in enumerate(self._parts)

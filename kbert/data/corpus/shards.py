@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.data.counter_draws import fork, key_of
+from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 
@@ -197,10 +198,7 @@ def _opened(path: Path) -> np.ndarray:
         raise FileNotFoundError(
             2, "the index names it, but it is missing: put it back, or prepare again", str(path)
         )
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} must be a whole .npy file, got: {error}") from None
+    return read_npy(path, mmap_mode="r")
 
 
 def _check_names(folder: Path, index: dict) -> None:

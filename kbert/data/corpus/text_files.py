@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
+from kbert.io import bounds
 from kbert.io import json_schema as js
 
 FORMATS = {
@@ -68,6 +69,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             if not files:
                 raise FileNotFoundError(2, "no text file in the folder", str(path))
         elif path.exists():
+            bounds.check_regular(path, pipes=False)  # they are read several times
             files = [path]
         else:
             files = [Path(file) for file in sorted(glob(str(entry), recursive=True))]

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from kbert.io import bounds
 from kbert.io import json_schema as js
 
 
@@ -16,6 +17,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         OSError: it cannot be read.
         ValueError: a line that is not UTF-8.
     """
+    bounds.check_regular(path)
     content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     end = b"\n" if b"\n" in content else b"\r"
     for number, line in enumerate(content.split(end), 1):

@@ -3,11 +3,12 @@
 import bisect
 import logging
 import math
+import os
 import threading
 
 import numpy as np
 
-from kbert.data.corpus.shards import Shards
+from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.pretraining import masking
 from kbert.data.pretraining.packed import Packed
 from kbert.data.pretraining.pairs import Pairs
@@ -33,7 +34,7 @@ class PretrainingBatches:
     plans all epochs up to its step: about a second for an epoch of 3 million examples.
 
     Args:
-        shards: from `open_shards` or `prepare`.
+        shards: from `open_shards` or `prepare`, or their folder.
         batch_size: examples of an update, over all hosts.
         seq_len: tokens of an example (S).
         max_predictions: predictions of an example at most (M); None: ⌈masked_share · seq_len⌉, 20
@@ -47,6 +48,7 @@ class PretrainingBatches:
 
     Raises:
         ValueError: a size or share out of its range; one document only and pairs asked for.
+        OSError, ValueError: a folder that `open_shards` refuses.
 
     Attributes:
         batch_size, seq_len, max_predictions: as above.
@@ -55,7 +57,7 @@ class PretrainingBatches:
 
     def __init__(
         self,
-        shards: Shards,
+        shards: Shards | str | os.PathLike,
         *,
         batch_size: int,
         seq_len: int,
@@ -66,6 +68,7 @@ class PretrainingBatches:
         whole_word: bool = False,
         mlm_only: bool = False,
     ):
+        shards = shards if isinstance(shards, Shards) else open_shards(shards)
         self.shards = shards
         self.batch_size = require_positive("batch_size", batch_size)
         self.seq_len = require_positive("seq_len", seq_len)

@@ -13,7 +13,13 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.pooling import build_vectors
-from kbert.tasks.checks import listed, longest, require_tokenizer, require_trained
+from kbert.tasks.checks import (
+    check_max_length,
+    listed,
+    longest,
+    require_tokenizer,
+    require_trained,
+)
 from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
 
@@ -86,6 +92,7 @@ def embed(
     if normalize is None:
         normalize = own is not None and own.normalize
     _check(bert, pooling, layers, long)
+    check_max_length(bert, max_length)
     if max_length is None and own:
         max_length = own.max_length
     limit = longest(bert, max_length)

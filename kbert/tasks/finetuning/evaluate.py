@@ -19,7 +19,7 @@ from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
 from kbert.graph.spec import HEADS_WITH_LABELS
-from kbert.tasks.checks import longest, require_head, require_tokenizer
+from kbert.tasks.checks import check_max_length, longest, require_head, require_tokenizer
 from kbert.tasks.finetuning.task import Task, task_of
 
 BATCH_SIZE = 32
@@ -64,6 +64,7 @@ def evaluate(
         columns = with_known_labels(columns, found, known_labels(bert))
     records = records_of(found, data, columns=columns)
     tokenizer = require_tokenizer(bert, "evaluate")
+    check_max_length(bert, max_length)
     if (own := getattr(found, "evaluate", None)) is not None:
         options = {"batch_size": batch_size, "precision": precision}
         return own(bert, records, max_length=max_length, **options)

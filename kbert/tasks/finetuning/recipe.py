@@ -23,7 +23,13 @@ from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.model.build_with import build_with, layers_of
-from kbert.tasks.checks import longest, require_head, require_tokenizer, require_two_segments
+from kbert.tasks.checks import (
+    length_of_examples,
+    longest,
+    require_head,
+    require_tokenizer,
+    require_two_segments,
+)
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
 from kbert.tasks.distillation.teacher import check_reads, open_teacher
@@ -81,6 +87,7 @@ class Finetuning(Recipe):
 
     command, settings_type = "finetune", FinetuningSettings
     may_move = ("source", "train", "dev", "teacher")
+    _goes_on = False  # whether it is a run that was begun before
 
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
@@ -114,7 +121,9 @@ class Finetuning(Recipe):
         for name in ("source", "train", *(["teacher"] if taught else [])):
             if sources[name] is None:
                 raise ValueError(f"{name} must be given to go on: the run began with no file of it")
-        return cls.of_task(task_of(run.settings["task"]), settings, sources)
+        recipe = cls.of_task(task_of(run.settings["task"]), settings, sources)
+        recipe._goes_on = True
+        return recipe
 
     def read(self) -> None:
         train, dev = self._sources["train"], self._sources["dev"]
@@ -133,7 +142,11 @@ class Finetuning(Recipe):
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         self._parts = parts_of(self.settings, self.spec, self.bert)
-        limit = longest(self.bert, self.settings.max_length)
+        # an older run goes on with 128, its default, whatever the model has
+        find_limit = longest if self._goes_on else length_of_examples
+        limit = find_limit(self.bert, self.settings.max_length)
+        if not self._goes_on:
+            self.settings = dataclasses.replace(self.settings, max_length=limit)
         lengths = None if self.packing else self.settings.lengths
         cost = 0.0 if lengths or compiled or self.packing else shape_cost
         every = tuple(range(1, limit + 1))

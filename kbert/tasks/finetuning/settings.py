@@ -23,7 +23,8 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
             their numbers, from 1 on. Of "tag" the words and their labels, of "qa" question,
             context and answers, of "embed" two texts and their score, or one and its label.
         no_header: whether the first line of a file is an example, whatever it looks like.
-        max_length: tokens of an example at most; the rest is cut off, or read in windows.
+        max_length: tokens of an example at most; None: 128, or as many as the model has positions,
+            where those are fewer. The rest is cut off, or read in windows.
         lengths: that batches may have, ascending; None: few where XLA compiles for each; on a CPU
             else nearly all that they need, on a GPU every fourth. With `packing` the one of its
             rows; None: the one that wastes least.
@@ -90,7 +91,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     label_column: str | None = None
     no_header: bool = False
     epochs: int = 3
-    max_length: int = 128
+    max_length: int | None = None
     lengths: tuple[int, ...] | None = None
     packing: bool = False
     label_smoothing: float = 0.0

@@ -16,6 +16,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.weights_digest import weights_digest
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
+from kbert.tasks.checks import length_of_examples
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import Finetuned
@@ -175,7 +176,8 @@ class _Runs:
             tuned = finetune(self.bert, task.kind, **files, **options, **self.around)
         said = {first: tuned.metrics}
         for suffix in others:
-            limit = FinetuningSettings.of(self.options).max_length
+            asked = FinetuningSettings.of(self.options).max_length
+            limit = length_of_examples(tuned.bert, asked)
             said[suffix] = evaluate(tuned.bert, task.kind, data.dev[suffix], max_length=limit)
         return {name + suffix: said[suffix][name] for suffix in data.dev for name in task.metrics}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
+from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -100,6 +101,7 @@ class Pretraining(Recipe):
 
     def read(self) -> None:
         self.batches, self.held_out = open_batches(self._places, self.settings)
+        warn_of_corpus(self.batches.shards, pairs=not self.settings.mlm_only)
         if self.held_out is None and self.settings.patience is not None:
             raise ValueError(
                 "patience must go with dev data, got none: give dev or held_out, or leave it out"

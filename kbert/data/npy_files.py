@@ -1,0 +1,31 @@
+"""NumPy's files, read with one error for whatever damage they have."""
+
+import os
+import warnings
+from typing import Literal
+
+import numpy as np
+
+from kbert.io import bounds
+
+
+def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
+    """The array in an .npy file.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+        ValueError: it is damaged, or no .npy file of numbers.
+    """
+    bounds.check_regular(path)
+    with open(path, "rb"):  # a file that may not be read is no damage
+        pass
+    try:
+        with warnings.catch_warnings():  # NumPy warns of headers that it has to mend
+            warnings.simplefilter("ignore")
+            found = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except Exception as error:  # NumPy's parser of headers raises those of Python's own, too
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise ValueError(f"{path} must be a whole .npy file, got: {reason:.120}") from None
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"{path} must be a whole .npy file, got an archive of several arrays")
+    return np.asarray(found)
