@@ -138,7 +138,8 @@ ORDERS = {
     "patience temperature alpha hidden_states hidden_weight masked_share short_share "
     "whole_word mlm_only held_out evaluate_every evaluation_batches "
     "save_every log_every freeze lora lora_on lora_alpha lora_dropout",
-    FinetuningSettings: "text_column text_pair_column label_column no_header epochs batch_size "
+    FinetuningSettings: "text_column text_pair_column label_column no_header lowercase "
+    "epochs batch_size "
     "max_length lengths packing label_smoothing class_weights loss pooling scale margin "
     "dimensions learning_rate warmup_share optimizer freeze head_learning_rate layer_decay lora "
     "lora_on lora_alpha lora_dropout schedule weight_decay clip_norm accumulation precision jit "

@@ -42,7 +42,7 @@ class Inspection:
         tensors: the weights, in the order of the table of names.
         left_out: tensors that are no weights: an optimizer's, buffers, copies.
         vocab_size: tokens of its vocabulary; None where it has none.
-        lowercase: whether texts are lowercased; None without a vocabulary.
+        lowercase: whether texts are lowercased; None without a vocabulary, or where no file says.
         sentence: its way to a sentence vector, where it says.
         problems: what does not fit the configuration, one line each.
         ignored: keys in the checkpoint's JSON files that kbert ignores, one line per file.
@@ -174,6 +174,8 @@ def _facts(found: Inspection) -> list[str]:
     }
     if found.vocab_size is not None:
         casing = "uncased" if found.lowercase else "cased"
+        if found.lowercase is None:
+            casing = "casing unknown (say --uncased or --cased)"
         left = config.vocab_size - found.vocab_size
         without = f"; {left:,} rows of the embedding have no token" if left > 0 else ""
         facts["vocabulary"] = f"{found.vocab_size:,} tokens, {casing}{without}"
@@ -226,13 +228,17 @@ def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
     """The checkpoint as its vocabulary pads, and that vocabulary's size and casing."""
     if checkpoint.vocabulary is None:
         return checkpoint, None, None
-    from kbert.data.tokenization.tokenizer_files import read_vocabulary
+    from kbert.data.tokenization.tokenizer_files import UnknownCasing, read_vocabulary
 
     rules = {} if checkpoint.lowercase is None else {"lowercase": checkpoint.lowercase}
-    vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
+    is_known = True
+    try:
+        vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
+    except UnknownCasing:
+        vocabulary, is_known = read_vocabulary(checkpoint.vocabulary, lowercase=True), False
     tokens = vocabulary.all_tokens
     padded = checkpoint.padded_by(tokens.index(vocabulary.special_tokens["pad"]))
-    return padded, len(tokens), vocabulary.lowercase
+    return padded, len(tokens), vocabulary.lowercase if is_known else None
 
 
 def _kinds(left_out: Sequence[str]) -> list[str]:

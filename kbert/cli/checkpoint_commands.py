@@ -9,7 +9,7 @@ from kbert.cli.command import command
 from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source, check_writable
 from kbert.cli.inputs import read_lines, start_quietly
-from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, output_format
+from kbert.cli.options import CONFIG, HEAD_NAMES, SOURCE, casing, output_format
 
 
 def _check_config(context, parameter, value):
@@ -125,7 +125,14 @@ def convert(
     with starting_keras():
         from kbert.checkpoints.bert import load, save
     with progress(f"reading {source}"):
-        bert = load(source, head=head, config=config, format=form, adapter=adapter)
+        bert = load(
+            source,
+            head=head,
+            config=config,
+            format=form,
+            adapter=adapter,
+            lowercase=casing(),
+        )
     with progress(f"writing {destination}"):
         save(bert, destination, format=to, **options)
     say(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")

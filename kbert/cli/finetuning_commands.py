@@ -8,7 +8,15 @@ import click
 from kbert.cli.command import command, files
 from kbert.cli.console import starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source
-from kbert.cli.options import POSITIVE, PRECISION, SOURCE, AliasedChoice, output_format
+from kbert.cli.options import (
+    CASING_HELP,
+    POSITIVE,
+    PRECISION,
+    SOURCE,
+    AliasedChoice,
+    casing,
+    output_format,
+)
 from kbert.cli.pretraining_commands import (
     check_new_run,
     import_engine,
@@ -70,6 +78,7 @@ _HELP = _COLUMNS | {
 @click.option("--teacher", metavar="SRC", help="To learn of: a model of the same labels.")
 @click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
 @click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
+@click.option("--uncased/--cased", "lowercase", default=None, help=CASING_HELP)
 @with_settings(FinetuningSettings, _HELP)
 @with_surroundings
 def finetune(source, task, train, dev, teacher, output, run, around, **settings):
@@ -159,7 +168,10 @@ def evaluate(source, task, data, form, **options):
     check_file(data)
     with starting_keras():
         import kbert.tasks.running  # noqa: F401
+        from kbert.checkpoints.bert import load
         from kbert.tasks.finetuning.evaluate import evaluate as figures_of
+    if casing() is not None:
+        source = load(source, lowercase=casing())
     figures = figures_of(source, task, data, **options)
     if form == "json":
         click.echo(json.dumps(figures, indent=2))

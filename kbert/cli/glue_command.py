@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from kbert.cli.command import command, files
+from kbert.cli.command import command
 from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
-from kbert.cli.options import POSITIVE
+from kbert.cli.options import POSITIVE, SOURCE, casing
 from kbert.cli.pretraining_commands import import_engine
 from kbert.tasks.glue.benchmark import tasks_named
 from kbert.tasks.glue.grid import Grid
@@ -39,7 +39,7 @@ class _Numbers(click.ParamType):
         "kbert glue folder --data glue_data --tasks cola,rte --seeds 3 -o glue",
     ),
 )
-@click.argument("source", metavar="SRC", shell_complete=files)
+@SOURCE
 @click.option("--data", metavar="DIR", type=click.Path(path_type=Path), required=True)
 @click.option("--tasks", default="all", show_default=True, help="Names between commas.")
 @click.option("--seeds", type=POSITIVE, default=Grid.seeds, show_default=True)
@@ -70,6 +70,9 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
         from kbert.tasks.glue.glue import glue as start
 
         import_engine()
+        from kbert.checkpoints.bert import load
+    if casing() is not None:
+        source = load(source, lowercase=casing())
     from kbert.training.stopping import Stopped
 
     logging.getLogger("kbert").setLevel(logging.INFO)  # a line a run

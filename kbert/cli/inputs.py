@@ -10,6 +10,7 @@ import click
 
 from kbert.cli.console import progress, starting, starting_keras
 from kbert.cli.early_checks import check_source
+from kbert.cli.options import casing
 from kbert.data.corpus.text_files import decoded
 from kbert.data.labelled.columns import NAMES, NUMBERS
 from kbert.io import bounds
@@ -59,7 +60,7 @@ def loaded(source: str, command: str = "", head: str | None = None):
         from kbert.model import builder  # noqa: F401
     with _without_missing_heads():
         with progress(f"reading {source}"):
-            bert = load(source)
+            bert = load(source, lowercase=casing())
         if head is not None:
             from kbert.tasks.checks import require_head_of
 

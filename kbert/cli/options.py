@@ -14,7 +14,38 @@ from kbert.tasks.precisions import PRECISIONS
 CONFIG = click.argument(
     "config", default="base", metavar="[CONFIG]", shell_complete=presets_or_files
 )
-SOURCE = click.argument("source", metavar="SRC", shell_complete=files)
+_CASING = "kbert.lowercase"  # in click's context
+
+
+def _keep_casing(context, parameter, value):
+    context.meta[_CASING] = value
+
+
+CASING_HELP = "Casing of SRC's vocabulary, where its files do not say it."
+
+
+def with_casing(function):
+    """Add `--uncased / --cased` to a command that opens SRC; `casing` gives what was said."""
+    option = click.option(
+        "--uncased/--cased",
+        default=None,
+        expose_value=False,
+        callback=_keep_casing,
+        help=CASING_HELP,
+    )
+    return option(function)
+
+
+def casing() -> bool | None:
+    """Return whether SRC is uncased, as the command line says; None: it does not."""
+    return click.get_current_context().meta.get(_CASING)
+
+
+def SOURCE(function):
+    """Add the argument SRC, a checkpoint, and its casing."""
+    return click.argument("source", metavar="SRC", shell_complete=files)(with_casing(function))
+
+
 POSITIVE = click.IntRange(min=1)
 PRECISION = click.option(
     "--precision",

@@ -1,10 +1,12 @@
 """What every task checks before it computes: the texts, the head, the lengths."""
 
+import os
 from collections.abc import Iterable, Sequence
 
 from kbert.checkpoints import first_values
-from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.bert import Bert, load
 from kbert.data.tokenization.tokenizer import Tokenizer, check_text
+from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.graph import names
 from kbert.graph.config import require_positive
 
@@ -107,6 +109,14 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
             f"{task} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
             f"in the model are random; take a checkpoint that has them, or {way}"
         )
+
+
+def load_of_casing(source: str | os.PathLike, tokenizer: Tokenizer, head: str | None) -> Bert:
+    """Load a checkpoint; where its files do not say the casing, it is that of a tokenizer."""
+    try:
+        return load(source, head=head)
+    except UnknownCasing:
+        return load(source, head=head, lowercase=tokenizer.lowercase)
 
 
 def require_two_segments(bert: Bert, task: str) -> None:

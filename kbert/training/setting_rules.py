@@ -159,6 +159,7 @@ RULES = {
     "text_pair_column": _COLUMN,
     "label_column": _COLUMN,
     "no_header": _TRUTH,
+    "lowercase": _TRUTH,
     "jit": _TRUTH,
     "rematerialize": _TRUTH,
     "packing": _TRUTH,

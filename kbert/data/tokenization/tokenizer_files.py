@@ -55,6 +55,10 @@ _PIECES = js.list_of(
 _TEMPLATE = js.fields({"single": _PIECES, "pair": _PIECES})
 
 
+class UnknownCasing(ValueError):
+    """No file says whether a vocabulary is lowercased, and the caller does not say it."""
+
+
 def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     """Reads a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
 
@@ -66,7 +70,8 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
 
     Raises:
         FileNotFoundError: neither of the two files is there.
-        ValueError: no file says the casing; a `tokenizer.json` that is not BERT's WordPiece, nor
+        UnknownCasing: no file says the casing, nor do the rules.
+        ValueError: a `tokenizer.json` that is not BERT's WordPiece, nor
             byte-level BPE or Unigram; a file that is not UTF-8, not JSON, or empty; what
             `Vocabulary` or `Subwords` refuses.
     """
@@ -99,9 +104,10 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     added = (*found.get("added", ()), *(e for e in says["added"] if not _is_in(e, found)))
     found |= says | {"added": added} | rules | {"special_tokens": names}
     if found.get("lowercase") is None:
-        raise ValueError(
+        raise UnknownCasing(
             f"{path}: no file says whether the vocabulary is lowercased, no do_lower_case in a "
-            "tokenizer_config.json: say lowercase=True (uncased) or lowercase=False (cased)"
+            "tokenizer_config.json: say lowercase=True (uncased) or lowercase=False (cased), on "
+            "the command line --uncased or --cased"
         )
     frame = found.pop("frame", None)
     vocabulary = Vocabulary(**found, source=str(path))

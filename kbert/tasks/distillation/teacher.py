@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.model.build_with import build_with, layers_of
-from kbert.tasks.checks import require_tokenizer
+from kbert.tasks.checks import load_of_casing, require_tokenizer
 from kbert.tasks.running import compiled
 
 Source = Bert | str | os.PathLike
@@ -28,7 +28,7 @@ def open_teacher(source: Source, tokenizer: Tokenizer, head: str | None = None) 
     Raises:
         ValueError: another vocabulary.
     """
-    bert = source if isinstance(source, Bert) else load(source, head=head)
+    bert = source if isinstance(source, Bert) else load_of_casing(source, tokenizer, head)
     tokens = require_tokenizer(bert, "a teacher").tokens
     if tokens != tokenizer.tokens:
         raise ValueError(

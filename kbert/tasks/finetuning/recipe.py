@@ -138,7 +138,8 @@ class Finetuning(Recipe):
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
         source = self._sources["source"]
-        self.bert = source if isinstance(source, Bert) else load(source)
+        lowercase = self.settings.lowercase
+        self.bert = source if isinstance(source, Bert) else load(source, lowercase=lowercase)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         self._parts = parts_of(self.settings, self.spec, self.bert)

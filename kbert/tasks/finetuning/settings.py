@@ -23,6 +23,8 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
             their numbers, from 1 on. Of "tag" the words and their labels, of "qa" question,
             context and answers, of "embed" two texts and their score, or one and its label.
         no_header: whether the first line of a file is an example, whatever it looks like.
+        lowercase: whether the source's vocabulary is uncased, where its files do not say it; None:
+            as they say.
         max_length: tokens of an example at most; None: 128, or as many as the model has positions,
             where those are fewer. The rest is cut off, or read in windows.
         lengths: that batches may have, ascending; None: few where XLA compiles for each; on a CPU
@@ -62,7 +64,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     command: ClassVar[str] = "finetune"
     first: ClassVar[tuple[str, ...]] = (
-        *("text_column", "text_pair_column", "label_column", "no_header"),
+        *("text_column", "text_pair_column", "label_column", "no_header", "lowercase"),
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
@@ -78,7 +80,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     later: ClassVar[dict] = {
         **RunSettings.later,
         **{"text_column": None, "text_pair_column": None, "label_column": None},
-        "no_header": False,
+        **{"no_header": False, "lowercase": None},
         **{"packing": False, "label_smoothing": 0.0, "class_weights": None},
         **{"head_learning_rate": None, "layer_decay": None},
         **PART_DEFAULTS,
@@ -90,6 +92,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     text_pair_column: str | None = None
     label_column: str | None = None
     no_header: bool = False
+    lowercase: bool | None = None
     epochs: int = 3
     max_length: int | None = None
     lengths: tuple[int, ...] | None = None

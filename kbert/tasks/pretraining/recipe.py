@@ -14,7 +14,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.build_with import build_with, layers_of
-from kbert.tasks.checks import MLM_LAYERS, require_head
+from kbert.tasks.checks import MLM_LAYERS, load_of_casing, require_head
 from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
 from kbert.tasks.distillation.teacher import Source, check_reads, open_teacher
@@ -171,7 +171,7 @@ class Pretraining(Recipe):
         """Those of `init`, whose vocabulary must be the shards'."""
         if not (init := self._places.get("init")):
             return {}
-        bert = load(init, head="pretraining")
+        bert = load_of_casing(init, self.batches.shards.tokenizer, "pretraining")
         tokens = self.batches.shards.tokenizer.tokens
         if bert.tokenizer is not None and bert.tokenizer.tokens != tokens:
             raise ValueError(
@@ -188,7 +188,9 @@ class Pretraining(Recipe):
         never |= self._parts.frozen
         if not never or not Path(init).exists():  # a run that goes on may have lost it
             return set()
-        return never & set(first_values.find_untrained(load(init, head="pretraining")))
+        return never & set(
+            first_values.find_untrained(load(init, head="pretraining", tokenizer=False))
+        )
 
     def evaluation(self, engine, run):
         if self.held_out is None:
