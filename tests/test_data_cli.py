@@ -9,6 +9,8 @@ from command_line import kbert
 from wikitext_shards import text_files
 
 from kbert.cli.console import run
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
 
 @pytest.fixture
@@ -43,6 +45,9 @@ def test_mistakes_are_one_line(call, tmp_path):
     text.write_bytes(b"fine\n\xff\n")
     empty = tmp_path / "empty.txt"
     empty.write_text("\n")
+    tokens = tmp_path / "tokens"
+    Tokenizer.from_vocab([*SPECIAL_TOKENS.values(), "a"], lowercase=True).save(tokens)
+    before = sorted(tmp_path.rglob("*"))
     for arguments, message in (
         (("vocab", text, "--size", 700, "-o", tmp_path / "v"), "bad.txt, line 2: must be UTF-8"),
         (("prepare", text, "--vocab", tmp_path / "no", "-o", tmp_path / "s"), "no"),
@@ -54,7 +59,12 @@ def test_mistakes_are_one_line(call, tmp_path):
             ("prepare", text, "--vocab", text, "--processes", 0, "-o", tmp_path / "s"),
             "processes must be a whole number of at least 1, got 0",
         ),
+        (("vocab", text, "--size", 5, "-o", tmp_path / "v"), "size must be more than the special"),
+        (("prepare", empty, "--vocab", tokens, "-o", tmp_path / "s"), "no sentence in empty.txt"),
+        (("pretrain", text, "--steps", 3, "-o", tmp_path / "r"), "bad.txt: a file, not a folder"),
+        (("inspect", ""), "a checkpoint's path must be given, got an empty one"),
         (("vocab", text, "--size", "x", "-o", tmp_path / "v"), "'x' is not a valid integer"),
     ):
         status, out, err = call(*arguments)
         assert status == 2 and out == "" and err.count("\n") == 1 and message in err
+    assert sorted(tmp_path.rglob("*")) == before

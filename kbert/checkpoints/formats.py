@@ -90,6 +90,8 @@ def located(source: str | os.PathLike) -> Path:
         OSError: no regular file, and no folder.
     """
     path = Path(source)
+    if not os.fspath(source):
+        raise ValueError("a checkpoint's path must be given, got an empty one")
     if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
         path = index  # bert_model.ckpt, as Google's own code is given it
     if not path.exists():

@@ -30,7 +30,9 @@ POOLING = click.option(
     type=click.Choice(POOLINGS),
     help="From token vectors to one; default: the checkpoint's own, else mean.",
 )
-LAYERS = click.option("--layers", type=POSITIVE, default=4, help="Hidden states that 'last' joins.")
+LAYERS = click.option(
+    "--layers", type=POSITIVE, help="Hidden states that --pooling last joins; default: 4."
+)
 LONG = click.option(
     "--long",
     type=click.Choice(LONG_TEXTS),

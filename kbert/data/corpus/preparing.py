@@ -201,8 +201,24 @@ def _size(files: list[Path]) -> int | None:
 
 @contextlib.contextmanager
 def _alone(folder: Path):
-    """Nobody else prepares the same folder meanwhile; where the system can say so."""
+    """Make the folder and lock it, where the system can do that; it goes again if nothing is in it.
+
+    Raises:
+        RuntimeError: another process prepares the folder.
+    """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _locked(folder):
+            yield
+    except BaseException:
+        if is_new and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _locked(folder: Path):
     try:
         import fcntl
     except ImportError:  # Windows

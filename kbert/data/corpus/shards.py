@@ -169,9 +169,12 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
 
     Raises:
         FileNotFoundError: no such folder, or a file is missing.
+        NotADirectoryError: a file.
         ValueError: not finished, of another version, a file that is cut or not the index's.
     """
     folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(20, "a file, not a folder of kbert prepare", str(folder))
     if not folder.is_dir():
         raise FileNotFoundError(2, "no such folder", str(folder))
     if not (folder / INDEX).exists():

@@ -66,6 +66,9 @@ def train_vocab(
     """
     for name, value in (("size", size), ("min_frequency", min_frequency), ("alphabet", alphabet)):
         require_positive(name, value)
+    if size <= len(SPECIAL_TOKENS):
+        listed = ", ".join(SPECIAL_TOKENS.values())
+        raise ValueError(f"size must be more than the special tokens, {listed}, got {size}")
     _check_unused(unused, size)
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = functools.partial(
@@ -102,7 +105,7 @@ def _check_unused(unused: int, size: int) -> None:
     most = size - len(SPECIAL_TOKENS)
     if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
         raise ValueError(
-            f"unused must be a whole number from 0 to {max(most, 0)}, size less the special "
+            f"unused must be a whole number from 0 to {most}, size less the special "
             f"tokens, got {unused!r}"
         )
 

@@ -23,13 +23,15 @@ from kbert.tasks.checks import (
 from kbert.tasks.embedding import LONG_TEXTS
 from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
 
+_LAYERS = 4  # that "last" joins, unless told
+
 
 class EmbedOptions(TypedDict, total=False):
     """The keyword arguments of `embed`."""
 
     pooling: str | None
     normalize: bool | None
-    layers: int
+    layers: int | None
     batch_size: int
     long: str
     max_length: int | None
@@ -43,7 +45,7 @@ def embed(
     *,
     pooling: str | None = None,
     normalize: bool | None = None,
-    layers: int = 4,
+    layers: int | None = None,
     batch_size: int = BATCH_SIZE,
     long: str = "truncate",
     max_length: int | None = None,
@@ -60,7 +62,7 @@ def embed(
             output; "last", the mean over the tokens of the last `layers` hidden states side by
             side, the last one last. None: the checkpoint's own, else "mean".
         normalize: whether vectors are brought to length 1. None: the checkpoint's own, else not.
-        layers: hidden states of "last", 1 … L.
+        layers: hidden states of "last", 1 … L; None: 4.
         batch_size: sequences computed at a time.
         long: what is done with a text of more than `max_length` tokens: "truncate" cuts it, and a
             warning counts those; "window" takes the mean over windows of the text's tokens, each
@@ -93,12 +95,12 @@ def embed(
         normalize = own is not None and own.normalize
     _check(bert, pooling, layers, long)
     check_max_length(bert, max_length)
+    depth = 1 if pooling != "last" else layers or _LAYERS
     if max_length is None and own:
         max_length = own.max_length
     limit = longest(bert, max_length)
     if limit < 3:
         raise ValueError(f"max_length must be at least 3, [CLS], a token and [SEP], got {limit}")
-    depth = layers if pooling == "last" else 1
     function = _function(bert, pooling, depth, precision)
     vectors = _vectors(bert, function, texts, limit, long == "window", batch_size, progress)
     if normalize:
@@ -120,7 +122,7 @@ def embed_ids(
         float32 (N, H), of whatever length they have.
     """
     pooling = bert.sentence.pooling if bert.sentence else "mean"
-    _check(bert, pooling, 1, "truncate")
+    _check(bert, pooling, None, "truncate")
     function = _function(bert, pooling, 1, precision)
     found: list = [None] * len(ids)
     rows = [(list(row), [0] * len(row)) for row in ids]
@@ -152,7 +154,9 @@ def _check(bert: Bert, pooling, layers, long) -> None:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
     if long not in LONG_TEXTS:
         raise ValueError(f"long must be one of {', '.join(LONG_TEXTS)}, got {long!r}")
-    require_positive("layers", layers)
+    if layers is not None and pooling != "last":
+        raise ValueError(f"layers goes with pooling='last', got pooling={pooling!r}: leave it out")
+    layers = require_positive("layers", _LAYERS if layers is None else layers)
     if pooling == "last" and layers > bert.config.num_hidden_layers:
         raise ValueError(
             f"layers must be at most the model's {bert.config.num_hidden_layers}, got {layers}"
