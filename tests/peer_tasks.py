@@ -188,7 +188,8 @@ def answers(model, tokenizer) -> list:
 
 def vectors(model, tokenizer) -> dict:
     """Vectors of TEXTS by pooling, text by text with no padding; attention maps of the pairs."""
-    found: dict = {name: [] for name in ("mean", "cls", "max", "pooler", "last")}
+    names = ("weightedmean", "lasttoken", "mean_sqrt_len_tokens")
+    found: dict = {name: [] for name in ("mean", "cls", "max", *names, "pooler", "last")}
     maps = {}
     for place, (text, pair) in enumerate(zip(TEXTS, PAIRS, strict=True)):
         outputs = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
@@ -196,6 +197,10 @@ def vectors(model, tokenizer) -> dict:
         found["mean"].append(states[-1].mean(0))
         found["cls"].append(states[-1][0])
         found["max"].append(states[-1].max(0))
+        weights = np.arange(1, len(states[-1]) + 1)
+        found["weightedmean"].append(np.average(states[-1], 0, weights))
+        found["lasttoken"].append(states[-1][-1])
+        found["mean_sqrt_len_tokens"].append(states[-1].sum(0) / np.sqrt(len(states[-1])))
         found["pooler"].append(outputs.pooler_output[0].numpy())
         found["last"].append(np.concatenate([states[-2].mean(0), states[-1].mean(0)]))
         both = model(**tokenizer(text, pair, return_tensors="pt"), output_attentions=True)

@@ -105,7 +105,13 @@ def test_lengths_that_are_no_length_are_refused(bert):
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ({"pooling": "last", "layers": 4}, "layers must be at most the model's 3, got 4"),
         ({"layers": 2}, "layers goes with pooling='last', got pooling='mean': leave it out"),
-        ({"pooling": "sum"}, "pooling must be one of mean, cls, max, pooler, last, got 'sum'"),
+        ({"pooling": "sum"}, "pooling must be one of mean, cls, .*, pooler, last, got 'sum'"),
+        ({"pooling": ["cls", "last"]}, "pooling 'last' goes with no other pooling"),
+        (
+            {"prompt": "a ", "prompt_name": "query"},
+            "prompt must be left out where prompt_name is given, got both",
+        ),
+        ({"prompt_name": "no"}, "prompt_name must be one of query, document, got 'no'"),
         ({"long": "cut"}, "long must be one of truncate, window, got 'cut'"),
     ):
         with pytest.raises(ValueError, match=says):

@@ -110,7 +110,7 @@ def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
     bert = kbert.Bert(small, "classifier", model, berts["encoder"].tokenizer)
     hits = kbert.rank(bert, "a cat", SEVERAL[:5])
     if labels == 1:
-        expected = kbert.regress(bert, ["a cat"] * 5, SEVERAL[:5])
+        expected = 1 / (1 + np.exp(-kbert.regress(bert, ["a cat"] * 5, SEVERAL[:5])))
     else:
         said = kbert.classify(bert, ["a cat"] * 5, SEVERAL[:5])
         expected = [{one.label: one.probability for one in row}["LABEL_1"] for row in said]
@@ -124,6 +124,14 @@ REFUSED = {
     "top_k": (dict(top_k=0), "top_k must be a whole number of at least 1, got 0"),
     "count": (dict(vectors=np.ones((3, 24))), "with 2 texts, got float64 (3, 24)"),
     "kind": (dict(vectors=np.ones((2, 24), int)), "vectors must be floats"),
+    "not finite": (
+        dict(vectors=np.array([[1.0] * 24, [np.nan] * 24])),
+        "vectors must be finite, got NaN or infinity in 1 of 2 rows, counted from 0: 1",
+    ),
+    "infinite": (
+        dict(vectors=np.array([[-np.inf] * 24, [1.0] * 24])),
+        "in 1 of 2 rows, counted from 0: 0",
+    ),
     "longer": (
         dict(vectors=np.ones((2, 25))),
         "must have 24 numbers or less a text",

@@ -12,7 +12,7 @@ from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
-from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
@@ -47,6 +47,10 @@ class Bert(aliases.Answering):
             which cuts at every punctuation mark.
         adapter: the LoRA adapter that its weights have in them, of `finetune(lora=…)` or
             `load(adapter=…)`; None: none is known.
+        sentence_problem: why the checkpoint's way to a sentence vector cannot be obeyed; None: it
+            can, or there is none.
+        cross_encoder: how a cross-encoder makes a score of its one logit, where the checkpoint
+            says.
     """
 
     config: BertConfig
@@ -60,6 +64,8 @@ class Bert(aliases.Answering):
     problem_type: str | None = None
     split_punctuation: str | None = None
     adapter: LoraAdapter | None = None
+    sentence_problem: str | None = None
+    cross_encoder: CrossEncoderSettings | None = None
 
     @property
     def spec(self) -> GraphSpec:
@@ -251,6 +257,8 @@ def _built(
         sentence=checkpoint.sentence,
         problem_type=checkpoint.problem_type if own else None,
         split_punctuation=checkpoint.split_punctuation if own else None,
+        sentence_problem=checkpoint.sentence_problem,
+        cross_encoder=checkpoint.cross_encoder if own and num_labels == found.num_labels else None,
     )
 
 
@@ -344,6 +352,11 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: l
         _logger.warning(
             "%s: these weights are newly initialized, train them before you use them: %s",
             *(checkpoint.source, names),
+        )
+    if checkpoint.sentence_problem:
+        _logger.warning(
+            "the way to a sentence vector is left out, as kbert cannot compute it: %s",
+            checkpoint.sentence_problem,
         )
     if report.not_finite:
         names = ", ".join(report.not_finite)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph.spec import GraphSpec
 
 # transformers' words for what a classifier is of
@@ -54,6 +54,8 @@ class Checkpoint:
         architecture: the class of transformers, where it names one.
         labels: what the classifier's outputs are called, where it says.
         sentence: its way to a sentence vector, where it says.
+        sentence_problem: why that way cannot be obeyed, where it cannot.
+        cross_encoder: how a cross-encoder makes a score of its logit, where it says.
         problem_type: what its classifier is of, see `Bert`, where it says.
         split_punctuation: how a tagger's words are cut, see `Bert`, where it says.
         new_labels: names of the labels of a head that is newly initialized, where it says.
@@ -74,6 +76,8 @@ class Checkpoint:
     architecture: str | None = None
     labels: tuple[str, ...] | None = None
     sentence: SentenceSettings | None = None
+    sentence_problem: str | None = None
+    cross_encoder: CrossEncoderSettings | None = None
     problem_type: str | None = None
     new_labels: tuple[str, ...] | None = None
     other_head: str | None = None

@@ -248,7 +248,7 @@ def _warn_of_losses(bert, path: Path) -> None:
         names = ", ".join(bert.labels)
         _logger.warning("%s: Google's format has no place for the labels' names: %s", path, names)
     if bert.sentence is not None:
-        pooling, normalize = bert.sentence.pooling, bert.sentence.normalize
+        pooling, normalize = "+".join(bert.sentence.poolings), bert.sentence.normalize
         option = "normalize" if normalize else "no-normalize"
         _logger.warning(
             "%s: Google's format has no place for the way to a sentence vector: give it to embed, "

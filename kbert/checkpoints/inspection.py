@@ -47,6 +47,7 @@ class Inspection:
         problems: what does not fit the configuration, one line each.
         ignored: keys in the checkpoint's JSON files that kbert ignores, one line per file.
         notes: how the file was read, where that is not plain.
+        sentence_problem: why its way to a sentence vector cannot be obeyed, where it cannot.
     """
 
     source: str
@@ -62,6 +63,7 @@ class Inspection:
     problems: tuple[str, ...]
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sentence_problem: str | None = None
 
     def __repr__(self) -> str:
         fits = f"{len(self.problems)} problems" if self.problems else "fits"
@@ -115,6 +117,7 @@ def inspect(
             tuple(_problems(checkpoint, vocab_size)),
             _ignored(checkpoint, path),
             checkpoint.notes,
+            checkpoint.sentence_problem,
         )
 
 
@@ -180,10 +183,28 @@ def _facts(found: Inspection) -> list[str]:
         without = f"; {left:,} rows of the embedding have no token" if left > 0 else ""
         facts["vocabulary"] = f"{found.vocab_size:,} tokens, {casing}{without}"
     if found.sentence:
-        length = f", cut to {found.sentence.max_length} tokens" if found.sentence.max_length else ""
-        normalized = ", normalized" if found.sentence.normalize else ""
-        facts["sentence"] = found.sentence.pooling + normalized + length
+        facts["sentence"] = _sentence_text(found.sentence)
+    elif found.sentence_problem:
+        facts["sentence"] = f"not computed: {found.sentence_problem}"
     return [f"  {name:<12}{value}" for name, value in facts.items()]
+
+
+def _sentence_text(sentence: SentenceSettings) -> str:
+    found = [" and ".join(sentence.poolings)]
+    found += ["dense {} to {} {}".format(*one.shape, one.activation) for one in sentence.dense]
+    found += ["normalized"] * sentence.normalize + ["lowercased"] * sentence.lowercase
+    if sentence.dimensions:
+        found.append(f"{sentence.dimensions} dimensions")
+    if sentence.max_length:
+        found.append(f"cut to {sentence.max_length} tokens")
+    if sentence.similarity != "cosine":
+        found.append(f"compared by {sentence.similarity}")
+    names = [name for name, prompt in sentence.prompts.items() if prompt]
+    if names:
+        found.append(f"prompts {', '.join(names)}")
+    if sentence.default_prompt:
+        found.append(f"by default {sentence.default_prompt_name}")
+    return ", ".join(found)
 
 
 def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:

@@ -1,167 +1,205 @@
-"""How a sentence-transformers checkpoint makes one vector of a text: what its modules.json says."""
+"""How a checkpoint makes one vector of a text, and one score of two: sentence-transformers' ways.
 
-import json
-import logging
-from dataclasses import dataclass
-from pathlib import Path
+`kbert.checkpoints.transformers.sentence_files` reads and writes them as sentence-transformers does.
+"""
 
-from kbert.graph.config import BertConfig, require_positive
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from kbert.checkpoints.torch_activations import is_known
+from kbert.graph.config import require_positive
 from kbert.io import json_schema as js
 
-_logger = logging.getLogger("kbert")
+if TYPE_CHECKING:
+    import numpy as np
 
-POOLINGS = ("mean", "cls", "max", "pooler", "last")
+POOLINGS = (
+    "mean",
+    "cls",
+    "max",
+    "weightedmean",
+    "lasttoken",
+    "mean_sqrt_len_tokens",
+    "pooler",
+    "last",
+)
 OF_CHECKPOINTS = POOLINGS[:-1]
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+QUERY, DOCUMENT = "query", "document"  # the prompts that a search takes
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceDense:
+    """A dense layer after the pooling.
+
+    Attributes:
+        kernel: float32 (inputs, outputs).
+        bias: float32 (outputs,), or None.
+        activation: Keras's name of the function.
+
+    Raises:
+        ValueError: shapes that do not fit each other, an unknown activation.
+    """
+
+    kernel: "np.ndarray"
+    bias: "np.ndarray | None" = None
+    activation: str = "tanh"
+
+    def __post_init__(self):
+        if self.kernel.ndim != 2 or (self.bias is not None and self.bias.shape != self.shape[1:]):
+            raise ValueError(f"a dense layer must have a matrix and a bias, got {self.shape}")
+        if not is_known(self.activation):
+            raise ValueError(f"an unknown activation of a dense layer: {self.activation!r}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Inputs and outputs."""
+        return self.kernel.shape
 
 
 @dataclass(frozen=True)
 class SentenceSettings:
-    """A checkpoint's own way from token vectors to a sentence vector.
+    """A checkpoint's own way from a text to a sentence vector.
 
     Attributes:
-        pooling: one of `OF_CHECKPOINTS`.
+        pooling: one of `OF_CHECKPOINTS`, or several: their vectors are concatenated.
         normalize: whether the vector is brought to length 1.
         max_length: tokens that a text is cut to; None: the model's positions.
+        lowercase: whether texts are lowercased before the tokenizer.
+        prompts: texts that are put before a text, by their names.
+        default_prompt_name: the prompt of a text for which none is chosen; None: no prompt.
+        include_prompt: whether the prompt's tokens are pooled as well.
+        similarity: what compares two vectors, one of `SIMILARITIES`.
+        dimensions: the first numbers of the vector, which are kept; None: all.
+        dense: layers after the pooling, before the normalization.
 
     Raises:
-        ValueError: one that is of another type.
+        ValueError: one that is of another type, or a default prompt that is not among the prompts.
     """
 
-    pooling: str
+    pooling: str | tuple[str, ...]
     normalize: bool
     max_length: int | None = None
+    lowercase: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    default_prompt_name: str | None = None
+    include_prompt: bool = True
+    similarity: str = "cosine"
+    dimensions: int | None = None
+    dense: tuple[SentenceDense, ...] = ()
 
     def __post_init__(self):
-        if self.pooling not in OF_CHECKPOINTS:
-            poolings = ", ".join(OF_CHECKPOINTS)
-            raise ValueError(f"pooling must be one of {poolings}, got {js.shown(self.pooling)}")
-        if not isinstance(self.normalize, bool):
-            raise ValueError(f"normalize must be True or False, got {js.shown(self.normalize)}")
-        if self.max_length is not None:
-            require_positive("max_length", self.max_length)
+        object.__setattr__(self, "pooling", check_pooling(self.pooling, OF_CHECKPOINTS))
+        object.__setattr__(self, "dense", tuple(self.dense))
+        for name in ("normalize", "lowercase", "include_prompt"):
+            if not isinstance(getattr(self, name), bool):
+                got = js.shown(getattr(self, name))
+                raise ValueError(f"{name} must be True or False, got {got}")
+        for name in ("max_length", "dimensions"):
+            if getattr(self, name) is not None:
+                require_positive(name, getattr(self, name))
+        if self.similarity not in SIMILARITIES:
+            known = ", ".join(SIMILARITIES)
+            raise ValueError(f"similarity must be one of {known}, got {js.shown(self.similarity)}")
+        js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
+        if self.default_prompt_name is not None:
+            self.prompt(self.default_prompt_name)
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """The poolings in their order, one or several."""
+        return (self.pooling,) if isinstance(self.pooling, str) else self.pooling
+
+    @property
+    def default_prompt(self) -> str:
+        """The text that stands before every text for which no prompt is chosen."""
+        return "" if self.default_prompt_name is None else self.prompt(self.default_prompt_name)
+
+    def prompt(self, name: str) -> str:
+        """Return the prompt of a name; a ValueError where there is none.
+
+        A query's and a document's are in every model, as in sentence-transformers, if need be "".
+        """
+        if name not in (*self.prompts, QUERY, DOCUMENT):
+            known = ", ".join(dict.fromkeys((*self.prompts, QUERY, DOCUMENT)))
+            raise ValueError(f"prompt_name must be one of {known}, got {js.shown(name)}")
+        return self.prompts.get(name, "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON has them; of a dense layer the activation alone."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["dense"] = [layer.activation for layer in self.dense]
+        return values | {"prompts": dict(self.prompts)}
+
+    def arrays(self) -> "dict[str, np.ndarray]":
+        """Return the dense layers' weights, by their number and name."""
+        found = {}
+        for number, layer in enumerate(self.dense):
+            found[f"{number}.kernel"] = layer.kernel
+            if layer.bias is not None:
+                found[f"{number}.bias"] = layer.bias
+        return found
+
+    @classmethod
+    def from_dict(
+        cls, values: Mapping[str, Any], arrays: "Mapping[str, np.ndarray]"
+    ) -> "SentenceSettings":
+        """Make the settings that `to_dict` and `arrays` gave.
+
+        Raises:
+            ValueError: a value of another type, a dense layer without weights.
+        """
+        dense = []
+        for number, activation in enumerate(values.get("dense", ())):
+            if f"{number}.kernel" not in arrays:
+                raise ValueError(f"dense layer {number} must have weights, got none")
+            kernel, bias = arrays[f"{number}.kernel"], arrays.get(f"{number}.bias")
+            dense.append(SentenceDense(kernel, bias, activation))
+        return cls(**{**values, "dense": tuple(dense)})
 
 
-# sentence-transformers' keys: each its own until version 5, then one `pooling_mode`
-_MODES = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-}
-_MODULES = ("Transformer", "Pooling", "Normalize")
-_LISTED = js.list_of(
-    js.fields({"type": js.TEXT, "path": js.TEXT}), "a list of modules with type and path"
-)
-_MODE = js.either(js.TEXT, js.list_of(js.TEXT))
-_NONE = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
-_LENGTHS = {
-    "sentence_bert_config.json": ("max_seq_length", js.whole(1)),
-    "tokenizer_config.json": ("model_max_length", js.either(js.whole(1), js.number(_NONE, 1e31))),
-}
+@dataclass(frozen=True)
+class CrossEncoderSettings:
+    """How a cross-encoder of sentence-transformers makes a score of its one logit.
+
+    Attributes:
+        activation: the path of torch's class, as the folder says it; None: it says none.
+        prompt: what is put before the first text.
+    """
+
+    activation: str | None = None
+    prompt: str = ""
 
 
-def read_sentence_settings(path: Path) -> SentenceSettings | None:
-    """What the folder's modules.json says; None where there is none.
+def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return a pooling, or a tuple of several; a ValueError for others than the known ones."""
+    several = tuple(pooling) if isinstance(pooling, (list, tuple)) else (pooling,)
+    if not several or any(one not in known for one in several) or len(set(several)) < len(several):
+        raise ValueError(f"pooling must be one of {', '.join(known)}, got {js.shown(pooling)}")
+    if len(several) == 1:
+        return several[0]
+    if "last" in several:
+        raise ValueError("pooling 'last' goes with no other pooling")
+    return several
+
+
+DEFAULT = SentenceSettings("mean", False)  # of a checkpoint that says nothing
+
+
+def settings_of(bert, task: str) -> SentenceSettings:
+    """Return how a model's sentence vectors are made; the mean where the checkpoint says nothing.
+
+    Args:
+        bert: a `kbert.Bert`.
+        task: what needs it, for the error.
 
     Raises:
-        FileNotFoundError: modules.json names a folder that is not there.
-        ValueError: a module or a pooling that kbert does not know: named; a damaged file.
+        ValueError: the checkpoint says it in a way that kbert does not compute.
     """
-    file = path / "modules.json"
-    if not file.is_file():
-        return None
-    modules = _modules(file)
-    pooling = "mean"
-    if "Pooling" in modules:
-        pooling = _pooling(path / modules["Pooling"] / "config.json")
-    _warn_of_a_prompt(path)
-    return SentenceSettings(pooling, "Normalize" in modules, _max_length(path))
-
-
-def _modules(file: Path) -> dict[str, str]:
-    """The modules' folders by their classes."""
-    entries = js.read(file, _LISTED)
-    found = [(entry["type"].rsplit(".", 1)[-1], entry["path"]) for entry in entries]
-    outside = [place for _, place in found if Path(place).name != place]
-    names = [name for name, _ in found]
-    if names != list(_MODULES[: len(names)]) or not names:
+    if bert.sentence_problem is not None:
         raise ValueError(
-            f"{file}: modules must be {', '.join(_MODULES)} or the first of them, got "
-            f"{', '.join(names) or 'none'}"
+            f"{task} needs the checkpoint's own pooling, which kbert cannot compute: "
+            f"{bert.sentence_problem}; choose one with pooling="
         )
-    if outside:
-        raise ValueError(f"{file}: a module must lie beside it, got {outside[0]!r}")
-    return dict(found)
-
-
-def _pooling(file: Path) -> str:
-    values = js.read_object(file)
-    flags = {key: js.FLAG for key in values if key.startswith("pooling_mode_")}
-    js.check(values, js.fields(optional=flags | {"pooling_mode": _MODE}), str(file))
-    modes = [key for key in flags if values[key]]
-    if "pooling_mode" in values:
-        modes = values["pooling_mode"]
-        modes = modes if isinstance(modes, list) else [modes]
-    pooling = [_MODES.get(mode, mode) for mode in modes]
-    if len(pooling) != 1 or pooling[0] not in list(_MODES.values()):
-        raise ValueError(
-            f"{file}: the pooling must be one of {', '.join(_MODES.values())}, got "
-            f"{', '.join(modes) or 'none'}"
-        )
-    return pooling[0]
-
-
-def _max_length(path: Path) -> int | None:
-    """max_seq_length; since sentence-transformers 5 the tokenizer's own, where it has one."""
-    for name, (key, kind) in _LENGTHS.items():
-        file = path / name
-        values = (
-            js.read(file, js.fields(optional={key: js.or_null(kind)})) if file.is_file() else {}
-        )
-        length = values.get(key)
-        if length is not None and length < _NONE:
-            return length
-    return None
-
-
-def _warn_of_a_prompt(path: Path) -> None:
-    file = path / "config_sentence_transformers.json"
-    prompt = js.fields(optional={"default_prompt_name": js.or_null(js.TEXT)})
-    name = js.read(file, prompt).get("default_prompt_name") if file.is_file() else None
-    if name is not None:
-        _logger.warning("%s puts the prompt %r before each text: kbert puts none", file, name)
-
-
-def write_sentence_settings(settings: SentenceSettings, config: BertConfig, folder: Path) -> None:
-    """Writes modules.json and what it names, which sentence-transformers opens.
-
-    Raises:
-        ValueError: a pooling that sentence-transformers does not have.
-    """
-    names = {pooling: key for key, pooling in _MODES.items()}
-    if settings.pooling not in names:
-        raise ValueError(
-            f"sentence-transformers pools by one of {', '.join(names)}, got {settings.pooling}"
-        )
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    modules += [("2_Normalize", "Normalize")] if settings.normalize else []
-    listed = [
-        {
-            "idx": place,
-            "name": str(place),
-            "path": path,
-            "type": f"sentence_transformers.models.{name}",
-        }
-        for place, (path, name) in enumerate(modules)
-    ]
-    pooling = {"word_embedding_dimension": config.hidden_size}
-    pooling |= {key: key == names[settings.pooling] for key in _MODES}
-    pooling["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference wants all four
-    length = settings.max_length or config.positions
-    files = {
-        "modules.json": listed,
-        "1_Pooling/config.json": pooling,
-        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
-    }
-    for name, values in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    return bert.sentence or DEFAULT

@@ -12,6 +12,16 @@ from kbert.tasks.searching import TOP
 
 FORM = output_format("json")
 LINES = click.option("--lines", metavar="FILE", help="A text a line, from a file; - for stdin.")
+QUERY_PROMPT_NAME = click.option(
+    "--query-prompt-name",
+    metavar="NAME",
+    help="The checkpoint's prompt for queries; default: query, if it has one.",
+)
+TEXT_PROMPT_NAME = click.option(
+    "--text-prompt-name",
+    metavar="NAME",
+    help="The checkpoint's prompt for texts; default: document, if it has one.",
+)
 BATCH = click.option(
     "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
 )
@@ -35,11 +45,13 @@ BATCH = click.option(
     type=click.Path(path_type=Path),
     help="Of the texts, as kbert embed wrote them; default: computed now.",
 )
+@QUERY_PROMPT_NAME
+@TEXT_PROMPT_NAME
 @BATCH
 @PRECISION
 @FORM
 def search(source, query, texts, lines, vectors, form, **options):
-    """The texts whose vectors are nearest to the query's, with their cosines."""
+    """The texts whose vectors are most like the query's, with their similarity."""
     texts = texts_of(texts, lines)
     found = None
     if vectors is not None:
@@ -65,6 +77,8 @@ def search(source, query, texts, lines, vectors, form, **options):
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
 @click.option("--label", help="Of a classifier, that says that a text fits.")
+@QUERY_PROMPT_NAME
+@TEXT_PROMPT_NAME
 @BATCH
 @PRECISION
 @FORM

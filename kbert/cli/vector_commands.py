@@ -33,6 +33,12 @@ POOLING = click.option(
 LAYERS = click.option(
     "--layers", type=POSITIVE, help="Hidden states that --pooling last joins; default: 4."
 )
+PROMPT_NAME = click.option(
+    "--prompt-name",
+    metavar="NAME",
+    help="The checkpoint's prompt that is put before each text; default: its default prompt.",
+)
+PROMPT = click.option("--prompt", metavar="TEXT", help="A prompt of your own; '' for none.")
 LONG = click.option(
     "--long",
     type=click.Choice(LONG_TEXTS),
@@ -53,6 +59,8 @@ LONG = click.option(
 @click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .npy.")
 @POOLING
 @LAYERS
+@PROMPT_NAME
+@PROMPT
 @click.option(
     "--normalize/--no-normalize", default=None, help="Length 1; default: the checkpoint's own."
 )
@@ -80,18 +88,20 @@ def embed(source, lines, output, **options):
 
 
 @command(
-    short_help="Cosine similarity of texts.",
+    short_help="Similarity of texts, by their vectors.",
     examples=('kbert similarity folder "A cat sat." "A dog ran." "Rates rose."',),
 )
 @SOURCE
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
 @POOLING
 @LAYERS
+@PROMPT_NAME
+@PROMPT
 @LONG
 @PRECISION
 @FORM
 def similarity(source, texts, form, **options):
-    """The cosine similarity of every text with every other."""
+    """The similarity of every text with every other: the checkpoint's function, else the cosine."""
     from kbert.io import row_formats
 
     if len(texts) < 2:

@@ -149,11 +149,10 @@ def only_errors_of(name: str) -> Iterator[None]:
 
 def _with_sentence_vector(bert, model):
     """The model with `kbert.embed`'s vector as one more output, made as the checkpoint says."""
-    if bert.sentence is None:
+    if bert.sentence is None and bert.sentence_problem is None:
         return model
-    pooling = bert.sentence.pooling
-    if pooling == "pooler" and not bert.spec.has_pooler:
-        _logger.warning("the export has no %s: head %s has no pooler", SENTENCE, bert.head)
+    if reason := _lacking(bert):
+        _logger.warning("the export has no %s: %s", SENTENCE, reason)
         return model
     from kbert.model.bert_model import BertModel
 
@@ -161,8 +160,19 @@ def _with_sentence_vector(bert, model):
     return BertModel(model.inputs, outputs, spec=None)
 
 
+def _lacking(bert) -> str | None:
+    """Return why a sentence vector cannot be computed from token ids alone, or None."""
+    if bert.sentence_problem is not None:
+        return bert.sentence_problem
+    if "pooler" in bert.sentence.poolings and not bert.spec.has_pooler:
+        return f"head {bert.head} has no pooler"
+    if not bert.sentence.include_prompt and any(bert.sentence.prompts.values()):
+        return "the checkpoint leaves a prompt's tokens out of the pooling (include_prompt)"
+    return None
+
+
 def sentence_vector(model, sentence: SentenceSettings):
-    """`kbert.embed`'s vector of a text, a tensor (B, H) of the model's graph.
+    """`kbert.embed`'s vector of a text, a tensor (B, D) of the model's graph.
 
     Args:
         model: a functional model that kbert built.
@@ -172,9 +182,12 @@ def sentence_vector(model, sentence: SentenceSettings):
 
     from kbert.model.pooling import build_vectors
 
-    vectors = build_vectors(model, sentence.pooling, 1).outputs[0]
-    last = keras.layers.UnitNormalization if sentence.normalize else keras.layers.Identity
-    return last(name=SENTENCE)(vectors)
+    vectors = build_vectors(model, sentence.pooling, dense=sentence.dense).outputs[0]
+    if sentence.normalize and sentence.dimensions is None:
+        return keras.layers.UnitNormalization(name=SENTENCE)(vectors)
+    if sentence.normalize:
+        vectors = keras.layers.UnitNormalization()(vectors)
+    return keras.layers.Identity(name=SENTENCE)(vectors[:, : sentence.dimensions])
 
 
 def _computes_in_float32(model) -> bool:

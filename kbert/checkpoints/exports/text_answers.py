@@ -13,7 +13,7 @@ from kbert.checkpoints import first_values
 from kbert.checkpoints.exports import serving, text_spans, text_tags
 from kbert.checkpoints.exports.text_graph import TextGraph
 from kbert.checkpoints.exports.text_model import dense, label_names, outputs
-from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.tokenization.tokenizer import require_wordpiece
 from kbert.graph import names
 from kbert.model.bert_model import BertModel
@@ -44,12 +44,24 @@ def check(bert) -> None:
             f"{bert.config.type_vocab_size}"
         )
     needed = list(_NEEDED[bert.head])
-    if bert.head == "encoder" and bert.sentence and bert.sentence.pooling == "pooler":
-        needed.append(names.POOLER)
+    if bert.head == "encoder":
+        sentence = settings_of(bert, _WHAT)
+        _check_sentence(sentence, bert.tokenizer)
+        needed += [names.POOLER] * ("pooler" in sentence.poolings)
     if lacking := _lacking(bert, needed):
         raise ValueError(
             f"{_WHAT} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
             "in the model are random"
+        )
+
+
+def _check_sentence(sentence: SentenceSettings, tokenizer) -> None:
+    """Raise a ValueError for texts that are prepared in a way which the graph does not have."""
+    if sentence.lowercase and not tokenizer.lowercase:
+        raise ValueError(f"{_WHAT} needs a model without do_lower_case of sentence-transformers")
+    if sentence.default_prompt and not sentence.include_prompt:
+        raise ValueError(
+            f"{_WHAT} needs a model that pools its prompt too, got include_prompt=False"
         )
 
 
@@ -71,10 +83,12 @@ def functions(bert, model) -> dict[str, Callable]:
     text = tf.TensorSpec((None,), tf.string, "texts")
     pair = tf.TensorSpec((None,), tf.string, "pairs")
     answer, answer_pairs = _ANSWERS[bert.head](bert, model)
-    own = bert.sentence.max_length if bert.head == "encoder" and bert.sentence else None
-    limit, pad_id = serving.longest(bert, own), bert.config.pad_token_id
+    own = settings_of(bert, _WHAT) if bert.head == "encoder" else DEFAULT
+    limit, pad_id = serving.longest(bert, own.max_length), bert.config.pad_token_id
 
     def padded(texts, pairs=None):
+        if own.default_prompt:
+            texts = tf.strings.join([own.default_prompt, texts])
         ids, segments = graph.framed(texts, pairs, limit)
         return dense(ids, pad_id), dense(segments, 0)
 
@@ -86,7 +100,7 @@ def functions(bert, model) -> dict[str, Callable]:
 
 
 def _encoder(bert, model):
-    vector = serving.sentence_vector(model, bert.sentence or SentenceSettings("mean", False))
+    vector = serving.sentence_vector(model, settings_of(bert, _WHAT))
     view = BertModel(ids_of(model), vector, spec=None)
     return lambda *ids: {serving.SENTENCE: outputs(view, ids)[0]}, None
 

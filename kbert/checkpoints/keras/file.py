@@ -2,6 +2,7 @@
 
     config.json, model.weights.h5, metadata.json    Keras's, as `model.save` writes them
     kbert/bert.json                                 configuration, head, labels, sentence settings
+    kbert/sentence.safetensors                      the dense layers of sentence vectors, if any
     kbert/vocab.txt, kbert/tokenizer.json, …        the tokenizer's files
 
 A file without the folder kbert, from a plain `model.save`, is read as well. Nothing in the file is
@@ -21,7 +22,7 @@ from kbert.checkpoints import first_values, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
 from kbert.checkpoints.keras import h5_file
 from kbert.checkpoints.keras.archive import KerasArchive, package_of
-from kbert.checkpoints.sentence_settings import OF_CHECKPOINTS, SentenceSettings
+from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
@@ -30,7 +31,21 @@ from kbert.io.atomic_write import atomic_file
 from kbert.io.leftovers import part_folder_of
 
 _OWN = "kbert/bert.json"
-_SENTENCE = {"pooling": js.one_of(*OF_CHECKPOINTS), "normalize": js.FLAG}
+_DENSE = "kbert/sentence.safetensors"
+_SENTENCE = {
+    "pooling": js.either(js.TEXT, js.list_of(js.TEXT)),
+    "normalize": js.FLAG,
+}
+_MORE_OF_SENTENCE = {
+    "max_length": js.or_null(js.whole(1)),
+    "lowercase": js.FLAG,
+    "prompts": js.mapping_of(js.TEXT),
+    "default_prompt_name": js.or_null(js.TEXT),
+    "include_prompt": js.FLAG,
+    "similarity": js.TEXT,
+    "dimensions": js.or_null(js.whole(1)),
+    "dense": js.list_of(js.TEXT),
+}
 _SETTINGS = js.fields(
     {"config": js.OBJECT, "head": js.TEXT},
     {
@@ -39,8 +54,9 @@ _SETTINGS = js.fields(
         "problem_type": js.or_null(js.one_of(*PROBLEM_TYPES)),
         "newly_initialized": first_values.MARKS,
         "split_punctuation": js.or_null(js.TEXT),
-        "sentence": js.or_null(
-            js.fields(_SENTENCE, {"max_length": js.or_null(js.whole(1))}, closed=True)
+        "sentence": js.or_null(js.fields(_SENTENCE, _MORE_OF_SENTENCE, closed=True)),
+        "cross_encoder": js.or_null(
+            js.fields({"activation": js.or_null(js.TEXT), "prompt": js.TEXT}, closed=True)
         ),
     },
 )
@@ -86,7 +102,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
             tensors=tensors,
             vocabulary=_vocabulary(archive, stack),
             left_out=left_out,
-            **_own_settings(own, graph, path),
+            **_own_settings(own, graph, archive),
         )
 
 
@@ -122,6 +138,10 @@ def write(bert, path: str | os.PathLike) -> None:
         bert.model.save(whole)
         with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(_OWN, json.dumps(_settings(bert), indent=2) + "\n")
+            if bert.sentence is not None and bert.sentence.dense:
+                from safetensors.numpy import save
+
+                archive.writestr(_DENSE, save(bert.sentence.arrays()))
             if bert.tokenizer is not None:
                 positions = bert.config.positions
                 bert.tokenizer.save(folder / "kbert", max_length=positions)
@@ -137,10 +157,11 @@ def _settings(bert) -> dict:
         "head": bert.head,
         "architecture": bert.architecture,
         "labels": bert.labels,
-        "sentence": bert.sentence and dataclasses.asdict(bert.sentence),
+        "sentence": bert.sentence and bert.sentence.to_dict(),
         "problem_type": bert.problem_type,
         "newly_initialized": first_values.make_marks(bert),
         "split_punctuation": bert.split_punctuation,
+        "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
     }
 
 
@@ -148,9 +169,9 @@ def _own_config(own: dict, path: Path) -> BertConfig | None:
     return BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}") if own else None
 
 
-def _own_settings(own: dict, graph: GraphSpec, path: Path) -> dict:
+def _own_settings(own: dict, graph: GraphSpec, archive: KerasArchive) -> dict:
     """Architecture, labels and sentence settings, as `Checkpoint` has them."""
-    labels, sentence = own.get("labels"), own.get("sentence")
+    path, labels, pair = archive.path, own.get("labels"), own.get("cross_encoder")
     if own and own["head"] != graph.head:
         raise ValueError(
             f"{path}: {_OWN} must say the head that the graph has, {graph.head}, got "
@@ -164,11 +185,27 @@ def _own_settings(own: dict, graph: GraphSpec, path: Path) -> dict:
     return {
         "architecture": own.get("architecture"),
         "labels": None if labels is None else tuple(labels),
-        "sentence": None if sentence is None else SentenceSettings(**sentence),
+        "sentence": _sentence(own.get("sentence"), archive),
         "problem_type": own.get("problem_type"),
         "untrained": own.get("newly_initialized") or {},
         "split_punctuation": own.get("split_punctuation"),
+        "cross_encoder": None if pair is None else CrossEncoderSettings(**pair),
     }
+
+
+def _sentence(values: dict | None, archive: KerasArchive) -> SentenceSettings | None:
+    if values is None:
+        return None
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(archive.text(_DENSE)) if _DENSE in archive else {}
+        return SentenceSettings.from_dict(values, arrays)
+    except (ValueError, SafetensorError) as error:
+        raise ValueError(
+            f"{archive.path}: {_OWN} must have sentence settings that fit its weights: {error}"
+        ) from None
 
 
 def _tensors(archive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:

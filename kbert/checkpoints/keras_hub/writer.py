@@ -15,6 +15,7 @@ from kbert.checkpoints.keras_hub.weights import (
     WEIGHTS,
     write_weights,
 )
+from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS
@@ -90,9 +91,15 @@ def _check(bert, path: Path) -> None:
 
 def _task_of(bert) -> str | None:
     """The class of KerasHub around the backbone that has the same output."""
-    if bert.head == "encoder" and bert.sentence and bert.sentence.pooling != "pooler":
+    if bert.head == "encoder" and bert.sentence and _embeds(bert.sentence):
         return "BertTextEmbedder"
     return _TASKS.get(bert.head)
+
+
+def _embeds(sentence: SentenceSettings) -> bool:
+    """Whether KerasHub's BertTextEmbedder computes these vectors."""
+    whole = not sentence.dense and sentence.dimensions is None
+    return sentence.pooling in ("mean", "cls", "max") and whole
 
 
 def _json_files(bert) -> dict[str, dict]:
@@ -179,6 +186,11 @@ def _lost(bert) -> list[str]:
         lost.append("labels")
     if bert.sentence is not None and _task_of(bert) != "BertTextEmbedder":
         lost.append("the way to a sentence vector: give pooling and normalize to embed")
+    elif bert.sentence is not None:
+        own = bert.sentence
+        others = own.lowercase, any(own.prompts.values()), own.similarity != "cosine"
+        names = ("do_lower_case", "prompts", "the similarity function")
+        lost += [name for name, other in zip(names, others, strict=True) if other]
     padding = bert.tokenizer.pad_id if bert.tokenizer else 0
     written = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,

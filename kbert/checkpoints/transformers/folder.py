@@ -13,9 +13,14 @@ import numpy as np
 
 from kbert.checkpoints import first_values, transfer, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
-from kbert.checkpoints.sentence_settings import read_sentence_settings, write_sentence_settings
 from kbert.checkpoints.transformers import layout
 from kbert.checkpoints.transformers.classes import Classes, classes_of
+from kbert.checkpoints.transformers.sentence_files import (
+    folder_around,
+    read_cross_encoder,
+    read_sentence_settings,
+)
+from kbert.checkpoints.transformers.sentence_writer import write_sentence_settings
 from kbert.checkpoints.transformers.weight_files import INDEXES
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -62,6 +67,8 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
     files = layout.find_layout(path)
     config = config or layout.read_config(files)
     values, classes = _settings(files), classes_of(config)
+    root = folder_around(files.folder)
+    sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
     architecture = _architecture(values, files.config, classes)
     tensors, left_out, notes = layout.named_tensors(files, classes)
     head = classes.named[architecture][0] if architecture else _head_of(tensors)
@@ -82,7 +89,9 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
         tensors,
         architecture=architecture,
         labels=_labels(values, num_labels, files.config) if spec.has_labels else None,
-        sentence=read_sentence_settings(files.folder),
+        sentence=sentence,
+        sentence_problem=sentence_problem,
+        cross_encoder=read_cross_encoder(root, values) if head == "classifier" else None,
         problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
         other_head=next((n for n in values.get("architectures") or () if _OTHER in n), None),
@@ -158,6 +167,9 @@ def write(
         values[first_values.KEY] = marks
     if bert.split_punctuation is not None:
         values[SPLIT_PUNCTUATION] = bert.split_punctuation
+    if bert.cross_encoder is not None and bert.cross_encoder.activation is not None:
+        values["sentence_transformers"] = {"activation_fn": bert.cross_encoder.activation}
+    _warn_of_what_is_not_written(bert, path)
     with atomic_folder(path) as folder:
         _save(arrays, classes, name == classes.bare, folder / "model.safetensors")
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -170,6 +182,15 @@ def write(
             write_sentence_settings(bert.sentence, bert.config, folder)
         if also is not None:
             also(folder)
+
+
+def _warn_of_what_is_not_written(bert, path: Path) -> None:
+    if bert.sentence_problem is not None:
+        _logger.warning(
+            "%s is saved without a way to a sentence vector: %s", path, bert.sentence_problem
+        )
+    if bert.cross_encoder is not None and bert.cross_encoder.prompt:
+        _logger.warning("%s is saved without the prompt %r", path, bert.cross_encoder.prompt)
 
 
 def class_to_write(bert, architecture: str | None) -> str:

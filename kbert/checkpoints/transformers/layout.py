@@ -18,6 +18,7 @@ from kbert.checkpoints import hdf5
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.transformers import tf_weights
 from kbert.checkpoints.transformers.classes import Classes
+from kbert.checkpoints.transformers.sentence_files import transformer_folder
 from kbert.checkpoints.transformers.weight_files import FILES, read_file, read_tensors
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
@@ -66,6 +67,7 @@ def is_keras_2_file(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     """Return whether a folder has weights and a configuration that is not Keras's."""
+    path = transformer_folder(path)
     if not any((path / name).is_file() for name in FILES):
         return False
     layout = find_layout(path)
@@ -76,7 +78,7 @@ def is_folder(path: Path) -> bool:
 
 def find_layout(path: Path) -> Layout:
     """Return the files of a checkpoint at a folder, or at a file of weights."""
-    folder = path if path.is_dir() else path.parent
+    folder = transformer_folder(path) if path.is_dir() else path.parent
     config = next((folder / name for name in CONFIGS if (folder / name).is_file()), None)
     return Layout(folder, None if path.is_dir() else path, config)
 

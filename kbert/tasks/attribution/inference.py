@@ -178,7 +178,7 @@ def _functions(bert: Bert, likeness: bool, value: str) -> tuple[Callable, target
     width = bert.config.hidden_size
     shapes = [((None, None, width), "float32"), ((None, None), "bool")]
     if likeness:
-        key = ("cosine", targets.pooling_of(bert))
+        key: tuple = ("cosine", targets.vector_settings(bert))
         shapes.append(((width,), "float32"))
     elif bert.head == "classifier":
         key = ("labels", targets.scale_of_labels(bert, value))
@@ -188,12 +188,12 @@ def _functions(bert: Bert, likeness: bool, value: str) -> tuple[Callable, target
         shapes += [((), "int32")] * 2
     made = _prepared.setdefault(model, {})
     if key not in made:
-        build = {
+        builders: dict[str, Callable] = {
             "cosine": targets.of_vectors,
             "labels": targets.of_labels,
             "tokens": targets.of_masked_tokens,
-        }[key[0]]
-        outputs = build(model, key[1])
+        }
+        outputs = builders[key[0]](model, key[1])
         made[key] = with_gradient(outputs.function, outputs.variables, shapes), outputs
     return made[key]
 

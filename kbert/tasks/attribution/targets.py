@@ -11,13 +11,14 @@ import numpy as np
 from keras import ops
 
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.sentence_settings import SentenceSettings, settings_of
 from kbert.data.tokenization.encodings import Encoding
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.io.wording import hint
 from kbert.model.from_embeddings import after_embeddings
 from kbert.model.pooling import build_vectors
-from kbert.tasks.checks import MLM_LAYERS, require_head, require_trained
+from kbert.tasks.checks import MLM_LAYERS, require_head, require_tokenizer, require_trained
 from kbert.tasks.labels import label_names
 
 COSINE = "cosine"
@@ -73,9 +74,10 @@ def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
     return Outputs(function, answers, list(variables.values()))
 
 
-def of_vectors(model: keras.Model, pooling: str) -> Outputs:
+def of_vectors(model: keras.Model, settings: SentenceSettings) -> Outputs:
     """The cosine of a text's vector to a given one."""
-    rest = after_embeddings(model, build_vectors(model, pooling, 1).outputs[0])
+    vectors = build_vectors(model, settings.pooling, dense=settings.dense).outputs[0]
+    rest = after_embeddings(model, vectors[:, : settings.dimensions])
 
     def answers(states, mask):
         return _run(rest, states, mask)
@@ -107,16 +109,22 @@ def scale_of_labels(bert: Bert, value: str) -> str:
     return "sigmoid" if several else "softmax"
 
 
-def pooling_of(bert: Bert) -> str:
+def vector_settings(bert: Bert) -> SentenceSettings:
     """The checkpoint's own way to a vector, else the mean."""
-    pooling = bert.sentence.pooling if bert.sentence else "mean"
-    if pooling == "pooler":
+    settings = settings_of(bert, "similar_to")
+    lowercases = settings.lowercase and not require_tokenizer(bert, "attribute").lowercase
+    if settings.default_prompt or lowercases:
+        raise ValueError(
+            "similar_to needs a model whose texts go to the tokenizer as they are, got one with a "
+            "default prompt or with do_lower_case of sentence-transformers"
+        )
+    if "pooler" in settings.poolings:
         if not bert.spec.has_pooler:
             raise ValueError(
                 f"similar_to needs a model with a pooler, got one with the head {bert.head!r}"
             )
         require_trained(bert, "similar_to", [names.POOLER], "encoder")
-    return pooling
+    return settings
 
 
 def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> int:

@@ -1,5 +1,6 @@
 """Texts to vectors, and how alike they are."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypedDict, Unpack
@@ -7,7 +8,12 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.sentence_settings import POOLINGS
+from kbert.checkpoints.sentence_settings import (
+    DEFAULT,
+    POOLINGS,
+    check_pooling,
+    settings_of,
+)
 from kbert.data.labelled.windows import windows
 from kbert.graph import names
 from kbert.graph.config import require_positive
@@ -21,6 +27,8 @@ from kbert.tasks.checks import (
     require_trained,
 )
 from kbert.tasks.embedding import LONG_TEXTS
+from kbert.tasks.embedding.similarities import check_finite, compare
+from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
 from kbert.tasks.running import BATCH_SIZE, CHUNK, function_of, run_rows, warn_of_cut
 
 _LAYERS = 4  # that "last" joins, unless told
@@ -29,8 +37,10 @@ _LAYERS = 4  # that "last" joins, unless told
 class EmbedOptions(TypedDict, total=False):
     """The keyword arguments of `embed`."""
 
-    pooling: str | None
+    pooling: str | Sequence[str] | None
     normalize: bool | None
+    prompt_name: str | None
+    prompt: str | None
     layers: int | None
     batch_size: int
     long: str
@@ -43,8 +53,10 @@ def embed(
     bert: Bert,
     texts: str | Iterable[str],
     *,
-    pooling: str | None = None,
+    pooling: str | Sequence[str] | None = None,
     normalize: bool | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
     layers: int | None = None,
     batch_size: int = BATCH_SIZE,
     long: str = "truncate",
@@ -52,16 +64,22 @@ def embed(
     precision: str | None = None,
     progress: bool = True,
 ) -> np.ndarray:
-    """One vector for each text.
+    """One vector for each text, as sentence-transformers' `encode` gives it.
 
     Args:
         bert: from `kbert.load`, with any head.
         texts: a str, or a list of them.
         pooling: from token vectors to one: "mean" or "max" over all tokens, [CLS] and [SEP]
-            included, as in sentence-transformers; "cls", the first token's; "pooler", the pooled
-            output; "last", the mean over the tokens of the last `layers` hidden states side by
-            side, the last one last. None: the checkpoint's own, else "mean".
+            included, as in sentence-transformers; "cls", the first token's; "lasttoken", the last
+            one's; "weightedmean", the mean weighted by the position; "mean_sqrt_len_tokens", the
+            sum over the root of the number of tokens; "pooler", the pooled output; "last", the
+            mean over the tokens of the last `layers` hidden states side by side, the last one
+            last. A list of them concatenates their vectors. None: the checkpoint's own with its
+            dense layers and dimensions, which another pooling leaves out; else "mean".
         normalize: whether vectors are brought to length 1. None: the checkpoint's own, else not.
+        prompt_name: which of the checkpoint's prompts is put before each text. None: the
+            checkpoint's default, where it has one.
+        prompt: a prompt of your own, "" for none.
         layers: hidden states of "last", 1 … L; None: 4.
         batch_size: sequences computed at a time.
         long: what is done with a text of more than `max_length` tokens: "truncate" cuts it, and a
@@ -87,24 +105,29 @@ def embed(
             long texts, no tokenizer, a pooler that the model lacks or that was left at its first
             weights.
     """
-    require_tokenizer(bert, "embed")
+    tokenizer = require_tokenizer(bert, "embed")
     texts, one = listed(texts, "texts")
-    own = bert.sentence
-    pooling = pooling or (own.pooling if own else "mean")
-    if normalize is None:
-        normalize = own is not None and own.normalize
-    _check(bert, pooling, layers, long)
+    own = settings_of(bert, "embed") if pooling is None else bert.sentence or DEFAULT
+    chosen = own.pooling if pooling is None else check_pooling(pooling, POOLINGS)
+    if chosen != own.pooling:  # what follows the checkpoint's own pooling
+        own = dataclasses.replace(own, dense=(), dimensions=None)
+    _check(bert, chosen, layers, long)
     check_max_length(bert, max_length)
-    depth = 1 if pooling != "last" else layers or _LAYERS
-    if max_length is None and own:
-        max_length = own.max_length
-    limit = longest(bert, max_length)
+    limit = longest(bert, own.max_length if max_length is None else max_length)
     if limit < 3:
         raise ValueError(f"max_length must be at least 3, [CLS], a token and [SEP], got {limit}")
-    function = _function(bert, pooling, depth, precision)
+    prompt = choose_prompt(own, prompt_name, prompt)
+    texts = prepare_texts(tokenizer, own, texts, prompt)
+    skip = count_prompt_tokens(tokenizer, own, prompt)
+    _check_skip(skip, limit, long)
+    depth = 1 if chosen != "last" else layers or _LAYERS
+    function = _function(bert, chosen, own.dense, precision, depth, skip)
     vectors = _vectors(bert, function, texts, limit, long == "window", batch_size, progress)
+    if own.normalize and normalize is not False:
+        vectors = _normalize(vectors)
+    vectors = vectors[:, : own.dimensions]
     if normalize:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        vectors = _normalize(vectors)
     return vectors[0] if one else vectors
 
 
@@ -112,6 +135,8 @@ def embed_ids(
     bert: Bert, ids: Sequence[Sequence[int]], *, batch_size: int, precision: str | None
 ) -> np.ndarray:
     """One vector for each text that is encoded already, pooled as the checkpoint says, else mean.
+
+    The texts had their prompt, `prepare_texts`, before they were encoded.
 
     Args:
         bert: from `kbert.load`.
@@ -121,18 +146,18 @@ def embed_ids(
     Returns:
         float32 (N, H), of whatever length they have.
     """
-    pooling = bert.sentence.pooling if bert.sentence else "mean"
-    _check(bert, pooling, None, "truncate")
-    function = _function(bert, pooling, 1, precision)
+    own = settings_of(bert, "evaluate")
+    _check(bert, own.pooling, None, "truncate")
+    function = _function(bert, own.pooling, own.dense, precision)
     found: list = [None] * len(ids)
     rows = [(list(row), [0] * len(row)) for row in ids]
     for place, (vector,) in run_rows(bert, function, rows, batch_size):
         found[place] = vector
-    return np.stack(found)
+    return np.stack(found)[:, : own.dimensions]
 
 
 def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
-    """Cosine similarity of every text with every other.
+    """Similarity of every text with every other, by the checkpoint's function, else the cosine.
 
     Args:
         bert: from `kbert.load`.
@@ -140,18 +165,28 @@ def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]
         options: those of `embed`.
 
     Returns:
-        float32 (N, N), symmetric, within −1 … 1, 1 on the diagonal.
+        float32 (N, N), symmetric. A cosine is within −1 … 1, 1 on the diagonal; a distance,
+        "euclidean" or "manhattan", is negative, as in sentence-transformers.
     """
     if isinstance(texts, str):
         raise ValueError("texts must be a list of str, got one str: there is nothing to compare")
-    options["normalize"] = True
     vectors = embed(bert, texts, **options)
-    return np.clip(vectors @ vectors.T, -1, 1)
+    check_finite(vectors, "the vectors of texts")
+    return compare((bert.sentence or DEFAULT).similarity, vectors, vectors)
 
 
-def _check(bert: Bert, pooling, layers, long) -> None:
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+def _normalize(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _check_skip(skip: int, limit: int, long: str) -> None:
+    if skip and long == "window":
+        raise ValueError("long='window' needs a model that pools its prompt's tokens too")
+    if skip >= limit:
+        raise ValueError(f"max_length must be more than the prompt's {skip} tokens, got {limit}")
+
+
+def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
     if long not in LONG_TEXTS:
         raise ValueError(f"long must be one of {', '.join(LONG_TEXTS)}, got {long!r}")
     if layers is not None and pooling != "last":
@@ -161,7 +196,7 @@ def _check(bert: Bert, pooling, layers, long) -> None:
         raise ValueError(
             f"layers must be at most the model's {bert.config.num_hidden_layers}, got {layers}"
         )
-    if pooling == "pooler":
+    if pooling == "pooler" or "pooler" in tuple(pooling):
         if not bert.spec.has_pooler:
             raise ValueError(
                 "pooling='pooler' needs a model with a pooler, got one with the head "
@@ -170,9 +205,15 @@ def _check(bert: Bert, pooling, layers, long) -> None:
         require_trained(bert, "pooling='pooler'", [names.POOLER], "encoder")
 
 
-def _function(bert: Bert, pooling: str, depth: int, precision: str | None) -> Callable:
-    key = "embed", pooling, depth
-    return function_of(bert, key, lambda model: build_vectors(model, pooling, depth), precision)
+def _function(
+    bert: Bert, pooling, dense, precision: str | None, depth: int = 1, skip: int = 0
+) -> Callable:
+    key = "embed", pooling, depth, dense, skip
+
+    def build(model):
+        return build_vectors(model, pooling, depth, dense, skip)
+
+    return function_of(bert, key, build, precision)
 
 
 def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:

@@ -5,14 +5,20 @@ import logging
 
 from kbert.checkpoints import first_values
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
 from kbert.graph import names
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.model.build_with import build_with, layers_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.embedding.evaluation import SCORES, VectorEvaluation
-from kbert.tasks.embedding.training import TASK, check_fits, loss_for, with_partners
+from kbert.tasks.embedding.training import (
+    TASK,
+    check_fits,
+    loss_for,
+    refuse_uncounted_prompt,
+    with_partners,
+)
 from kbert.tasks.finetuning.recipe import Finetuning
 from kbert.training.setting_rules import VECTOR_POOLINGS
 from kbert.training.trained_adapters import amount_trained, with_adapters
@@ -29,6 +35,7 @@ class VectorTraining(Finetuning):
 
     batches: ColumnBatches
     vectors: VectorLoss
+    _own: SentenceSettings  # the checkpoint's, with the pooling that is trained
 
     def read(self) -> None:
         super().read()
@@ -52,7 +59,7 @@ class VectorTraining(Finetuning):
             self.batches.count,
             config.hidden_size,
             pooling=str(settings.pooling),
-            normalize=self.bert.sentence is not None and self.bert.sentence.normalize,
+            normalize=self._own.normalize,
             pad_id=config.pad_token_id,
             scale=settings.scale,
             margin=settings.margin,
@@ -64,7 +71,7 @@ class VectorTraining(Finetuning):
         tokenizer = require_tokenizer(self.bert, "finetune")
         parts = [self._train] + ([] if self._dev is None else [self._dev])
         limit = min(limit, self._own_length() or limit)
-        train, *dev = [TASK.encode(one, tokenizer, None, max_length=limit) for one in parts]
+        train, *dev = [TASK.encode(one, tokenizer, None, limit, self._own) for one in parts]
         self.batches = self._column_batches(train, tokenizer.pad_id, lengths)
         if shape_cost:
             lengths = self._worth_a_shape(limit, shape_cost)
@@ -87,7 +94,7 @@ class VectorTraining(Finetuning):
 
     def _own_length(self) -> int | None:
         """What the checkpoint itself cuts texts to, which its result goes on with."""
-        return self.bert.sentence.max_length if self.bert.sentence else None
+        return self._own.max_length
 
     def _column_batches(self, train: TextColumns, pad_id: int, lengths) -> ColumnBatches:
         settings = self.settings
@@ -104,8 +111,20 @@ class VectorTraining(Finetuning):
 
     def _check_settings(self) -> None:
         """The pooling, the checkpoint's own where none is said; a dimension that is too large."""
-        own = self.bert.sentence.pooling if self.bert.sentence else "mean"
-        pooling = self.settings.pooling or own
+        own = self.bert.sentence or DEFAULT
+        if self.settings.pooling is None:
+            own = settings_of(self.bert, "finetune")
+        pooling = self.settings.pooling or own.pooling
+        if pooling != own.pooling:
+            own = dataclasses.replace(own, pooling=pooling, dense=(), dimensions=None)
+        if own.dense:
+            raise ValueError(
+                "a checkpoint with dense layers after the pooling cannot be trained for embed: "
+                "train it with sentence-transformers, or choose another pooling, which leaves "
+                "them out"
+            )
+        refuse_uncounted_prompt(own)
+        self._own = own
         if pooling not in VECTOR_POOLINGS:
             raise ValueError(
                 f"pooling must be one of {', '.join(VECTOR_POOLINGS)} to be trained, got the "
@@ -153,7 +172,7 @@ class VectorTraining(Finetuning):
         self._update, self._metrics = self._best.restore(history)
         model = build_with(self.spec, layers_of(engine.model) | self._pooler())
         length = self._own_length() or longest(self.bert, self.settings.max_length)
-        sentence = SentenceSettings(self.vectors.pooling, self.vectors.normalize, length)
+        sentence = dataclasses.replace(self._own, max_length=length)
         words = self.bert.tokenizer
         bert = Bert(self.bert.config, self.task.head, model, words, sentence=sentence)
         bert = first_values.with_untrained(bert, self._untrained([names.POOLER]))

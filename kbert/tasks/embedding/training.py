@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.tasks.embedding.evaluation import figures_of
 from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
+from kbert.tasks.embedding.texts import prepare_texts
 
 _logger = logging.getLogger("kbert")
 _PORTION = 1 << 13  # texts that are tokenized at a time
@@ -36,14 +38,20 @@ class SentenceVectors:
     def labels(self, records: Sequence[TextRecord]) -> None:
         warn_of_missing_labels(record.label for record in records if record.label is not None)
 
-    def encode(self, records, tokenizer, labels, max_length: int) -> TextColumns:
-        """The texts of records; a warning counts those that were cut, another those left out."""
+    def encode(
+        self, records, tokenizer, labels, max_length: int, settings: SentenceSettings = DEFAULT
+    ) -> TextColumns:
+        """The texts of records, behind the model's default prompt.
+
+        A warning counts those that were cut, another those left out.
+        """
         records = with_partners(records)
         texts = [text[:_LONGEST] for record in records for text in record.texts]
         columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
         ids, cut = [], 0
         for start in range(0, len(texts), _PORTION):
             part = texts[start : start + _PORTION]
+            part = prepare_texts(tokenizer, settings, part, settings.default_prompt)
             for encoding in tokenizer.encode_batch(part, max_length=max_length):
                 ids.append(encoding.ids)
                 cut += encoding.truncated
@@ -62,11 +70,21 @@ class SentenceVectors:
         from kbert.tasks.embedding.inference import embed_ids
 
         tokenizer = require_tokenizer(bert, "evaluate")
-        own = bert.sentence.max_length if bert.sentence else None
-        limit = longest(bert, max_length or own)
-        examples = self.encode(records, tokenizer, None, max_length=limit)
+        own = settings_of(bert, "evaluate")
+        refuse_uncounted_prompt(own)
+        limit = longest(bert, own.max_length if max_length is None else max_length)
+        examples = self.encode(records, tokenizer, None, limit, own)
         vectors = embed_ids(bert, examples.texts, batch_size=batch_size, precision=precision)
         return self.metrics(records, examples, {"Vectors": list(vectors)}, None)
+
+
+def refuse_uncounted_prompt(settings: SentenceSettings) -> None:
+    """Raise a ValueError for a default prompt that is not pooled, which only `embed` leaves out."""
+    if settings.default_prompt and not settings.include_prompt:
+        raise ValueError(
+            "the task embed needs a checkpoint that pools its default prompt too, got "
+            "include_prompt=False"
+        )
 
 
 def loss_for(kind: str, asked: str | None) -> str:

@@ -15,6 +15,8 @@ import numpy as np
 from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.sentence_settings import CrossEncoderSettings
+from kbert.checkpoints.torch_activations import IDENTITY
 from kbert.data.labelled.data_warnings import warn_of_records
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
@@ -287,6 +289,10 @@ class Finetuning(Recipe):
             labels=self.labels,
             problem_type=self.task.problem_type,
             split_punctuation=self._split_punctuation(),
+            # a regression is trained on the output itself
+            cross_encoder=CrossEncoderSettings(IDENTITY)
+            if self.task.problem_type == "regression"
+            else None,
         )
         bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:

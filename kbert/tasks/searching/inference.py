@@ -4,21 +4,32 @@ vectors = kbert.embed(bert, texts)                       # once
 kbert.search(bert, "who wrote it?", texts, vectors=vectors)
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, overload
 
+import keras
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.sentence_settings import (
+    DOCUMENT,
+    QUERY,
+    CrossEncoderSettings,
+    settings_of,
+)
+from kbert.checkpoints.torch_activations import keras_activation
 from kbert.graph.config import require_positive
 from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
 from kbert.tasks.embedding.inference import embed
+from kbert.tasks.embedding.similarities import check_finite, compare
 from kbert.tasks.labels import label_names
 from kbert.tasks.running import BATCH_SIZE
 from kbert.tasks.searching import TOP
 
+_logger = logging.getLogger("kbert")
 _AT_ONCE = 1 << 22  # scores that are computed at a time
 
 
@@ -28,8 +39,8 @@ class Hit:
 
     Attributes:
         text: as it was given.
-        score: the cosine of its vector with the query's; of `rank` with a classifier the
-            probability of a label, of a regression its number.
+        score: how alike its vector and the query's are, by the checkpoint's similarity function;
+            of `rank` with a classifier the probability of a label, or the activated output.
         place: of the text among those given, from 0.
     """
 
@@ -46,6 +57,8 @@ def search(  # type: ignore[overload-overlap]  # a str is an Iterable[str]
     *,
     top_k: int = ...,
     vectors: np.ndarray | None = ...,
+    query_prompt_name: str | None = ...,
+    text_prompt_name: str | None = ...,
     batch_size: int = ...,
     precision: str | None = ...,
     progress: bool = ...,
@@ -58,6 +71,8 @@ def search(
     *,
     top_k: int = ...,
     vectors: np.ndarray | None = ...,
+    query_prompt_name: str | None = ...,
+    text_prompt_name: str | None = ...,
     batch_size: int = ...,
     precision: str | None = ...,
     progress: bool = ...,
@@ -69,11 +84,15 @@ def search(
     *,
     top_k: int = TOP,
     vectors: np.ndarray | None = None,
+    query_prompt_name: str | None = None,
+    text_prompt_name: str | None = None,
     batch_size: int = BATCH_SIZE,
     precision: str | None = None,
     progress: bool = True,
 ) -> list[Hit] | list[list[Hit]]:
-    """The texts whose vectors are nearest to a query's, by cosine; every text is compared.
+    """The texts whose vectors are most like a query's; every text is compared.
+
+    Vectors are compared by the checkpoint's similarity function, else by their cosine.
 
     Args:
         bert: from `kbert.load`, with any head; its vectors are `kbert.embed`'s.
@@ -81,8 +100,13 @@ def search(
         texts: what is looked through.
         top_k: how many are found, or all where there are fewer.
         vectors: of the texts, float (N, D), as `kbert.embed` gave them for this model: they are
-            computed once for many searches. Cut ones, (N, d), are compared with the first d numbers
-            of the query's (`finetune(…, dimensions=)`). None: computed now.
+            computed once for many searches, with `prompt_name="document"` where the checkpoint has
+            such a prompt. Cut ones, (N, d), are compared with the first d numbers of the query's
+            (`finetune(…, dimensions=)`). None: computed now.
+        query_prompt_name: the checkpoint's prompt for queries; None: "query", if it has one, as
+            sentence-transformers' `encode_query`.
+        text_prompt_name: the checkpoint's prompt for texts; None: "document", if it has one, as
+            `encode_document`.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
@@ -91,7 +115,7 @@ def search(
 
     Raises:
         ValueError: something else than text, no text, vectors that are not as many as the texts,
-            or longer than the query's.
+            or longer than the query's, or not finite: the error names the rows.
     """
     queries, one = listed(query, "query")
     texts = _several(texts)
@@ -101,19 +125,23 @@ def search(
     places, numbers = _different(texts)
     if vectors is not None:
         vectors = _checked(vectors, len(texts))[places]
-    of_queries = embed(bert, queries, **options)
+    prompt = _prompt(bert, query_prompt_name, QUERY)
+    of_queries = embed(bert, queries, prompt=prompt, **options)
+    check_finite(of_queries, "the vectors of queries")
     if vectors is None:
-        vectors = embed(bert, [texts[place] for place in places], **options)
+        prompt = _prompt(bert, text_prompt_name, DOCUMENT)
+        vectors = embed(bert, [texts[place] for place in places], prompt=prompt, **options)
+        check_finite(vectors, "the vectors of different texts")
     if vectors.shape[1] > of_queries.shape[1]:
         raise ValueError(
             f"vectors must have {of_queries.shape[1]} numbers or less a text for this model, got "
             f"{vectors.shape[1]}"
         )
-    corpus, found = _unit(vectors), []
+    found: list[list[Hit]] = []
     size = max(_AT_ONCE // len(texts), 1)
     for start in range(0, len(queries), size):
-        part = _unit(of_queries[start : start + size, : vectors.shape[1]])
-        scores = np.clip(part @ corpus.T, -1, 1)[:, numbers]
+        part = of_queries[start : start + size, : vectors.shape[1]]
+        scores = compare(_similarity(bert), part, vectors)[:, numbers]
         found += [_hits(texts, row, top_k) for row in scores]
     return found[0] if one else found
 
@@ -124,6 +152,8 @@ def rank(
     texts: Iterable[str],
     *,
     label: str | None = None,
+    query_prompt_name: str | None = None,
+    text_prompt_name: str | None = None,
     batch_size: int = BATCH_SIZE,
     precision: str | None = None,
     progress: bool = True,
@@ -137,8 +167,11 @@ def rank(
         bert: from `kbert.load`.
         query: what they are to fit.
         texts: some dozens or hundreds, those that `search` found, say.
-        label: of a classifier, whose probability is the score; None: the second of two, the number
-            of a regression.
+        label: of a classifier, whose probability is the score; None: the second of two. A model of
+            one output needs none: its score is the output after the activation that the checkpoint
+            names, else the sigmoid, as `CrossEncoder` of sentence-transformers; of a regression of
+            `kbert.finetune` it is the number.
+        query_prompt_name, text_prompt_name: of a model that compares vectors, as for `search`.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
@@ -146,7 +179,7 @@ def rank(
 
     Raises:
         ValueError: something else than text, no text, a label that the model does not have, or
-            none of more than two.
+            none of more than two; an activation that kbert does not know.
     """
     require_tokenizer(bert, "rank")
     if not isinstance(query, str):
@@ -159,16 +192,21 @@ def rank(
             raise ValueError(
                 f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
             )
+        options |= {"query_prompt_name": query_prompt_name, "text_prompt_name": text_prompt_name}
         return search(bert, query, texts, top_k=len(texts), **options)
+    if query_prompt_name is not None or text_prompt_name is not None:
+        raise ValueError(
+            "a prompt's name goes with a model that compares vectors, got a classifier"
+        )
     return _hits(texts, _pair_scores(bert, query, texts, label, options), len(texts))
 
 
 def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict) -> np.ndarray:
     """What a classifier says of the query with each text, float (N,)."""
-    queries = [query] * len(texts)
     names = label_names(bert, bert.spec.num_labels)
     if len(names) == 1 and label is None:
-        return regress(bert, queries, texts, **options)
+        return _activated_scores(bert, query, texts, options)
+    queries = [query] * len(texts)
     if label is None and len(names) == 2:
         label = names[1]
     if label not in names:
@@ -178,6 +216,38 @@ def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict)
         )
     found = classify(bert, queries, texts, **options)
     return np.array([{one.label: one.probability for one in row}[label] for row in found])
+
+
+def _activated_scores(bert: Bert, query: str, texts: list[str], options: dict) -> np.ndarray:
+    """Return what `CrossEncoder.predict` gives for the query with each text."""
+    settings = bert.cross_encoder or CrossEncoderSettings()
+    name = "sigmoid"
+    if settings.activation is not None:
+        name = keras_activation(settings.activation, "the checkpoint's activation_fn")
+    logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
+    check_finite(logits, "the scores of texts")
+    activation = keras.activations.get(name)
+    return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
+
+
+def _similarity(bert: Bert) -> str:
+    return settings_of(bert, "search").similarity
+
+
+def _prompt(bert: Bert, name: str | None, default: str) -> str:
+    """Return the prompt of a name; None: of the default's, and "" where there is none."""
+    settings = settings_of(bert, "search")
+    if name is not None:
+        return settings.prompt(name)
+    found = settings.prompt(default)
+    others = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
+    if default == DOCUMENT and not found and others:
+        _logger.warning(
+            "the prompt %r is not put before texts, as sentence-transformers does not; to use it "
+            "give text_prompt_name=%r (--text-prompt-name)",
+            *(others[0], others[0]),
+        )
+    return found
 
 
 def _several(texts: Iterable[str]) -> list[str]:
@@ -204,12 +274,8 @@ def _checked(vectors, count: int) -> np.ndarray:
             f"vectors must be floats, (texts, D) with {count:,} texts, got {vectors.dtype} "
             f"{vectors.shape}"
         )
-    return vectors
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1e-12)
+    check_finite(vectors, "vectors")
+    return vectors.astype(np.promote_types(vectors.dtype, np.float32))
 
 
 def _hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:

@@ -1,0 +1,261 @@
+"""sentence-transformers' files around a model: modules.json and what it names, of every version.
+
+    modules.json                        the modules' classes and folders, in their order
+    sentence_bert_config.json           of the Transformer, in its folder
+    config_sentence_transformers.json   prompts, similarity; a cross-encoder's activation
+    1_Pooling/config.json, 2_Dense/     of the others
+
+Before version 2.0 the model itself lay in a folder of its own, 0_Transformer.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from kbert.checkpoints.sentence_settings import (
+    SIMILARITIES,
+    CrossEncoderSettings,
+    SentenceDense,
+    SentenceSettings,
+)
+from kbert.checkpoints.torch_activations import keras_activation, torch_path
+from kbert.checkpoints.transformers.weight_files import read_tensors
+from kbert.graph.config import BertConfig
+from kbert.io import json_schema as js
+from kbert.io import setting_keys
+
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+_LISTED = js.list_of(
+    js.fields({"type": js.TEXT, "path": js.TEXT}), "a list of modules with type and path"
+)
+_TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT")  # the last three before 0.3
+_KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+_NONE = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
+
+# The pooling's keys until version 5, in the order in which several are concatenated.
+MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_MODE = js.either(js.one_of(*MODES.values()), js.list_of(js.one_of(*MODES.values())))
+_POOLING = js.fields(
+    optional=dict.fromkeys(MODES, js.FLAG) | {"pooling_mode": _MODE, "include_prompt": js.FLAG}
+)
+
+_HARMLESS = {  # arguments that change no number
+    *("add_pooling_layer", "attn_implementation", "cache_dir", "dtype", "local_files_only"),
+    *("low_cpu_mem_usage", "revision", "token", "torch_dtype", "trust_remote_code", "use_fast"),
+    *("use_safetensors",),
+}
+_ARGUMENTS = (
+    *("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs"),
+    *("config_args", "config_kwargs"),
+)
+_TRANSFORMER = js.fields(
+    optional={"max_seq_length": js.or_null(js.whole(1)), "do_lower_case": js.or_null(js.FLAG)}
+    | dict.fromkeys(_ARGUMENTS, js.or_null(js.OBJECT))
+)
+_DENSE = js.fields(
+    {"in_features": js.whole(1), "out_features": js.whole(1)},
+    {"bias": js.FLAG},
+)
+_PROMPTS = js.fields(
+    optional={
+        "prompts": js.or_null(js.mapping_of(js.or_null(js.TEXT))),
+        "default_prompt_name": js.or_null(js.TEXT),
+        "truncate_dim": js.or_null(js.whole(1)),
+        "model_type": js.or_null(js.TEXT),
+    }
+)
+_LENGTH = js.fields(
+    optional={"model_max_length": js.or_null(js.either(js.whole(1), js.number(_NONE, 1e31)))}
+)
+
+
+def folder_around(folder: Path) -> Path:
+    """Return the folder that has modules.json: a model's own, or the one around 0_Transformer."""
+    if not (folder / MODULES).is_file() and folder.is_dir():
+        parent = folder.absolute().parent
+        if transformer_folder(parent).name == folder.absolute().name:
+            return parent
+    return folder
+
+
+def transformer_folder(root: Path) -> Path:
+    """Return the folder of the model itself: the first module's."""
+    if not (root / MODULES).is_file():
+        return root
+    try:
+        path = js.read(root / MODULES, _LISTED)[0]["path"]
+    except (ValueError, IndexError):  # said where the settings are read
+        return root
+    inside = Path(path).name == path and (root / path / "config.json").is_file()
+    return root / path if inside else root
+
+
+def read_sentence_settings(
+    root: Path, folder: Path, config: BertConfig
+) -> tuple[SentenceSettings | None, str | None]:
+    """Return the sentence settings, where there are any, and why they cannot be obeyed, or None.
+
+    Args:
+        root: the folder with modules.json.
+        folder: the model's own, in it or itself.
+        config: the model's.
+    """
+    if not (root / MODULES).is_file():
+        return None, None
+    try:
+        return _read_settings(root, folder, config), None
+    except OSError as error:
+        return None, f"{error.filename}: {error.strerror}"
+    except (ValueError, ImportError) as error:
+        return None, str(error)
+
+
+def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
+    """Return a cross-encoder's settings, where the folder says any.
+
+    Args:
+        root: the folder with modules.json, which cross-encoders have since version 5.4.
+        values: config.json's, where older versions keep them.
+
+    Raises:
+        ValueError: a damaged file.
+    """
+    own = values.get("sentence_transformers")
+    activation = own.get("activation_fn") if isinstance(own, dict) else None
+    if not isinstance(own, dict) or "activation_fn" not in own:
+        activation = values.get("sbert_ce_default_activation_function")
+    prompt = ""
+    if (root / MODULES).is_file() and (root / SETTINGS).is_file():
+        saved = js.read(root / SETTINGS, _PROMPTS)
+        if saved.get("model_type") == "CrossEncoder":
+            activation = saved.get("activation_fn") or activation
+            prompt = (saved.get("prompts") or {}).get(saved.get("default_prompt_name")) or ""
+    if activation is not None and not isinstance(activation, str):
+        activation = js.shown(activation)  # refused where a score is computed
+    return CrossEncoderSettings(activation, prompt) if activation or prompt else None
+
+
+def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSettings | None:
+    modules = _modules(root / MODULES)
+    settings = _read_optional(root / SETTINGS, _PROMPTS)
+    setting_keys.check_settings(SETTINGS, settings, str(root / SETTINGS))
+    names = [name for name, _ in modules]
+    if settings.get("model_type") == "CrossEncoder":
+        return None
+    middle = [place for name, place in modules[2:] if name == "Dense"]
+    expected = ["Transformer", "Pooling", *["Dense"] * len(middle)]
+    if names not in (expected, [*expected, "Normalize"]):
+        raise ValueError(
+            f"{root / MODULES}: modules must be Transformer, Pooling, then any Dense, then "
+            f"Normalize or nothing, got {', '.join(names) or 'none'}"
+        )
+    if names[-1] == "Normalize":
+        _check_module(root / modules[-1][1] / "config.json", "2_Normalize/config.json")
+    transformer = _read_transformer(folder)
+    pooling, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
+    width = config.hidden_size * len(pooling)
+    dense = []
+    for place in middle:
+        dense.append(_read_dense(root / place, width))
+        width = dense[-1].shape[1]
+    prompts = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
+    similarity = settings.get("similarity_fn_name")
+    return SentenceSettings(
+        pooling,
+        names[-1] == "Normalize",
+        _max_length(folder, transformer),
+        lowercase=bool(transformer.get("do_lower_case")),
+        prompts=prompts,
+        default_prompt_name=settings.get("default_prompt_name"),
+        include_prompt=include_prompt,
+        # of others the library takes the cosine
+        similarity=similarity if similarity in SIMILARITIES else "cosine",
+        dimensions=settings.get("truncate_dim"),
+        dense=tuple(dense),
+    )
+
+
+def _modules(file: Path) -> list[tuple[str, str]]:
+    """Return the modules' classes and folders; a dropout computes nothing, and is left out."""
+    found = []
+    for entry in js.read(file, _LISTED):
+        package, _, name = entry["type"].rpartition(".")
+        if package.partition(".")[0] != "sentence_transformers":
+            raise ValueError(
+                f"{file}: modules must be sentence-transformers' own, got {js.shown(entry['type'])}"
+            )
+        if Path(entry["path"]).name != entry["path"]:
+            raise ValueError(f"{file}: a module must lie beside it, got {entry['path']!r}")
+        if name != "Dropout":
+            found.append(("Transformer" if name in _TRANSFORMERS else name, entry["path"]))
+    return found
+
+
+def _read_optional(file: Path, kind: js.Kind) -> dict:
+    return js.read(file, kind) if file.is_file() else {}
+
+
+def _read_transformer(folder: Path) -> dict:
+    """Return the Transformer's settings; a ValueError for one that kbert does not compute."""
+    files = [folder / f"sentence_{kind}_config.json" for kind in _KINDS]
+    file = next((file for file in files if file.is_file()), files[0])
+    values = _read_optional(file, _TRANSFORMER)
+    for key in _ARGUMENTS:
+        if values.get(key):
+            values[key] = {k: v for k, v in values[key].items() if k not in _HARMLESS}
+    setting_keys.check_settings("sentence_bert_config.json", values, str(file))
+    return values
+
+
+def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
+    """Return the poolings, and whether the prompt's tokens are pooled."""
+    values = js.read(file, _POOLING)
+    unknown = [key for key in values if key.startswith("pooling_mode_") and key not in MODES]
+    if others := [key for key in unknown if values[key]]:
+        raise ValueError(f"{file}: the pooling must be one of {', '.join(MODES)}, got {others[0]}")
+    found = values.get("pooling_mode")
+    if found is None:  # none is the mean, as in sentence-transformers
+        found = [mode for key, mode in MODES.items() if values.get(key)] or ["mean"]
+    found = [found] if isinstance(found, str) else found
+    return tuple(found), values.get("include_prompt", True)
+
+
+def _check_module(file: Path, name: str) -> None:
+    setting_keys.check_settings(name, _read_optional(file, js.OBJECT), str(file))
+
+
+def _read_dense(folder: Path, width: int) -> SentenceDense:
+    file = folder / "config.json"
+    values = js.read(file, _DENSE)
+    setting_keys.check_settings("2_Dense/config.json", values, str(file))
+    path = values.get("activation_function", torch_path("tanh"))
+    activation = keras_activation(path, f"{file}: activation_function")
+    shape = values["in_features"], values["out_features"]
+    tensors = {tensor.name: tensor for tensor in read_tensors(folder)}
+    expected: dict[str, tuple[int, ...]] = {"linear.weight": shape[::-1]}
+    if values.get("bias", True):
+        expected["linear.bias"] = shape[1:]
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if found != expected or shape[0] != width:
+        raise ValueError(
+            f"{folder}: a Dense of {width} numbers must have weights {expected}, got {found} of "
+            f"{shape[0]} numbers"
+        )
+    arrays = {name: np.asarray(tensor.read(), "float32") for name, tensor in tensors.items()}
+    return SentenceDense(arrays["linear.weight"].T.copy(), arrays.get("linear.bias"), activation)
+
+
+def _max_length(folder: Path, transformer: dict) -> int | None:
+    """Return max_seq_length; since sentence-transformers 5 it is the tokenizer's own."""
+    length = transformer.get("max_seq_length")
+    if length is None:
+        length = _read_optional(folder / "tokenizer_config.json", _LENGTH).get("model_max_length")
+    return None if length is None or length >= _NONE else length
