@@ -16,6 +16,7 @@ from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSe
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
+from kbert.io import urls
 from kbert.model import collector, deferred
 from kbert.model.told_by_layers import told_by_layers
 
@@ -197,6 +198,7 @@ def save(
     require_bert(bert, "save")
     if not str(path):
         raise ValueError("path must be that of a folder or a file, got an empty one")
+    urls.refuse_url(path)
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)

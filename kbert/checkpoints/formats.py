@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints import run_models
 from kbert.checkpoints.zip_archive import unpacked
 from kbert.graph.config import BertConfig
-from kbert.io import bounds, folders
+from kbert.io import bounds, folders, urls
 from kbert.io.atomic_write import check_new_file
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def located(source: str | os.PathLike) -> Path:
         FileNotFoundError: nothing is there, or a run that has no model yet.
         OSError: no regular file, and no folder.
     """
+    urls.refuse_url(source)
     path = Path(source)
     if not os.fspath(source):
         raise ValueError("a checkpoint's path must be given, got an empty one")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kbert.io import bounds
+from kbert.io import bounds, urls
 
 
 class Output(click.Path):
@@ -18,6 +18,7 @@ class Output(click.Path):
     def convert(self, value, param, ctx):
         if not str(value):
             self.fail("a path expected, got an empty one", param, ctx)
+        urls.refuse_url(value)
         return super().convert(value, param, ctx)
 
 

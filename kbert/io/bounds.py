@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from kbert.io import urls
+
 TEXT = 2**27  # bytes of a vocabulary
 LINES = 2**22  # of a vocabulary
 GRAPH = 2**24  # bytes of JSON in a .keras; 96 blocks have 1.2 million
@@ -34,8 +36,10 @@ def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
         pipes: whether the shell's are taken, `<(command)` and /dev/stdin; they can be read once.
 
     Raises:
+        ValueError: it is an address, see `kbert.io.urls`.
         OSError: the file is none of these and no regular file, or it is not there.
     """
+    urls.refuse_url(file)
     mode = os.stat(file).st_mode
     of_the_shell = pipes and os.fspath(file).startswith(_OF_THE_SHELL)
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or of_the_shell:

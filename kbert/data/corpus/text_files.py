@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
-from kbert.io import bounds
+from kbert.io import bounds, urls
 from kbert.io import json_schema as js
 
 FORMATS = {
@@ -63,6 +63,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         raise ValueError("the corpus must be files, folders or globs, got none")
     found = []
     for entry in entries:
+        urls.refuse_url(entry)
         path = Path(entry)
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if _is_text(file, path)]

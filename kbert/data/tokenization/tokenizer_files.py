@@ -19,7 +19,7 @@ from kbert.data.tokenization.vocabulary import (
     no_token,
     read_tokens,
 )
-from kbert.io import bounds, folders, setting_keys
+from kbert.io import bounds, folders, setting_keys, urls
 from kbert.io import json_schema as js
 
 # transformers' tokenizers that read vocab.txt by BERT's rules; others (MeCab's) cut words first.
@@ -75,6 +75,7 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
             byte-level BPE or Unigram; a file that is not UTF-8, not JSON, or empty; what
             `Vocabulary` or `Subwords` refuses.
     """
+    urls.refuse_url(path)
     path = Path(path)
     if path.is_dir():
         folders.finish(path)

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io import json_schema as js
+from kbert.io import urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few
@@ -334,6 +335,7 @@ class RunFolder:
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
     """Raises a FileExistsError for a folder that holds a run, or anything else."""
+    urls.refuse_url(path)
     path = Path(path)
     if (path / "settings.json").exists():
         raise FileExistsError(
