@@ -102,7 +102,7 @@ def test_a_new_head_has_the_labels_of_config_json(tmp_path, transformers, said):
 
 def test_multiple_choice_is_named_and_its_encoder_opens(tmp_path, transformers):
     saved_by_transformers(transformers, "BertForMultipleChoice", tmp_path)
-    with pytest.raises(ValueError, match=r"is a BertForMultipleChoice, .* head='encoder'"):
+    with pytest.raises(ValueError, match=r"got a BertForMultipleChoice: .* head='encoder'"):
         kbert.load(tmp_path)
     assert kbert.load(tmp_path, head="encoder").report.initialized == ()
 

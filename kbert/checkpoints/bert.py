@@ -287,8 +287,8 @@ def require_bert(bert, function: str) -> None:
 def _own_head(checkpoint: Checkpoint) -> str:
     if checkpoint.other_head:
         raise ValueError(
-            f"{checkpoint.source} is a {checkpoint.other_head}, whose head kbert does not have: "
-            "load it with head='encoder'"
+            f"{checkpoint.source} must have a head that kbert builds, got a "
+            f"{checkpoint.other_head}: load its encoder with head='encoder'"
         )
     return checkpoint.spec.head
 
