@@ -2,6 +2,7 @@
 
 import json
 import logging
+import traceback
 import unicodedata
 
 import pytest
@@ -65,6 +66,24 @@ def test_a_name_of_a_tensor_is_one_line_wherever_it_is_printed(capsys, small, tm
     done = command(capsys, "convert", tmp_path / "bert", tmp_path / "out")
     assert (done.status, done.out) == (2, "") and not acts(done.err)
     assert done.err.count("\n") == 1 and done.err.startswith("kbert: ")
+
+
+def test_names_in_files_are_escaped_in_the_errors_of_python_too(small, tmp_path):
+    bert = small_berts(small)["classifier"]
+    kbert.save(bert, tmp_path / "bert")
+    change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
+    (tmp_path / "config.json").write_text(json.dumps({f"{NASTY}": 3, "vocab_size": NASTY}))
+    (tmp_path / "train.jsonl").write_text(json.dumps({"text": "a", NASTY: "b"}) + "\n")
+    reads = {
+        "bert": kbert.load,
+        "config.json": kbert.BertConfig.from_json,
+        "train.jsonl": lambda path: kbert.finetune(bert, "classify", train=path),
+    }
+    for name, read in reads.items():
+        with pytest.raises(ValueError) as error:
+            read(tmp_path / name)
+        text = "".join(traceback.format_exception(error.value))
+        assert "[2J" in str(error.value) and not acts(text), name
 
 
 def kbert_zeros():

@@ -16,7 +16,7 @@ from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSe
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
-from kbert.io import urls
+from kbert.io import printable, urls
 from kbert.model import collector, deferred
 from kbert.model.told_by_layers import told_by_layers
 
@@ -86,6 +86,7 @@ class Bert(aliases.Answering):
         )
 
 
+@printable.escaped_errors()
 @collector.paused()
 def load(
     path: str | os.PathLike | Backbone,

@@ -85,6 +85,7 @@ class Inspection:
         return sum(math.prod(tensor.shape) * _bytes_of(tensor.dtype) for tensor in self.tensors)
 
 
+@printable.escaped_errors()
 def inspect(
     path: str | os.PathLike, *, config: BertConfig | None = None, format: str | None = None
 ) -> Inspection:

@@ -10,7 +10,7 @@ from numbers import Integral
 from pathlib import Path
 
 from kbert.graph.families import FAMILIES, Family, check_model_type
-from kbert.io import bounds, setting_keys
+from kbert.io import bounds, printable, setting_keys
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.wording import hint
@@ -245,6 +245,7 @@ class BertConfig:
             raise ValueError(f"{source}: {error}") from None
 
     @classmethod
+    @printable.escaped_errors()
     def from_json(cls, path: str | os.PathLike) -> "BertConfig":
         """Reads a `bert_config.json` (Google) or a `config.json` (transformers).
 

@@ -5,7 +5,9 @@ characters (C0, C1), line separators, marks of direction, what has no width, lon
 letter, mark and sign stays, and so do the joiners within words and emoji that are not ASCII.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 _INVISIBLE = (
     "\x00-\x1f\x7f-\x9f"  # C0, C1
@@ -37,6 +39,23 @@ def _escaped(found: re.Match) -> str:
         return found[0]
     pairs = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{pairs[n]:02x}{pairs[n + 1]:02x}" for n in range(0, len(pairs), 2))
+
+
+@contextlib.contextmanager
+def escaped_errors() -> Iterator[None]:
+    """Escape the messages of errors: names in files, of tensors say, end up in them.
+
+    Public functions that read files have it as their decorator, so that a traceback in Python
+    shows what the command line shows.
+    """
+    try:
+        yield
+    except Exception as error:
+        one: BaseException | None = error
+        while one is not None:
+            one.args = tuple(lines(arg) if isinstance(arg, str) else arg for arg in one.args)
+            one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        raise
 
 
 def cut(text: str, width: int = 80) -> str:

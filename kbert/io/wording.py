@@ -3,11 +3,13 @@
 import difflib
 from collections.abc import Collection, Sequence
 
+from kbert.io import printable
+
 
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
-    """The first of some texts, and how many more there are."""
+    """Join the first of some texts, each on one line, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return between.join(map(str, texts[:most])) + more
+    return between.join(map(printable.line, texts[:most])) + more
 
 
 def hint(name, known: Collection[str], what: str) -> str:

@@ -13,6 +13,7 @@ from kbert.data.counter_draws import fork, key_of
 from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
+from kbert.io import printable
 
 VERSION = 1
 INDEX, SENTENCES, DOCUMENTS, VOCABULARY = (
@@ -159,6 +160,7 @@ class Shards:
         )
 
 
+@printable.escaped_errors()
 def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     """Opens what `prepare` has written.
 

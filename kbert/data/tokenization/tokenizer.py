@@ -28,6 +28,7 @@ from kbert.data.tokenization.wordpiece import WordPiece
 from kbert.graph.aliases import Answering
 from kbert.graph.config import require_positive, write_atomically
 from kbert.io import json_schema as js
+from kbert.io import printable
 
 PADDINGS = ("longest", "max_length")
 
@@ -90,6 +91,7 @@ class Tokenizer(Answering):
         return cls(Vocabulary(tokens=tokens, lowercase=lowercase, **rules))
 
     @classmethod
+    @printable.escaped_errors()
     def load(
         cls, path: str | os.PathLike, *, lowercase: bool | None = None, **rules: Unpack[Rules]
     ) -> "Tokenizer":

@@ -19,6 +19,7 @@ from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
 from kbert.graph.spec import HEADS_WITH_LABELS
+from kbert.io import printable
 from kbert.tasks.checks import check_max_length, longest, require_head, require_tokenizer
 from kbert.tasks.finetuning.task import Task, task_of
 
@@ -176,6 +177,7 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return total - rows[np.arange(len(marks)), marks]
 
 
+@printable.escaped_errors()
 def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
     """What a task reads from a file, or from rows in memory; `name` is the argument's."""
     if isinstance(data, (str, os.PathLike)):

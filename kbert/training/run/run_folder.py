@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.io import json_schema as js
-from kbert.io import urls
+from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few
@@ -125,6 +125,7 @@ class RunFolder:
         return cls(path, content, chief)
 
     @classmethod
+    @printable.escaped_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
         """The run in a folder.
 
