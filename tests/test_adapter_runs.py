@@ -181,6 +181,20 @@ def test_a_folder_with_an_adapter_alone_says_how_it_is_opened(whole, folder):
         kbert.load(folder / "whole/adapter")
 
 
+def test_going_on_with_an_adapter_needs_its_settings_and_its_base(whole, folder, tmp_path, capsys):
+    data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "second")
+    adapter = shutil.copytree(folder / "whole/adapter", tmp_path / "adapter")
+    done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "3")
+    says = "give lora=5, lora_on='query,value,output', lora_alpha=5"
+    assert done.status == 2 and says in done.err and not (tmp_path / "second").exists()
+    file = adapter / "adapter_config.json"
+    config = json.loads(file.read_text()) | {"base_model_name_or_path": "bert-base-uncased"}
+    file.write_text(json.dumps(config))
+    done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "5")
+    assert done.status == 2 and done.err.count("\n") == 1
+    assert "got 'bert-base-uncased', which is not here: write the base's path there" in done.err
+
+
 def test_a_model_without_its_adapters_weights_is_not_saved_as_one(whole, folder, tmp_path):
     bert = kbert.load(folder / "source", adapter=folder / "whole/adapter")
     layer = bert.model.get_layer("Encoder-1-MultiHeadSelfAttention")

@@ -232,3 +232,55 @@ def test_bases_number_is_the_one_that_peft_prints():
     count, _ = peft.get_peft_model(model, config).get_nb_trainable_parameters()
     found = kbert.account("base_uncased", head="classifier", lora=8)
     assert found.trainable_params == count == 296_450
+
+
+def step_of_pefts(base, adapter, tokenizer, texts, labels, rate):
+    """One update of AdamW on a loaded adapter, `is_trainable=True`; what is then trained."""
+    import peft
+    import torch
+
+    model = theirs(base, "classifier", num_labels=2)
+    model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).eval()
+    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    optimizer = torch.optim.AdamW(trained.values(), rate, eps=1e-6, weight_decay=0.0)
+    batch = tokenizer.encode_batch(texts)
+    tokens, segments = (
+        torch.tensor(ids, dtype=torch.long) for ids in (batch.token_ids, batch.segment_ids)
+    )
+    inputs = {"input_ids": tokens, "token_type_ids": segments, "labels": torch.tensor(labels)}
+    model(**inputs, attention_mask=(tokens != 0).long()).loss.backward()
+    optimizer.step()
+    return {name.replace(".default", ""): one.detach().numpy() for name, one in trained.items()}
+
+
+@pytest.mark.parametrize("place", ["run", "run/adapter"])
+def test_a_second_run_goes_on_with_the_adapter_as_peft_does(bases, ids, tmp_path, place):
+    """One update from A, B and head of the first run: those of PEFT, and of the first base."""
+    from safetensors.numpy import load_file
+
+    write_texts(tmp_path / "train.tsv", 26, 1)
+    rate = 1e-2
+    settings = {"train": tmp_path / "train.tsv", "lora": 3, "lora_alpha": 7.0, "epochs": 1}
+    settings |= {"batch_size": 26, "learning_rate": rate, "schedule": "constant"}
+    settings |= {"weight_decay": 0.0, "warmup_share": 0.0, "clip_norm": 1e9, "seed": 3}
+    settings |= {"peak_flops": 1e9, "show": False}
+    kbert.finetune(bases / "encoder", "classify", output=tmp_path / "run", **settings)
+    tuned = kbert.finetune(tmp_path / place, "classify", output=tmp_path / "second", **settings)
+    lines = [line.split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines()]
+    texts, labels = zip(*lines, strict=True)
+    numbers = [("bad", "good").index(label) for label in labels]
+    wanted = step_of_pefts(
+        bases / "encoder", tmp_path / "run/adapter", tuned.bert.tokenizer, texts, numbers, rate
+    )
+    first, second = (
+        load_file(tmp_path / one / "adapter/adapter_model.safetensors") for one in ("run", "second")
+    )
+    short = {name.replace(".modules_to_save", ""): array for name, array in wanted.items()}
+    assert set(short) == set(second)
+    for name, array in second.items():  # Adam's first update divides by |gradient|: noise at zero
+        assert np.mean(np.abs(array - short[name]) < 1e-5) > 0.98, name
+        assert np.abs(array - first[name]).max() > rate / 2
+    base, config = bases / "encoder", tmp_path / "second/adapter/adapter_config.json"
+    assert json.loads(config.read_text())["base_model_name_or_path"] == str(base)
+    mine = kbert.load(base, adapter=tmp_path / "second/adapter")
+    np.testing.assert_array_equal(ours(mine, ids)[0], ours(tuned.bert, ids)[0])

@@ -112,7 +112,7 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     FinetuningSettings.of(settings)
     check_file(train)
     check_file(dev)
-    check_source(source)
+    _check_source(source)
     if teacher is not None:
         check_source(teacher)
     with starting_keras():
@@ -122,6 +122,14 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     data = {"train": train, "dev": dev, "teacher": teacher, "output": output}
     tuned = stoppable(start, source, task, **data, **around, **settings)
     _say(tuned)
+
+
+def _check_source(source) -> None:
+    """Raise where neither a checkpoint nor an adapter of one is at a path."""
+    from kbert.tasks.finetuning import continued_adapter
+
+    folder = continued_adapter.find_adapter(source)
+    check_source(continued_adapter.find_base(folder) if folder == Path(source) else source)
 
 
 def _go_on(run: Path, **options) -> None:

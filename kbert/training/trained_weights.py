@@ -7,7 +7,7 @@ of it, and the gradient of that sum goes on to A and B alone.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -135,6 +135,7 @@ def weights_of(
     layer_decay: float | None = None,
     head_share: float = 1.0,
     dropout: float = 0.0,
+    pairs: Mapping | None = None,
 ) -> TrainedWeights:
     """A model's variables that its parts say are trained, and adapters that begin with B = 0.
 
@@ -144,29 +145,34 @@ def weights_of(
         seed: of the first A: uniform in ±1/√inputs, as PEFT draws it.
         layer_decay, head_share: see `kbert.graph.trained_parts.rate_shares`.
         dropout: of what goes into each A.
+        pairs: A and B to begin with, by block and matrix; None: new ones.
     """
     shares = rate_shares(parts.spec, layer_decay, head_share)
     own = [(layer.name, weight) for layer in model.layers for weight in layer.trainable_weights]
     trained = [(shares[name], weight) for name, weight in own if name not in parts.frozen]
     frozen = [weight for name, weight in own if name in parts.frozen]
-    adapters = [_adapter(model, parts, number, seed) for number in range(len(parts.adapted))]
+    adapters = [_adapter(model, parts, n, seed, pairs) for n in range(len(parts.adapted))]
     for one in adapters:
         trained += [(shares[one.matrix.layer], one.a), (shares[one.matrix.layer], one.b)]
     rates, variables = zip(*trained, strict=True)
     return TrainedWeights(list(variables), list(rates), frozen, adapters, dropout)
 
 
-def _adapter(model, parts: TrainedParts, number: int, seed: int) -> Adapter:
+def _adapter(model, parts: TrainedParts, number: int, seed: int, pairs: Mapping | None) -> Adapter:
     matrix = parts.adapted[number]
-    bound = matrix.inputs**-0.5
-    random = np.random.default_rng([seed, number])
-    first = random.uniform(-bound, bound, (parts.rank, matrix.inputs))
+    if pairs is None:
+        bound = matrix.inputs**-0.5
+        random = np.random.default_rng([seed, number])
+        a = random.uniform(-bound, bound, (parts.rank, matrix.inputs))
+        b = np.zeros((matrix.outputs, parts.rank))
+    else:
+        a, b, _ = pairs[matrix.block, matrix.name]
     name = f"{matrix.layer}.{matrix.name}.lora_"
     return Adapter(
         matrix,
         kernel_of(model, matrix),
-        _variable(first, f"{name}A"),
-        _variable(np.zeros((matrix.outputs, parts.rank)), f"{name}B"),
+        _variable(a, f"{name}A"),
+        _variable(b, f"{name}B"),
         parts.alpha / parts.rank,
     )
 

@@ -178,7 +178,7 @@ class VectorTraining(Finetuning):
         bert = first_values.with_untrained(bert, self._untrained([names.POOLER]))
         if not self._parts.adapted:
             return bert
-        return with_adapters(bert, engine.trained, self.places().get("source"))
+        return with_adapters(bert, engine.trained, self._base_path())
 
     def _pooler(self) -> dict:
         """The source's, which is not trained."""

@@ -41,7 +41,9 @@ def finetune(
 
     Args:
         source: a checkpoint of any format that `kbert.load` opens, or a `Bert`. Its head goes on,
-            where it is the task's with the same labels, else a new one begins.
+            where it is the task's with the same labels, else a new one begins. With `lora`, the
+            folder of an adapter or of a run that has one: its adapter is trained further, see
+            `kbert.tasks.finetuning.continued_adapter`.
         task: "classify": text, [second text,] label between tabs; "regress": with a number for the
             label; "multilabel": with labels between commas, or none; "tag": CoNLL, a word and its
             label a line; "qa": SQuAD's JSON; "embed":

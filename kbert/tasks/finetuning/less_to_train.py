@@ -1,32 +1,51 @@
 """What of a model a fine-tuning trains."""
 
+from collections.abc import Mapping
+
+from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair
 from kbert.checkpoints.bert import Bert
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts, trained_parts
+from kbert.tasks.finetuning.continued_adapter import check_blocks
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.training.trained_weights import TrainedWeights, weights_of
 
 
-def parts_of(settings: FinetuningSettings, spec: GraphSpec, source: Bert) -> TrainedParts:
+def parts_of(
+    settings: FinetuningSettings, spec: GraphSpec, source: Bert, adapter: LoraAdapter | None = None
+) -> TrainedParts:
     """What of a graph is trained; what the source lacks begins anew, and is trained with LoRA too.
+
+    So is what an adapter that the run goes on with has trained whole.
 
     Raises:
         ValueError: see `kbert.graph.trained_parts.trained_parts`.
     """
     there = {layer.name for layer in source.model.layers}
     new = {layer.name for layer in graph_layers(spec)} - there
+    if adapter is not None:
+        new |= adapter.layers(spec.config)
     lora = (settings.lora, settings.lora_on, settings.lora_alpha)
-    return trained_parts(spec, settings.freeze, *lora, also=new)
+    parts = trained_parts(spec, settings.freeze, *lora, also=new)
+    if adapter is not None:
+        check_blocks(adapter, parts)
+    return parts
 
 
 def trained_weights(
-    model, parts: TrainedParts, settings: FinetuningSettings
+    model,
+    parts: TrainedParts,
+    settings: FinetuningSettings,
+    pairs: Mapping[tuple[int, str], Pair] | None = None,
 ) -> TrainedWeights | None:
-    """A model's variables that are trained; None: all, at one rate."""
+    """A model's variables that are trained; None: all, at one rate.
+
+    `pairs` are the adapters to go on with.
+    """
     rate = settings.head_learning_rate
     if not parts.frozen and settings.layer_decay is None and rate is None:
         return None
     share = 1.0 if rate is None else rate / settings.learning_rate
     dropout = settings.lora_dropout
-    return weights_of(model, parts, settings.seed, settings.layer_decay, share, dropout)
+    return weights_of(model, parts, settings.seed, settings.layer_decay, share, dropout, pairs)

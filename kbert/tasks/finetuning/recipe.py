@@ -14,7 +14,7 @@ import numpy as np
 
 from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
-from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.checkpoints.torch_activations import IDENTITY
 from kbert.data.labelled.data_warnings import warn_of_records
@@ -36,6 +36,7 @@ from kbert.tasks.distillation import settings as distillation_settings
 from kbert.tasks.distillation.distillation import Distillation
 from kbert.tasks.distillation.teacher import check_reads, open_teacher
 from kbert.tasks.finetuning.best_weights import BestWeights
+from kbert.tasks.finetuning.continued_adapter import open_source
 from kbert.tasks.finetuning.evaluate import (
     Evaluation,
     LabelledEvaluation,
@@ -139,12 +140,10 @@ class Finetuning(Recipe):
         warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
-        source = self._sources["source"]
-        lowercase = self.settings.lowercase
-        self.bert = source if isinstance(source, Bert) else load(source, lowercase=lowercase)
+        self.bert, self._adapter = open_source(self._sources["source"], self.settings)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
-        self._parts = parts_of(self.settings, self.spec, self.bert)
+        self._parts = parts_of(self.settings, self.spec, self.bert, self._adapter)
         # an older run goes on with 128, its default, whatever the model has
         find_limit = longest if self._goes_on else length_of_examples
         limit = find_limit(self.bert, self.settings.max_length)
@@ -244,8 +243,13 @@ class Finetuning(Recipe):
             if isinstance(source, (str, os.PathLike))
         }
 
+    def _base_path(self) -> str | None:
+        """Return where the base of the run's adapter lies, where that is known."""
+        return self._adapter.base_path if self._adapter else self.places().get("source")
+
     def trained_weights(self, model):
-        return trained_weights(model, self._parts, self.settings)
+        pairs = self._adapter.pairs if self._adapter else None
+        return trained_weights(model, self._parts, self.settings, pairs)
 
     def first_layers(self):
         """The source's; a head of other labels, or of another kind, begins anew."""
@@ -297,7 +301,7 @@ class Finetuning(Recipe):
         bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
-        return with_adapters(bert, engine.trained, self.places().get("source"))
+        return with_adapters(bert, engine.trained, self._base_path())
 
     def _split_punctuation(self) -> str | None:
         """How the training data of a tagger cut texts into words, see `Bert`."""

@@ -1,0 +1,116 @@
+"""A LoRA run on top of another: it goes on with the first's adapter, of the original base.
+
+PEFT's `PeftModel.from_pretrained(base, adapter, is_trainable=True)`: the base's weights stay as
+they are, training goes on with A, B and the head as the adapter's folder has them.
+"""
+
+import dataclasses
+import logging
+import os
+from pathlib import Path
+
+from kbert.checkpoints import run_models
+from kbert.checkpoints.adapters import peft_folder
+from kbert.checkpoints.adapters.adapter import LoraAdapter
+from kbert.checkpoints.bert import Bert, load
+from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, read_lora_on
+from kbert.model.matrices import kernel_of
+from kbert.tasks.finetuning.settings import FinetuningSettings
+
+_logger = logging.getLogger("kbert")
+
+
+def find_adapter(source) -> Path | None:
+    """Return the folder of the adapter at a source: the source itself, or within a finished run."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = Path(source)
+    if (path / peft_folder.CONFIG).is_file() and not (path / "config.json").is_file():
+        return path
+    inner = path / "adapter"
+    return inner if run_models.is_one(path) and (inner / peft_folder.CONFIG).is_file() else None
+
+
+def find_base(folder: Path) -> str:
+    """Return the path of the base that an adapter says it was trained on.
+
+    Raises:
+        ValueError: it does not say one, or nothing is there.
+    """
+    base = peft_folder.read(folder).base_path
+    if base is None or not Path(base).exists():
+        raise ValueError(
+            f"{folder / peft_folder.CONFIG}: base_model_name_or_path must be the path of the base, "
+            f"got {base!r}, which is not here: write the base's path there"
+        )
+    return base
+
+
+def open_source(
+    source: Bert | str | os.PathLike, settings: FinetuningSettings
+) -> tuple[Bert, LoraAdapter | None]:
+    """Open what a run begins with.
+
+    Args:
+        source: as `finetune` takes it; the folder of an adapter, too.
+        settings: the run's.
+
+    Returns:
+        The model; and an adapter that the run goes on with, which is not in the model's weights.
+
+    Raises:
+        ValueError: an adapter of other settings than the run's, or of no base that is here.
+    """
+    if isinstance(source, Bert):
+        return source, None
+    lowercase = settings.lowercase
+    folder = find_adapter(source)
+    of_run = folder is not None and folder != Path(source)
+    if folder is None or (of_run and settings.lora is None):
+        return load(source, lowercase=lowercase), None
+    adapter = peft_folder.read(folder)
+    if settings.lora is None:
+        return load(find_base(folder), adapter=folder, lowercase=lowercase), None
+    if (wanted := _settings_of(adapter)) != _settings_in(settings):
+        if not of_run:
+            raise ValueError(f"{source} has an adapter with other settings: give {wanted}")
+        _logger.warning(
+            "%s has an adapter with other settings (%s): its weights are the base of a new adapter",
+            *(source, wanted),
+        )
+        return load(source, lowercase=lowercase), None
+    base = find_base(folder)
+    merged = load(base, adapter=folder, lowercase=lowercase)
+    plain = load(base, tokenizer=False)  # bit for bit, which no subtraction would give
+    for place in adapter.pairs:
+        matrix = AdaptedMatrix(*place, 0, 0)
+        kernel_of(merged.model, matrix).assign(kernel_of(plain.model, matrix))
+    _logger.warning("%s: training goes on with its adapter, of the base %s", source, base)
+    return dataclasses.replace(merged, adapter=None), dataclasses.replace(adapter, base_path=base)
+
+
+def check_blocks(adapter: LoraAdapter, parts: TrainedParts) -> None:
+    """Raise a ValueError where an adapter is on other blocks than a run trains."""
+    blocks = sorted({one.block for one in parts.adapted})
+    if found := sorted({block for block, _ in adapter.pairs} ^ set(blocks)):
+        raise ValueError(
+            f"freeze must leave the blocks that the adapter is on, got blocks {found} on one side "
+            "alone: give the first run's freeze"
+        )
+
+
+def _settings_of(adapter: LoraAdapter) -> str:
+    """Return the settings of `finetune` that have made an adapter."""
+    (a, _, scale), *_ = adapter.pairs.values()
+    names = {name for _, name in adapter.pairs}
+    return _listed(a.shape[0], names, scale * a.shape[0])
+
+
+def _settings_in(settings: FinetuningSettings) -> str:
+    alpha = settings.lora if settings.lora_alpha is None else settings.lora_alpha
+    return _listed(settings.lora, set(read_lora_on(settings.lora_on)), alpha)
+
+
+def _listed(rank, names: set[str], alpha) -> str:
+    ordered = ",".join(read_lora_on(",".join(names)))
+    return f"lora={rank}, lora_on={ordered!r}, lora_alpha={alpha:g}"
