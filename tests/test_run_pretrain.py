@@ -17,6 +17,8 @@ from run_shards import CONFIG, SETTINGS, make_shards
 import kbert
 from kbert import BertConfig
 from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.pretraining.recipe import Pretraining
+from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.tasks.resume import resume
 
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
@@ -38,6 +40,18 @@ def data(tmp_path_factory):
 def trained(data):
     config = BertConfig(**CONFIG)
     return pretrain(data / "shards", config, output=data / "run", keep="all", **QUIET, **QUICK)
+
+
+def test_the_padding_of_the_shards_tokenizer_is_masked(tmp_path):
+    """[PAD] is the third token, and a configuration says 0 where it says nothing."""
+    tokens = ["[UNK]", "[CLS]", "[PAD]", "[SEP]", "[MASK]", "cat", "dog", "sat", "ran"]
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    (tmp_path / "corpus.txt").write_text("cat sat\ndog ran\n\ndog sat\ncat ran\n" * 20)
+    kbert.prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", processes=1)
+    places = {"shards": tmp_path / "shards", "dev": None}
+    recipe = Pretraining(PretrainingSettings(steps=1, seq_len=16), places, config="tiny")
+    recipe.read()
+    assert recipe.config.pad_token_id == tokens.index("[PAD]")
 
 
 @pytest.fixture

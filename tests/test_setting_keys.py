@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import tokenizers
 
 import kbert
 from kbert import BertConfig
@@ -27,7 +28,7 @@ TRUNCATION = {
     "stride": 0,
     "direction": "Left",
 }
-# Obeyed keys with tests of their own, here and in test_family.py.
+# Obeyed keys with tests of their own.
 OTHERWISE = (
     *("model_max_length", "max_len", "tokenizer_class", "add_prefix_space", "trim_offsets"),
     *("truncation_side", "architectures", "problem_type", "kbert_newly_initialized"),
@@ -206,11 +207,31 @@ def test_a_setting_that_kbert_cannot_follow_is_refused(folder, row):
         kbert.Tokenizer.load(folder)
 
 
-@rows("ignored", "tokenizer_config.json")
+@rows("ignored", "tokenizer_config.json", "tokenizer.json")
 def test_an_ignored_setting_changes_no_id(folder, row):
-    before = kbert.Tokenizer.load(folder).encode(TEXT).ids
-    write(folder / row.file, {row.key: "odd"})
-    assert kbert.Tokenizer.load(folder).encode(TEXT).ids == before
+    tokenizer = kbert.Tokenizer.load(folder)
+    values = {"truncation": TRUNCATION | {"direction": "Right"}, "padding": {"pad_id": 3}}
+    if row.file == "tokenizer.json":
+        tokenizer.save(folder)
+    write(folder / row.file, {row.key: values.get(row.key, "odd")})
+    assert kbert.Tokenizer.load(folder).encode(TEXT).ids == tokenizer.encode(TEXT).ids
+
+
+@pytest.mark.parametrize("key", ["add_prefix_space", "trim_offsets"])
+def test_an_obeyed_key_of_byte_level_bpe_gives_transformers_ids(tmp_path, transformers, key):
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator(["the cat the cat"] * 3, vocab_size=300, special_tokens=special)
+    made.save_model(str(tmp_path))
+    found = {}
+    for value in (False, True):
+        write(tmp_path / "tokenizer_config.json", {key: value})
+        encoding = kbert.Tokenizer.load(tmp_path).encode("the cat")
+        peer = transformers.RobertaTokenizer.from_pretrained(tmp_path)
+        wanted = peer("the cat", return_offsets_mapping=True)
+        found[value] = encoding.ids, encoding.offsets
+        assert found[value] == (wanted["input_ids"], wanted["offset_mapping"])
+    assert found[False] != found[True]
 
 
 def test_the_class_of_config_json_counts_where_tokenizer_config_has_none(folder):
