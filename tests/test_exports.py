@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 from sizes import SIZES
 
 import kbert
+from kbert.checkpoints.sentence_settings import SentenceDense
 
 SHAPES = [(13, 7), (1, 11), (5, 17), (2, 1)]  # batch, length; 17 are all positions
 # Each head and each activation once; swish and gelu_pytorch_tanh are others' functions.
@@ -199,12 +200,13 @@ def test_a_litert_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_ac
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
+DENSE = SentenceDense(np.random.default_rng(3).normal(0, 0.3, (24, 7)).astype("float32"))
 VECTORS = [
     ("saved_model", "encoder", kbert.SentenceSettings("mean", True)),
     ("saved_model", "classifier", kbert.SentenceSettings("pooler", False)),
-    ("onnx", "encoder", kbert.SentenceSettings("mean", True)),
+    ("onnx", "encoder", kbert.SentenceSettings("weightedmean", True, dense=(DENSE,))),
     ("onnx", "pretraining", kbert.SentenceSettings("max", False)),
-    ("litert", "encoder", kbert.SentenceSettings("mean", False)),
+    ("litert", "encoder", kbert.SentenceSettings(("lasttoken", "cls"), True, dimensions=5)),
     ("litert", "qa", kbert.SentenceSettings("cls", True)),
 ]
 
@@ -238,6 +240,28 @@ def test_a_sentence_vector_that_cannot_be_exported_is_said(tmp_path, caplog):
     found = runner("saved_model", written("saved_model", bert, tmp_path / "bert"))
     assert set(found(inputs_of(bert.model, 2, 7))) == {"TokenClassifier"}
     assert "no sentence_embedding: head tokens has no pooler" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sentence_problem": "an LSTM"}, "no sentence_embedding: an LSTM"),
+        (
+            {
+                "sentence": kbert.SentenceSettings(
+                    "mean", False, prompts={"query": "a "}, include_prompt=False
+                )
+            },
+            "no sentence_embedding: the checkpoint leaves a prompt's tokens out",
+        ),
+    ],
+)
+def test_a_vector_that_token_ids_do_not_decide_is_not_exported(changes, said, caplog):
+    from kbert.checkpoints.exports.serving import serving_model
+
+    bert = dataclasses.replace(bert_of("encoder")[0], **changes)
+    assert "sentence_embedding" not in serving_model(bert, "a SavedModel").output_names
+    assert said in caplog.text
 
 
 @pytest.mark.parametrize("head", ["classifier", "qa"])

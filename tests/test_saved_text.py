@@ -168,7 +168,8 @@ def served(tmp_path, bert, **given) -> dict:
 
 
 def test_vectors_are_those_of_embed_in_a_process_without_kbert(berts, tmp_path):
-    sentence = kbert.SentenceSettings("mean", True, 6)
+    prompts = {"prompts": {"red": "red "}, "default_prompt_name": "red"}
+    sentence = kbert.SentenceSettings("mean", True, 6, **prompts)
     bert = dataclasses.replace(berts["encoder"], sentence=sentence)
     found = served(tmp_path, bert, texts=TEXTS + texts.ALL)
     assert list(found) == ["sentence_embedding"]

@@ -28,7 +28,9 @@ HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: al
 POOLING = click.option(
     "--pooling",
     type=click.Choice(POOLINGS),
-    help="From token vectors to one; default: the checkpoint's own, else mean.",
+    metavar="HOW",
+    help=f"From token vectors to one: {', '.join(POOLINGS)}; default: the checkpoint's own, else "
+    "mean.",
 )
 LAYERS = click.option(
     "--layers", type=POSITIVE, help="Hidden states that --pooling last joins; default: 4."
