@@ -273,10 +273,15 @@ def test_what_cannot_take_texts_is_one_line(berts, tmp_path, monkeypatch):
     config = berts["qa"].config.replace(type_vocab_size=1)
     model = kbert.build_question_answering(config, seq_len=None)
     one_segment = kbert.Bert(config, "qa", model, berts["qa"].tokenizer)
+    left_out = kbert.SentenceSettings(
+        "mean", True, prompts={"red": "red "}, default_prompt_name="red", include_prompt=False
+    )
     cases = [
         (one_segment, "head qa needs a model with two segments, got type_vocab_size = 1"),
         (dataclasses.replace(berts["encoder"], tokenizer=None), "needs a tokenizer"),
         (dataclasses.replace(berts["encoder"], tokenizer=quark), "'Quark' with normalized"),
+        (dataclasses.replace(berts["encoder"], sentence=left_out), "got include_prompt=False"),
+        (dataclasses.replace(berts["encoder"], sentence_problem="an LSTM"), "own pooling.*LSTM"),
     ]
     for bert, said in cases:
         with pytest.raises(ValueError, match=said) as raised:
