@@ -174,6 +174,6 @@ def test_the_commands_print_what_the_functions_find(berts, tmp_path, capsys):
     assert (float(first), int(second)) == (round(hits[0].score, 4), hits[0].place + 1)
     (tmp_path / "no.npy").write_text("no array")
     done = kbert_command(capsys, "search", folder, "cat", *lines, "--vectors", tmp_path / "no.npy")
-    assert done.status == 2 and done.err.count("\n") == 1 and "must be a whole .npy file" in done.err
+    assert done.status == 2 and done.err.count("\n") == 1 and "a whole .npy file" in done.err
     done = kbert_command(capsys, "search", folder, "cat")
     assert done.status == 2 and "give texts or --lines FILE, got neither" in done.err
