@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from sample_data import ANSWERED, small_bert, tokenizer
 
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import BucketedBatches
 from kbert.data.labelled.spans import best_span
 from kbert.graph.names import SPAN_END, SPAN_START
-from kbert.tasks.answering.squad import Question, best_answers, encode_squad, read_squad
+from kbert.tasks.answering.squad import (
+    Question,
+    best_answers,
+    encode_squad,
+    given_questions,
+    read_squad,
+)
 from kbert.tasks.finetuning.task import task_of
 
 
@@ -219,3 +226,11 @@ def test_no_answer_has_the_least_of_the_windows_sums():
         end = [np.zeros(len(ids)) for ids in examples.ids]
         (found,) = best_answers([record], examples.notes, start, end)
         assert (found.text.split(" ")[0], found.logit, found.odds) == ("a", 6, least - 6)
+
+
+def test_columns_of_questions_can_be_named():
+    row = {"q": "who?", "c": "a cat sat", "a": {"text": ["cat"], "answer_start": [2]}}
+    (found,) = given_questions([row], "train", ColumnOptions("q", "c", "a"))
+    assert (found.question, found.context, found.answers) == ("who?", "a cat sat", (("cat", 2),))
+    with pytest.raises(ValueError, match="a file of SQuAD has no columns and no header"):
+        read_squad(ANSWERED, ColumnOptions("q"))
