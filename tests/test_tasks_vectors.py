@@ -12,10 +12,12 @@ from numpy.testing import assert_allclose
 from small_berts import TEXTS, small_berts
 
 import kbert
+from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.data.labelled.windows import windows
 from kbert.tasks import running
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention
+from kbert.tasks.attribution.inference import attribute
 from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.fill_mask.inference import fill_mask
@@ -190,6 +192,39 @@ def test_the_checkpoints_own_way_is_the_default(bert):
     plain = embed(own, TEXTS, pooling="mean", normalize=False, max_length=17)
     assert_allclose(plain, embed(bert, TEXTS), atol=1e-6)
     assert np.abs(np.linalg.norm(plain, axis=1) - 1).max() > 0.1
+
+
+def test_what_a_prompt_does_not_go_with(bert, berts, caplog):
+    sentence = kbert.SentenceSettings(
+        "mean",
+        False,
+        prompts={"query": "red ", "passage": "big "},
+        default_prompt_name="query",
+        include_prompt=False,
+    )
+    own = dataclasses.replace(bert, sentence=sentence)
+    for call, says in (
+        (lambda: embed(own, "cat", max_length=3, prompt="a red "), "the prompt's 3 tokens, got 3"),
+        (lambda: embed(own, "cat", long="window"), "long='window' needs a model that pools"),
+        (lambda: attribute(own, "cat", similar_to="dog"), "similar_to needs a model whose texts"),
+        (lambda: kbert.evaluate(own, "embed", [("a", "b"), ("c", "d")]), "include_prompt=False"),
+        (lambda: kbert.rank(berts["classifier"], "a", ["b"], query_prompt_name="x"), "prompt's"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            call()
+    kbert.search(own, "cat", ["dog"])
+    assert "the prompt 'passage' is not put before texts" in caplog.text
+    caplog.clear()
+    kbert.search(own, "cat", ["dog"], text_prompt_name="passage")
+    assert not caplog.records
+
+
+def test_an_activation_that_is_not_known_is_refused(berts, small):
+    model = kbert.build_classifier(small, seq_len=None, num_labels=1)
+    settings = CrossEncoderSettings("os.system")
+    bert = dataclasses.replace(berts["classifier"], model=model, cross_encoder=settings)
+    with pytest.raises(ValueError, match=r"activation_fn must be one of torch.nn's .*'os.system'"):
+        kbert.rank(bert, "cat", ["dog"])
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])

@@ -16,9 +16,12 @@ from small_berts import small_berts
 
 import kbert
 from kbert.checkpoints import weight_names
+from kbert.checkpoints.sentence_settings import SentenceDense
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
+from kbert.tasks.embedding.reading import TextRecord
 from kbert.tasks.embedding.recipe import encoder_of
+from kbert.tasks.embedding.training import TASK
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.vector_loss import VECTORS, VectorLoss
@@ -100,6 +103,24 @@ def test_the_checkpoint_says_how_vectors_are_pooled(tuned, tmp_path):
     assert done.bert.sentence == kbert.SentenceSettings("max", True, 15)
     kbert.save(done.bert, tmp_path / "saved", format="transformers")
     assert kbert.load(tmp_path / "saved").sentence == done.bert.sentence
+
+
+def test_texts_are_trained_behind_the_default_prompt(source):
+    sentence = kbert.SentenceSettings(
+        "mean", True, 9, prompts={"red": "red "}, default_prompt_name="red", similarity="dot"
+    )
+    bert = dataclasses.replace(source, sentence=sentence)
+    columns = TASK.encode([TextRecord(("cat", "dog"))], bert.tokenizer, None, 9, sentence)
+    wanted = [bert.tokenizer.encode(f"red {text}").ids for text in ("cat", "dog")]
+    assert list(map(list, columns.texts)) == wanted
+    done = kbert.finetune(
+        bert, "embed", train=scored(9, 3), **OPTIONS | {"epochs": 1, "batch_size": 4}
+    )
+    assert done.bert.sentence == sentence
+    layers = (SentenceDense(np.ones((24, 5), "float32")),)
+    dense = dataclasses.replace(bert, sentence=kbert.SentenceSettings("max", True, dense=layers))
+    with pytest.raises(ValueError, match="with dense layers after the pooling cannot be trained"):
+        kbert.finetune(dense, "embed", train=scored(9, 3), **OPTIONS)
 
 
 class Crash(keras.callbacks.Callback):
