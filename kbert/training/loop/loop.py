@@ -191,11 +191,10 @@ class _Trainer:
 
     def _end(self) -> None:
         """Tells the callbacks, and finds out whether one of them has set other weights."""
-        if self.callbacks is None:
-            return
-        before = self._digest()
+        alone = self.engine.processes == 1  # else they may differ in their callbacks
+        before = self._digest() if self.callbacks and alone else None
         self._tell("on_train_end")
-        self.history.restored = self._digest() != before
+        self.history.restored = before is not None and self._digest() != before
 
     def _digest(self) -> bytes:
         digest = hashlib.sha256()
