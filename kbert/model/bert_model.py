@@ -9,6 +9,7 @@ from kbert.graph import names
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_ON, trained_parts
+from kbert.model.jax_inference import keep_weights
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import print_summary
 
@@ -75,6 +76,26 @@ class BertModel(keras.Model):
             layer_range=layer_range,
             trained=trained,
         )
+
+    def predict(self, *args, **kwargs):
+        """As Keras's. On JAX an exception or Ctrl-C inside leaves the weights as they were."""
+        with keep_weights(self):
+            return super().predict(*args, **kwargs)
+
+    def predict_on_batch(self, *args, **kwargs):
+        """As Keras's; see `predict`."""
+        with keep_weights(self):
+            return super().predict_on_batch(*args, **kwargs)
+
+    def evaluate(self, *args, **kwargs):
+        """As Keras's; see `predict`."""
+        with keep_weights(self):
+            return super().evaluate(*args, **kwargs)
+
+    def test_on_batch(self, *args, **kwargs):
+        """As Keras's; see `predict`."""
+        with keep_weights(self):
+            return super().test_on_batch(*args, **kwargs)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """As Keras's, over the positions that count.

@@ -1,6 +1,7 @@
 """Sequences through a model: compiled once, in batches of similar lengths."""
 
 import logging
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 from kbert.model.bert_model import BertModel
 from kbert.model.cast_model import cast_model
+from kbert.model.jax_inference import compile_forward
 from kbert.model.told_by_layers import ids_of
 from kbert.tasks.checks import longest, require_tokenizer
 from kbert.tasks.precisions import dtype_of
@@ -29,6 +31,7 @@ _LENGTHS = sorted({8, 24, *LENGTHS})  # that JAX compiles for: many texts are sh
 _logger = logging.getLogger("kbert")
 # A function holds layers and tensors of its model, never the model itself: it goes with it.
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_making = threading.RLock()  # threads that ask for the same function wait for one that makes it
 
 
 def function_of(
@@ -53,13 +56,14 @@ def function_of(
         ValueError: an unknown precision, or another than its own for a model that is not that of
             its configuration.
     """
-    model = bert.model if precision is None else _in_precision(bert, dtype_of(precision))
-    functions = _functions.setdefault(model, {})
-    if key not in functions:
-        view = build(model)
-        made = _own_function if model is bert.model else _cast_function
-        functions[key] = made(model, view)
-    return functions[key]
+    with _making:
+        model = bert.model if precision is None else _in_precision(bert, dtype_of(precision))
+        functions = _functions.setdefault(model, {})
+        if key not in functions:
+            view = build(model)
+            made = _own_function if model is bert.model else _cast_function
+            functions[key] = made(model, view)
+        return functions[key]
 
 
 def _in_precision(bert: Bert, dtype: str) -> keras.Model:
@@ -210,7 +214,10 @@ def compiled(model: keras.Model) -> Callable:
     No new length or batch size retraces it.
     """
     count = len(model.inputs)  # one where there are no segments
-    if keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() == "jax":
+        forward = compile_forward(model)
+        return lambda *ids: [np.asarray(one) for one in _listed(forward(list(ids[:count])))]
+    if keras.backend.backend() == "torch":
         return lambda *ids: _listed(model.predict_on_batch(list(ids[:count])))
     traced = _traced(lambda *ids: model(list(ids), training=False), count)
     return lambda *ids: traced(*ids[:count])
