@@ -80,3 +80,15 @@ def test_every_extra_that_a_message_names_brings_the_packages():
                 assert {one.value for one in choices} <= brings[extra], path
                 named.add(extra)
     assert named >= {"onnx", "serving", "tpu", "dask", "keras-nlp", "torch", "tensorflow"}
+
+
+def test_saving_a_model_on_jax_imports_no_tensorflow(run_python, tmp_path):
+    code = f"""
+import sys, kbert
+sizes = dict(hidden_size=6, num_hidden_layers=1, num_attention_heads=2, intermediate_size=5)
+model = kbert.build_encoder(kbert.BertConfig(vocab_size=9, max_position_embeddings=7, **sizes))
+model.save({str(tmp_path / "model.keras")!r})
+print("tensorflow" in sys.modules)
+"""
+    assert run_python(code, backend="jax").stdout.strip() == "False"
+    assert (tmp_path / "model.keras").is_file()

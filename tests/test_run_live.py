@@ -3,6 +3,7 @@
 import io
 import logging
 import math
+import re
 import time
 
 import click
@@ -12,7 +13,7 @@ from kbert.cli.console import progress, run
 from kbert.io.progress import COLUMNS
 from kbert.io.units import duration
 from kbert.training.loop.progress_line import Live, line
-from kbert.training.loop.throughput import Speed
+from kbert.training.loop.throughput import Speed, measured_peak
 
 VALUES = {
     "loss": 10.87654,
@@ -191,3 +192,25 @@ def test_the_speed_is_that_of_the_updates_without_the_first_and_what_lies_betwee
     speed.pause()
     assert update(2) == {"tokens_per_second": 500, "mfu": 0.25}
     assert speed.seconds_for(30) == 60
+    update(200)  # compiles for a new length
+    assert speed.seconds_for(30) == 60
+
+
+def test_the_peak_of_a_cpu_is_not_measured(monkeypatch):
+    monkeypatch.setattr("kbert.model.devices.device_names", lambda: ["CPU"])
+    assert measured_peak("mixed_float16", 1) == (None, "not measured on a CPU")
+    assert "mfu" not in Speed(flops=6e9, peak=None).rates()
+
+
+def test_the_line_shows_the_epoch():
+    screen = Terminal()
+    with Live(7, stream=screen, steps_per_epoch=3) as live:
+        for step in range(1, 8):
+            live._next = 0  # shows each
+            live.update(step, {"loss": 0.5}, None)
+    shown = re.findall(r"(\d)/7  epoch (\d)/3", screen.getvalue())
+    assert shown == [(str(step), str(epoch)) for step, epoch in enumerate("1112223", 1)]
+    screen = Terminal()
+    with Live(3, stream=screen, steps_per_epoch=3) as live:
+        live.update(3, {"loss": 0.5}, None)
+    assert "epoch" not in screen.getvalue()

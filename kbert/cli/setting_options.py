@@ -36,7 +36,12 @@ _SURROUNDINGS = (
         type=POSITIVE,
         help="Updates in one call of the device; default: 8 of TensorFlow on TPU, else 1.",
     ),
-    click.option("--peak-flops", type=float, help="FLOP/s of all devices; default: measured."),
+    click.option(
+        "--peak-flops",
+        type=float,
+        help="FLOP/s of all devices, for the share of the peak that is used; default: measured, "
+        "and no such share on a CPU.",
+    ),
     click.option(
         "--keep",
         type=click.Choice(KEEPS),

@@ -10,6 +10,7 @@ from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_ON, trained_parts
 from kbert.model.jax_inference import keep_weights
+from kbert.model.keras_internals import without_tensorflow
 from kbert.model.layers.heads import Masked
 from kbert.model.summary import print_summary
 
@@ -76,6 +77,16 @@ class BertModel(keras.Model):
             layer_range=layer_range,
             trained=trained,
         )
+
+    def save(self, *args, **kwargs):
+        """As Keras's; on JAX and torch TensorFlow is not imported for it."""
+        with without_tensorflow():
+            super().save(*args, **kwargs)
+
+    def get_config(self):
+        """As Keras's; see `save`."""
+        with without_tensorflow():
+            return super().get_config()
 
     def predict(self, *args, **kwargs):
         """As Keras's. On JAX an exception or Ctrl-C inside leaves the weights as they were."""

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import logging
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -238,6 +239,31 @@ def _sizes(layer) -> dict[str, int]:
     """How much each list, dictionary and set of a layer has."""
     held = vars(layer).items()
     return {name: len(value) for name, value in held if isinstance(value, (list, dict, set))}
+
+
+@contextlib.contextmanager
+def without_tensorflow() -> Iterator[None]:
+    """Have Keras save and serialize on JAX and torch without importing TensorFlow.
+
+    Keras asks whether an object is one of TensorFlow's, and imports it for that: seconds, and
+    warnings in the middle of a run's output. Tried: TF_CPP_MIN_LOG_LEVEL leaves some of them.
+    """
+    import keras
+
+    module: Any = None
+    if keras.backend.backend() != "tensorflow" and "tensorflow" not in sys.modules:
+        with contextlib.suppress(ImportError):
+            from keras.src.utils import module_utils
+
+            module = getattr(module_utils, "tensorflow", None)
+    before = getattr(module, "_available", False)
+    if before is None:  # Keras has not asked yet
+        module._available = False
+    try:
+        yield
+    finally:
+        if before is None:
+            module._available = None
 
 
 @functools.cache

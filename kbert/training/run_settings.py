@@ -105,7 +105,8 @@ class Surroundings:
         devices: how many local devices; None: all. On torch 1, the process's own.
         callbacks: Keras's.
         show: whether the live line is written.
-        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed.
+        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed,
+            but not on a CPU, which then has no MFU.
         keep: what stays in the run's folder once it is finished: "model", or "all", the last two
             training states and the best as well, each three times the model's size; None:
             "model", and for a run that goes on what it began with.
@@ -128,8 +129,8 @@ class Surroundings:
         optional = ("devices", "peak_flops", "keep", "steps_per_execution")
         checked({name: getattr(self, name) for name in ("show", *optional)}, optional)
 
-    def peak(self, precision: str, replicas: int) -> tuple[float, str]:
-        """FLOP/s of all devices together, and where the number is from."""
+    def peak(self, precision: str, replicas: int) -> tuple[float | None, str]:
+        """FLOP/s of all devices together, None: not known; and where the number is from."""
         from kbert.training.loop.throughput import measured_peak
 
         if self.peak_flops is not None:

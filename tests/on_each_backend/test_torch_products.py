@@ -11,7 +11,6 @@ if keras.backend.backend() != "torch":
 import torch
 
 from kbert.model.parts import torch_products
-from kbert.training.loop import throughput
 
 pytestmark = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()),
@@ -101,8 +100,3 @@ def test_others_are_left_to_torch(told, smallest, dtype, batched, enabled, expec
         torch_products._is_faster_here.cache_clear()
     assert product.shape[-2:] == (13, 99) and float(product.max()) == 7.0
     assert bool(taken) == expected
-
-
-def test_the_peak_of_a_run_is_of_the_products_that_it_has(taken):
-    peak, _ = throughput.measured_peak("float32", 1)
-    assert peak > 1e9 and taken

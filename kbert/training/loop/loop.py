@@ -97,7 +97,12 @@ def train(
     watched = watch_batches(callbacks)
     at_once, ahead = (1, 0) if watched else (engine.steps_per_execution, engine.ahead())
     with (
-        Live(steps, show and engine.process == 0, first=_first(engine)) as live,
+        Live(
+            steps,
+            show and engine.process == 0,
+            first=_first(engine),
+            steps_per_epoch=getattr(batches, "steps_per_epoch", None),
+        ) as live,
         stop_requests(alone=engine.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run

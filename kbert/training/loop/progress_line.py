@@ -15,13 +15,22 @@ class Live:
 
     Args:
         steps: updates of the whole run.
+        steps_per_epoch: updates of one pass over the data; None: no epochs are shown.
         show: False writes nothing.
         stream: where to; None: stderr.
         first: what is said until there are figures of an update; "" says nothing.
     """
 
-    def __init__(self, steps: int, show: bool = True, stream=None, first: str = ""):
+    def __init__(
+        self,
+        steps: int,
+        show: bool = True,
+        stream=None,
+        first: str = "",
+        steps_per_epoch: int | None = None,
+    ):
         self._steps, self._show, self._first = steps, show and is_said(), first
+        self._steps_per_epoch = steps_per_epoch
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH
@@ -63,8 +72,16 @@ class Live:
             return
         step, values, left = self._last
         self._last = None
-        text = line(step, self._steps, values, left, width=self._width)
+        epoch = self._epoch(step)
+        text = line(step, self._steps, values, left, width=self._width, epoch=epoch)
         self._write(text, stays=not self._terminal)
+
+    def _epoch(self, step: int) -> str:
+        """Which of the epochs an update is in; "" where the run has no more than one."""
+        if not self._steps_per_epoch or self._steps <= self._steps_per_epoch:
+            return ""
+        epoch, epochs = (-(-done // self._steps_per_epoch) for done in (step, self._steps))
+        return f"epoch {epoch:,}/{epochs:,}"
 
     def _write(self, text: str, stays: bool) -> None:
         start = "\r" if self._open else ""
@@ -81,6 +98,7 @@ def line(
     seconds_left: float | None,
     note: str = "",
     width: int = COLUMNS,
+    epoch: str = "",
 ) -> str:
     """One line of fewer columns than `width`: what fits, the more important first.
 
@@ -90,12 +108,14 @@ def line(
         seconds_left: until the end; None: not known.
         note: behind the updates.
         width: columns of the terminal.
+        epoch: such as "epoch 2/3"; "" shows none.
     """
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
     text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
     room = width - 1 - len(text) - len(end)
     shown: set[int] = set()
-    figures = _figures(values)
+    figures = [(1, epoch)] if epoch else []
+    figures += _figures(values)
     for place in sorted(range(len(figures)), key=lambda place: figures[place][0]):
         if (size := len(figures[place][1]) + 2) <= room:
             room, shown = room - size, shown | {place}

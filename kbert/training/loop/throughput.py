@@ -1,5 +1,6 @@
 """How fast a run is: tokens a second, and the share of the machine's peak that it uses (MFU)."""
 
+import statistics
 import time
 from collections import deque
 
@@ -9,7 +10,8 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 
 WINDOW = 20  # updates that a figure is the mean of
-_GEMM = {"cpu": (2048, 3), "accelerator": (8192, 10)}  # side of the matrices, products
+_SIDE, _PRODUCTS = 8192, 10  # of the matrices whose product is timed
+_OUTLIER = 5  # times the median: a step that compiled something for a new length
 
 
 class Speed:
@@ -53,10 +55,12 @@ class Speed:
         return rates
 
     def seconds_for(self, updates: int) -> float | None:
-        """How long so many updates take."""
+        """Estimate how long so many updates take; steps that compiled something do not count."""
         if not self._last:
             return None
-        return updates * sum(spent for _, _, spent in self._last) / self._updates()
+        seconds = [spent / count for _, count, spent in self._last]
+        most = _OUTLIER * statistics.median(seconds)
+        return updates * statistics.mean(one for one in seconds if one <= most)
 
 
 def tokens_of(batch: TrainingBatch, batch_size: int) -> float:
@@ -64,34 +68,31 @@ def tokens_of(batch: TrainingBatch, batch_size: int) -> float:
     return batch.inputs[names.TOKEN_IDS].size / len(batch) * batch_size
 
 
-def measured_peak(precision: str, replicas: int) -> tuple[float, str]:
-    """FLOP/s of a big matrix product on these devices, and how it was measured, in words.
+def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
+    """Measure the FLOP/s of a big matrix product on these devices; say how, in words.
 
-    On CPUs, replicas on one host share its cores: they count once.
+    None on a CPU: there one product may take a minute (float16 on torch), and steps beat it where
+    their products run in another library or have a better shape.
     """
     import keras
 
     from kbert.model.devices import device_names, on_accelerator
 
     kind = device_names()[0]
-    side, products = _GEMM["cpu" if kind == "CPU" else "accelerator"]
+    if kind == "CPU":
+        return None, "not measured on a CPU"
     dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
     with on_accelerator():
-        matrix = keras.ops.cast(np.ones((side, side), "float32") / side, dtype)
-        best = min(_seconds(matrix) for _ in range(products))
-    count = 1 if kind == "CPU" else replicas
-    how = f"the fastest of {products} {dtype} products of {side} × {side} matrices on one {kind}"
-    return 2 * side**3 / best * count, how + (f", times {count}" if count > 1 else "")
+        matrix = keras.ops.cast(np.ones((_SIDE, _SIDE), "float32") / _SIDE, dtype)
+        best = min(_seconds(matrix) for _ in range(_PRODUCTS))
+    how = f"the fastest of {_PRODUCTS} {dtype} products of {_SIDE} × {_SIDE} matrices on one {kind}"
+    return 2 * _SIDE**3 / best * replicas, how + (f", times {replicas}" if replicas > 1 else "")
 
 
 def _seconds(matrix) -> float:
     import keras
 
-    matmul = keras.ops.matmul
-    if keras.backend.backend() == "torch":
-        from kbert.model.parts.torch_products import product as matmul  # as updates have it
-
     start = time.perf_counter()
-    product = matmul(matrix, matrix)
+    product = keras.ops.matmul(matrix, matrix)
     float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
     return time.perf_counter() - start
