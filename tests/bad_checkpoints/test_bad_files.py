@@ -72,7 +72,7 @@ def test_a_pickle_that_would_run_code_does_not(capsys, folder, by):
         (lambda torch, whole: b"some text", "a whole file of torch.save"),
         (lambda torch, whole: [torch.zeros(3)], "must hold tensors by name, got a list"),
         (lambda torch, whole: {"step": 7, BIAS: torch.zeros(24)}, "plain tensors by name alone"),
-        (lambda torch, whole: {"state_dict": {BIAS: torch.zeros(24)}}, "'state_dict' (dict)"),
+        (lambda torch, whole: {"weights": {BIAS: torch.zeros(24)}}, "'weights' (dict)"),
         (lambda torch, whole: {BIAS: torch.zeros(24).to_sparse()}, "plain tensors"),
         (lambda torch, whole: torch.nn.Linear(2, 3), "Linear, which is no tensor"),
     ],

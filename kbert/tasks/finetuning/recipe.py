@@ -90,7 +90,7 @@ class Finetuning(Recipe):
 
     command, settings_type = "finetune", FinetuningSettings
     may_move = ("source", "train", "dev", "teacher")
-    _goes_on = False  # whether it is a run that was begun before
+    is_resumed = False  # whether it is a run that was begun before
 
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
@@ -125,7 +125,7 @@ class Finetuning(Recipe):
             if sources[name] is None:
                 raise ValueError(f"{name} must be given to go on: the run began with no file of it")
         recipe = cls.of_task(task_of(run.settings["task"]), settings, sources)
-        recipe._goes_on = True
+        recipe.is_resumed = True
         return recipe
 
     def read(self) -> None:
@@ -145,9 +145,9 @@ class Finetuning(Recipe):
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
         self._parts = parts_of(self.settings, self.spec, self.bert, self._adapter)
         # an older run goes on with 128, its default, whatever the model has
-        find_limit = longest if self._goes_on else length_of_examples
+        find_limit = longest if self.is_resumed else length_of_examples
         limit = find_limit(self.bert, self.settings.max_length)
-        if not self._goes_on:
+        if not self.is_resumed:
             self.settings = dataclasses.replace(self.settings, max_length=limit)
         lengths = None if self.packing else self.settings.lengths
         cost = 0.0 if lengths or compiled or self.packing else shape_cost
