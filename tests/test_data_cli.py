@@ -1,6 +1,7 @@
 """`kbert vocab` and `kbert prepare`, as the shell sees them."""
 
 import logging
+import os
 from functools import partial
 
 import click
@@ -68,3 +69,19 @@ def test_mistakes_are_one_line(call, tmp_path):
         status, out, err = call(*arguments)
         assert status == 2 and out == "" and err.count("\n") == 1 and message in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_read_is_said_and_not_left_out(call, tmp_path, monkeypatch):
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "open.txt").write_text("the cat sat on the mat\n")
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):  # root may read everywhere
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    status, out, err = call("vocab", tmp_path, "--size", 30, "-o", tmp_path / "v")
+    assert (status, out) == (2, "") and err.endswith("locked: Permission denied\n")
+    assert not (tmp_path / "v").exists()

@@ -57,6 +57,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
 
     Raises:
         FileNotFoundError: nothing there, or no text file in a folder.
+        PermissionError: a folder that cannot be read.
     """
     entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
     if not entries:
@@ -66,7 +67,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         urls.refuse_url(entry)
         path = Path(entry)
         if path.is_dir():
-            files = [file for file in sorted(path.rglob("*")) if _is_text(file, path)]
+            files = [file for file in _files_below(path) if _is_text(file, path)]
             if not files:
                 raise FileNotFoundError(2, "no text file in the folder", str(path))
         elif path.exists():
@@ -79,6 +80,16 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
                 raise FileNotFoundError(2, "no such file, folder or glob", str(entry))
         found += files
     return list(dict.fromkeys(found))
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """List the files below a folder; a glob would leave out what it may not read."""
+
+    def fail(error: OSError):
+        raise error
+
+    walk = os.walk(folder, onerror=fail)
+    return sorted(Path(inner, name) for inner, _, names in walk for name in names)
 
 
 def format_of(path: Path) -> str:
