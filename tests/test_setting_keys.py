@@ -31,7 +31,8 @@ TRUNCATION = {
 # Obeyed keys with tests of their own.
 OTHERWISE = (
     *("model_max_length", "max_len", "tokenizer_class", "add_prefix_space", "trim_offsets"),
-    *("truncation_side", "architectures", "problem_type", "kbert_newly_initialized"),
+    *("truncation_side", "model_input_names", "architectures", "problem_type"),
+    "kbert_newly_initialized",
     *("id2label", "num_labels", "_num_labels", "tie_word_embeddings"),
     *("kbert_split_punctuation", "sentence_transformers", "sbert_ce_default_activation_function"),
 )
@@ -190,6 +191,19 @@ def test_the_side_that_is_cut_is_transformers(folder, transformers, form):
         for options in ((texts, None), (texts, pairs)):
             wanted = peer(*options, truncation=True, max_length=6)["input_ids"]
             assert [e.ids for e in tokenizer.encode_batch(*options, max_length=6)] == wanted
+
+
+def test_without_token_type_ids_all_segments_are_0(folder, transformers):
+    pair = ["the cat", "e dog"], ["dog e the", "c"]
+    for names in (["input_ids", "token_type_ids"], ["input_ids", "attention_mask"]):
+        write(folder / "tokenizer_config.json", {"model_input_names": names})
+        found = transformers.BertTokenizer.from_pretrained(folder)(*pair)
+        wanted = found.get("token_type_ids", [[0] * len(ids) for ids in found["input_ids"]])
+        tokenizer = kbert.Tokenizer.load(folder)
+        tokenizer.save(folder / "again")
+        for one in (tokenizer, kbert.Tokenizer.load(folder / "again")):
+            assert [encoding.segment_ids for encoding in one.encode_batch(*pair)] == wanted
+            assert one.second_segment == max(map(max, wanted))
 
 
 @rows("refused", "tokenizer_config.json", "tokenizer.json")

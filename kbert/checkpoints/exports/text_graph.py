@@ -59,6 +59,7 @@ class TextGraph:
         self._cls_id, self._sep_id = ids[special["cls"]], ids[special["sep"]]
         self._pad_id, self._pad = ids[special["pad"]], special["pad"]
         self._unknown, self._most = special["unk"], vocabulary.max_word_chars
+        self._second_segment = int(vocabulary.segments)
         table = code_points.replacements(vocabulary)
         # Of two that begin at the same place the longer one is found, as the Rust package does.
         self._added = sorted((e["content"] for e in vocabulary.added), key=len, reverse=True)
@@ -110,7 +111,7 @@ class TextGraph:
         if second is None:
             return framed, tf.zeros_like(framed)
         parts = framed, self._between([], second)
-        segments = tf.zeros_like(parts[0]), tf.ones_like(parts[1])
+        segments = tf.zeros_like(parts[0]), tf.ones_like(parts[1]) * self._second_segment
         return tf.concat(parts, 1), tf.concat(segments, 1)
 
     def pieces(self, texts) -> Pieces:

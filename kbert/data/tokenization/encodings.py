@@ -14,7 +14,7 @@ class Encoding:
     Attributes:
         ids: the tokens' ids.
         segment_ids: 0 for [CLS], the first text and its [SEP], 1 for the second text and its own;
-            RoBERTa's are all 0.
+            without segments, as RoBERTa's, all 0.
         text_numbers: which text a token is of, 0 or 1; of those around them, their segment.
         tokens: the tokens as text.
         offsets: (start, end) of the token in its original text, in characters; (0, 0) for a
@@ -24,8 +24,9 @@ class Encoding:
         truncated: whether something was cut off.
     """
 
-    def __init__(self, encoding: tokenizers.Encoding):
+    def __init__(self, encoding: tokenizers.Encoding, segments: bool = True):
         self._encoding = encoding
+        self._segments = segments
 
     @cached_property
     def ids(self) -> list[int]:
@@ -33,7 +34,7 @@ class Encoding:
 
     @cached_property
     def segment_ids(self) -> list[int]:
-        return self._encoding.type_ids
+        return self._encoding.type_ids if self._segments else [0] * len(self)
 
     @cached_property
     def text_numbers(self) -> list[int]:

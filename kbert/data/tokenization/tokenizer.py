@@ -66,7 +66,9 @@ class Tokenizer(Answering):
             vocabulary.engine() if isinstance(vocabulary, Subwords) else WordPiece(vocabulary)
         )
         (pair,) = self._pieces.encode([""], [""], True, None, "longest_first")
-        self.between_ids, self.second_segment = pair.ids[1:-1], pair.type_ids[-1]
+        self._segments = getattr(vocabulary, "segments", True)
+        self.between_ids = pair.ids[1:-1]
+        self.second_segment = pair.type_ids[-1] if self._segments else 0
 
     @classmethod
     def from_vocab(
@@ -142,7 +144,7 @@ class Tokenizer(Answering):
             check_text(pair, "pair")
         texts, pairs = [text], None if pair is None else [pair]
         encodings = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
-        return Encoding(encodings[0])
+        return Encoding(encodings[0], self._segments)
 
     def encode_batch(
         self,
@@ -189,7 +191,7 @@ class Tokenizer(Answering):
                     f"got {max_length}"
                 )
         found = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
-        encodings = [Encoding(encoding) for encoding in found]
+        encodings = [Encoding(encoding, self._segments) for encoding in found]
         self._refuse_padding(encodings, texts, pairs)
         length = max(map(len, encodings), default=0)
         if padding == "max_length" and max_length is not None:

@@ -14,6 +14,7 @@ from kbert.io import setting_keys
 _NAME = js.or_null(js.either(js.TEXT, js.fields({"content": js.TEXT}, FLAGS)))
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 _CLEANING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_SEGMENTS = "token_type_ids"  # transformers' name of the segments
 _NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
 _LENGTH = js.or_null(js.either(js.whole(1), js.number(_NO_LIMIT, 1e31)))
 # of special_tokens_map.json and tokenizer_config.json
@@ -26,6 +27,7 @@ _SETTINGS = js.fields(
         "model_max_length": _LENGTH,
         "max_len": _LENGTH,
         "truncation_side": js.or_null(js.one_of(*TRUNCATION_SIDES)),
+        "model_input_names": js.or_null(js.list_of(js.TEXT)),
         "added_tokens_decoder": js.or_null(
             js.mapping_of(js.fields({"content": js.TEXT}, FLAGS), "tokens by id", keys="[0-9]{1,9}")
         ),
@@ -60,6 +62,7 @@ def settings_next_to(path: Path, values: dict) -> dict:
     direction = (values.get("truncation") or {}).get("direction") or "Right"
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
     class_name = config.get("tokenizer_class")
+    inputs = config.get("model_input_names") or [_SEGMENTS]
     says = {
         "special_tokens": names,
         "added": (
@@ -68,6 +71,7 @@ def settings_next_to(path: Path, values: dict) -> dict:
         ),
         "max_length": length if length < _NO_LIMIT else None,
         "truncation_side": config.get("truncation_side") or direction.lower(),
+        "segments": _SEGMENTS in inputs,
         "tokenizer_class": class_name
         or _read_beside(path, "config.json", _CONFIG).get("tokenizer_class"),
     }

@@ -43,6 +43,7 @@ class Rules(TypedDict, total=False):
     max_word_chars: int
     max_length: int | None
     truncation_side: str
+    segments: bool
     source: str
 
 
@@ -63,6 +64,7 @@ class Vocabulary:
         max_word_chars: a longer word is the unknown token.
         max_length: tokens that texts are cut to, where the model has more positions.
         truncation_side: which end of a text that is too long is cut off, "right" or "left".
+        segments: whether a second text has the segment 1; without, all tokens have 0.
         source: what errors call the vocabulary.
 
     Raises:
@@ -79,6 +81,7 @@ class Vocabulary:
     max_word_chars: int = MAX_WORD_CHARS
     max_length: int | None = None
     truncation_side: str = "right"
+    segments: bool = True
     source: str = "the vocabulary"
 
     def __post_init__(self):
@@ -135,6 +138,8 @@ class Vocabulary:
         config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
         config |= truncation_config(self, max_length)
+        if not self.segments:
+            config["model_input_names"] = ["input_ids", "attention_mask"]
         return config | {
             "strip_accents": self.strip_accents,
             "tokenize_chinese_chars": self.tokenize_chinese_chars,
