@@ -20,6 +20,7 @@ from kbert.tasks.attention.inference import attention
 from kbert.tasks.attribution.inference import attribute
 from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
 
@@ -217,6 +218,20 @@ def test_what_a_prompt_does_not_go_with(bert, berts, caplog):
     caplog.clear()
     kbert.search(own, "cat", ["dog"], text_prompt_name="passage")
     assert not caplog.records
+
+
+def test_texts_are_lowercased_as_the_rust_tokenizers_do_it(bert):
+    """A capital sigma at a word's end too; special tokens stay."""
+    from tokenizers.normalizers import Lowercase
+
+    tokens = bert.tokenizer.tokens
+    cased = kbert.Tokenizer.from_vocab(tokens, lowercase=False)
+    settings = kbert.SentenceSettings("mean", False, lowercase=True)
+    text = "ΌΔΟΣ İstanbul ǅ STRASSE ẞ"
+    found = prepare_texts(cased, settings, [f"{text} [MASK] A", text], "The ")
+    lowered = Lowercase().normalize_str(f"The {text}")
+    assert found == [f"{lowered} [MASK] a", lowered]
+    assert prepare_texts(bert.tokenizer, settings, [text], "") == [text]  # it lowercases itself
 
 
 def test_an_activation_that_is_not_known_is_refused(berts, small):
