@@ -85,6 +85,8 @@ def test_search_goes_by_the_cosines_of_embed(berts):
     assert hits[0].text == SEVERAL[4] and hits[0].score == pytest.approx(1.0)
     assert [hit.place for hit in hits] == np.argsort(-cosines, kind="stable")[:3].tolist()
     assert kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, vectors=vectors) == hits
+    large = kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, vectors=vectors * 1e30)
+    assert [hit.score for hit in large] == pytest.approx([hit.score for hit in hits])
     cut = kbert.search(bert, SEVERAL[4], SEVERAL, vectors=vectors[:, :5])
     assert len(cut) == 10 and cut[0].score == pytest.approx(1.0)
     assert kbert.rank(bert, SEVERAL[4], SEVERAL)[:3] == hits

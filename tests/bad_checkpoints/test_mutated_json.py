@@ -11,7 +11,9 @@ import resource
 import subprocess
 import sys
 import time
+import types
 import typing
+from collections.abc import Mapping
 
 import h5py
 import numpy as np
@@ -92,8 +94,10 @@ def write(kind, berts, folder):
 
 def is_of(value, hint) -> bool:
     """Whether a value is of an annotation, and no bool for a number."""
-    kinds = typing.get_args(hint) or (hint,)
-    return type(value) in kinds or (float in kinds and type(value) is int)
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    kinds = [typing.get_origin(kind) or kind for kind in typing.get_args(hint) * is_union or [hint]]
+    kinds += [int] * (float in kinds) + [dict] * (Mapping in kinds)
+    return type(value) in kinds
 
 
 def check_types(path) -> None:
