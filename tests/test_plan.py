@@ -177,7 +177,10 @@ def test_blocks_computed_again_keep_their_inputs_and_one_block():
         ({"gpu": "L4", "utilization": 0}, "utilization must be above 0 and at most 1, got 0"),
         ({"gpu": "L4", "seq_len": 513}, "513"),
         ({"gpu": "L4", "steps": -1}, "steps must be"),
-        ({"gpu": "MI300X"}, "gpu must be .*: there are B200, .* give peak_flops and memory"),
+        (
+            {"gpu": "MI300X"},
+            "gpu must be .*: there are B200, .* --peak-flops and --memory, in Python",
+        ),
         ({"gpu": "L4", "peak_flops": 121}, "peak_flops must be .* as 165e12 or 165T, got 121"),
         ({"gpu": "L4", "peak_flops": "-1T"}, "peak_flops must be FLOP/s of a chip"),
         ({"gpu": "L4", "peak_flops": True}, "peak_flops must be FLOP/s of a chip"),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import importlib
 import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,6 +83,16 @@ def opened(
         yield dataclasses.replace(checkpoint, source=str(source))
 
 
+def _missing(source: str) -> str:
+    """Say of a path with nothing there what to do, where it may be the name of a hub's model."""
+    if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) is None or Path(source).suffix:
+        return "there is no such file or folder"
+    return (
+        "there is no such folder, and kbert downloads nothing; to get a model of that name: "
+        f"hf download {source} --local-dir FOLDER"
+    )
+
+
 def located(source: str | os.PathLike) -> Path:
     """The file or folder that a path means: a run's model, the index of Google's prefix.
 
@@ -96,7 +107,7 @@ def located(source: str | os.PathLike) -> Path:
     if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
         path = index  # bert_model.ckpt, as Google's own code is given it
     if not path.exists():
-        raise FileNotFoundError(2, "no such checkpoint here, and none is downloaded", str(path))
+        raise FileNotFoundError(2, _missing(os.fspath(source)), str(path))
     bounds.check_regular(path)
     path = run_models.model_of(path) if run_models.is_one(path) else path
     folders.finish(path if path.is_dir() else path.parent)

@@ -130,7 +130,8 @@ def _plain(name: str) -> str:
 def _known(name: str, kind: str, argument: str) -> Accelerator:
     names = [one.name for one in accelerators().values() if one.kind == kind]
     if name not in names:
-        also = " (for any other GPU give peak_flops and memory)" if kind == "GPU" else ""
+        way = "for any other GPU give --peak-flops and --memory, in Python peak_flops= and memory="
+        also = f" ({way})" if kind == "GPU" else ""
         raise ValueError(
             f"{argument} must be a {kind} that is known, got {name!r}: "
             f"{hint(name, names, 'there are')}{also}"

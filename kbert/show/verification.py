@@ -138,7 +138,7 @@ def config_of(model) -> BertConfig:
     if not hasattr(model, "layers"):
         raise TypeError(
             "expected a keras.Model, a preset's name, a path to a JSON file or a BertConfig, got "
-            f"{type(model).__name__}"
+            f"{type(model).__name__}{': give its .model' if hasattr(model, 'model') else ''}"
         )
     layers = {layer.name: layer for layer in model.layers}
     token = layers.get(names.TOKEN_EMBEDDING)

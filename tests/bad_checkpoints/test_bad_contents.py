@@ -91,14 +91,13 @@ def test_a_configuration_that_contradicts_the_tensors(capsys, folder, key, says,
     ("values", "said"),
     [
         ({"num_attention_heads": 5}, "multiple of num_attention_heads, got 24 and 5"),
-        ({"is_decoder": True}, "is_decoder must be False, got True"),
-        ({"position_embedding_type": "relative_key"}, "must be 'absolute', got 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder must be false, got True. A decoder"),
+        ({"position_embedding_type": "relative_key"}, "must be \"absolute\", got 'relative_key'"),
         ({"pad_token_id": 99}, "pad_token_id must be a token of the vocabulary"),
         ({"architectures": ["GPT2LMHeadModel"]}, "one of BertModel, BertForPreTraining"),
         ({"architectures": ["RobertaModel"]}, "got RobertaModel"),
         ({"architectures": "BertModel"}, "architectures must be class names, got 'BertModel'"),
         ({"architectures": 3}, "architectures must be class names, got 3"),
-        ({"hiden_size": 24}, "did you mean hidden_size?"),
     ],
 )
 def test_a_configuration_of_another_model(capsys, folder, values, said):

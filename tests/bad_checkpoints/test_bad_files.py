@@ -6,6 +6,7 @@ import pickle
 import shutil
 import struct
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import kbert as command
@@ -156,7 +157,10 @@ def test_paths_that_are_no_checkpoint(capsys, folder):
     above = folder.parent / "above"
     shutil.copytree(folder, above / "inner")
     refused(capsys, above, "is it inner in there?")
-    refused(capsys, folder.parent / "nowhere", "no such checkpoint here, and none is downloaded")
+    refused(capsys, folder.parent / "nowhere", "there is no such file or folder")
+    refused(
+        capsys, Path("org/nowhere"), "to get a model of that name: hf download org/nowhere --local-"
+    )
     (folder / WEIGHTS).unlink()
     refused(capsys, folder, "no model.safetensors, pytorch_model.bin, tf_model.h5 or")
 
