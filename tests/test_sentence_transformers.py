@@ -177,7 +177,7 @@ def test_scores_are_those_of_a_cross_encoder(bert, small, tmp_path, case):
     assert_allclose(again.predict([("a cat", text) for text in TEXTS]), wanted, atol=1e-5)
 
 
-def test_the_prompt_of_a_cross_encoder(bert, small, tmp_path):
+def test_the_prompt_of_a_cross_encoder(bert, small, tmp_path, caplog):
     from sentence_transformers import CrossEncoder
 
     model = kbert.build_classifier(small, seq_len=None, num_labels=1)
@@ -189,3 +189,7 @@ def test_the_prompt_of_a_cross_encoder(bert, small, tmp_path):
     wanted = sorted(theirs.predict([("a cat", text) for text in TEXTS]), reverse=True)
     hits = kbert.rank(kbert.load(tmp_path / "theirs"), "a cat", TEXTS)
     assert [hit.score for hit in hits] == pytest.approx(wanted, abs=1e-5)
+    for name in ("keras_hub", "google"):  # formats without a place for them say so
+        caplog.clear()
+        kbert.save(kbert.load(tmp_path / "theirs"), tmp_path / name, format=name)
+        assert "a cross-encoder's activation and prompt" in caplog.text

@@ -247,6 +247,10 @@ def _warn_of_losses(bert, path: Path) -> None:
     if bert.labels is not None:
         names = ", ".join(bert.labels)
         _logger.warning("%s: Google's format has no place for the labels' names: %s", path, names)
+    if bert.cross_encoder is not None:
+        _logger.warning(
+            "%s: Google's format has no place for a cross-encoder's activation and prompt", path
+        )
     if bert.sentence is not None:
         pooling, normalize = "+".join(bert.sentence.poolings), bert.sentence.normalize
         option = "normalize" if normalize else "no-normalize"

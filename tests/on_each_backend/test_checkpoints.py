@@ -103,11 +103,13 @@ def test_another_head_keeps_the_encoder_and_says_what_it_lacks(folders, caplog):
     [("BertForSequenceClassification", "tokens"), ("BertForTokenClassification", "classifier")],
 )
 def test_a_classifier_of_sequences_is_not_taken_for_one_of_tokens(folders, name, head):
-    """transformers calls both classifier.weight."""
+    """transformers calls both classifier.weight; the new head has the labels of config.json."""
     bert = kbert.load(folders / name, head=head)
     assert {"classifier.weight", "classifier.bias"} <= set(bert.report.initialized)
     assert {"classifier.weight", "classifier.bias"} <= set(bert.report.ignored)
-    assert bert.model.outputs[0].shape[-1] == 2
+    said = json.loads((folders / name / "config.json").read_text(encoding="utf-8"))
+    assert bert.labels == tuple(said["id2label"].values())
+    assert bert.model.outputs[0].shape[-1] == len(bert.labels)
     _, bias = bert.model.layers[-1].get_weights()
     assert not bias.any()  # its first weights
 

@@ -191,6 +191,8 @@ def _lost(bert) -> list[str]:
         others = own.lowercase, any(own.prompts.values()), own.similarity != "cosine"
         names = ("do_lower_case", "prompts", "the similarity function")
         lost += [name for name, other in zip(names, others, strict=True) if other]
+    if bert.cross_encoder is not None:
+        lost.append("a cross-encoder's activation and prompt")
     padding = bert.tokenizer.pad_id if bert.tokenizer else 0
     written = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,
