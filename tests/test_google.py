@@ -226,7 +226,7 @@ DATA, INDEX = "bert_model.ckpt.data-00000-of-00001", "bert_model.ckpt.index"
         (DATA, None, "no bert_model.ckpt.data-00000-of-00001"),
         (INDEX, lambda old: old[: len(old) // 2], "must be a whole TensorFlow checkpoint"),
         (INDEX, lambda old: b"", "must be a whole TensorFlow checkpoint"),
-        (INDEX, None, "no bert_model.ckpt.index beside bert_config.json"),
+        (INDEX, None, "no bert_model.ckpt.index or pytorch_model.bin beside bert_config.json"),
         ("bert_config.json", None, "no bert_config.json beside the checkpoint"),
         ("bert_config.json", lambda old: b"{", "must be JSON"),
     ],
