@@ -66,3 +66,15 @@ def test_a_learning_rate_that_a_callback_sets_is_refused():
     stopping = keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)
     with pytest.raises(ValueError, match="restore_best_weights cannot be used with lora"):
         tune([stopping], lora=2)
+
+
+def test_one_callback_needs_no_list_and_one_that_waits_for_dev_data_is_refused(tmp_path):
+    """The three forms are those of Keras's own `fit`."""
+    stopping = keras.callbacks.EarlyStopping("val_accuracy", min_delta=2.0)  # never better
+    assert tune(stopping, epochs=3).history.evaluations[-1]["step"] == 6
+    tune(None, epochs=1)
+    best = keras.callbacks.ModelCheckpoint(tmp_path / "b.keras", "val_loss", save_best_only=True)
+    for name, callback in (("EarlyStopping", stopping), ("ModelCheckpoint", best)):
+        with pytest.raises(ValueError, match=f"{name} monitors val_.*: give dev"):
+            tune(callback, dev=None, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

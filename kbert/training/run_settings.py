@@ -1,9 +1,9 @@
 """The settings of runs of every kind, from keyword arguments, and a run's surroundings."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
@@ -103,7 +103,7 @@ class Surroundings:
 
     Args:
         devices: how many local devices; None: all. On torch 1, the process's own.
-        callbacks: Keras's.
+        callbacks: Keras's: several, one, or None, as `fit` takes them.
         show: whether the live line is written.
         peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed,
             but not on a CPU, which then has no MFU.
@@ -119,7 +119,7 @@ class Surroundings:
     """
 
     devices: int | None = None
-    callbacks: Sequence = ()
+    callbacks: Any = ()  # a tuple from now on
     show: bool = True
     peak_flops: float | None = None
     keep: str | None = None
@@ -128,6 +128,9 @@ class Surroundings:
     def __post_init__(self):
         optional = ("devices", "peak_flops", "keep", "steps_per_execution")
         checked({name: getattr(self, name) for name in ("show", *optional)}, optional)
+        given = () if self.callbacks is None else self.callbacks
+        callbacks = tuple(given) if isinstance(given, Iterable) else (given,)
+        object.__setattr__(self, "callbacks", callbacks)
 
     def peak(self, precision: str, replicas: int) -> tuple[float | None, str]:
         """FLOP/s of all devices together, None: not known; and where the number is from."""

@@ -136,8 +136,9 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 
 
 def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
-    """Builds the model, with its first weights, and compiles the step."""
+    """Builds the model, with its first weights, and compiles the step; refuses callbacks."""
     from kbert.model.build_with import build_with
+    from kbert.training.loop.callbacks import refuse_harmful
     from kbert.training.optimizers import Optimizer
 
     settings = recipe.settings
@@ -169,6 +170,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     engine.vectors = recipe.vectors
     engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
+    evaluated = recipe.fingerprint["dev"] is not None
+    refuse_harmful(surroundings.callbacks, bool(engine.trained.adapters), evaluated)
 
 
 def _created(engine, recipe: Recipe, folder: Path, keep: str) -> RunFolder:

@@ -31,7 +31,7 @@ def pretrain(
     dev: str | os.PathLike | None = None,
     teacher: Bert | str | os.PathLike | None = None,
     devices: int | None = None,
-    callbacks: "Sequence[keras.callbacks.Callback]" = (),
+    callbacks: "keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None" = (),
     show: bool = True,
     peak_flops: float | None = None,
     keep: str | None = None,

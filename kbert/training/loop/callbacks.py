@@ -26,12 +26,13 @@ HARMFUL = {
 _BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
 
-def refuse_harmful(callbacks, adapted: bool = False) -> None:
+def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> None:
     """Raises a ValueError for what is no callback, or would do nothing or harm.
 
     Args:
         callbacks: the run's.
         adapted: whether the run trains adapters beside the model's own weights.
+        evaluated: whether the run has dev data.
     """
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
@@ -44,6 +45,18 @@ def refuse_harmful(callbacks, adapted: bool = False) -> None:
                 "restore_best_weights cannot be used with lora, which leaves the model's own "
                 "weights as they are: leave it out, keep_best restores the best adapters"
             )
+        if not evaluated and _needs_dev(callback):
+            raise ValueError(
+                f"{type(callback).__name__} monitors {callback.monitor}, and there is no dev data: "
+                "give dev, or leave the callback out"
+            )
+
+
+def _needs_dev(callback) -> bool:
+    """Whether one of Keras's waits for a figure of the dev data, and else does nothing."""
+    saves_best = isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_best_only
+    waits = isinstance(callback, keras.callbacks.EarlyStopping) or saves_best
+    return waits and callback.monitor.startswith("val_")
 
 
 def watch_batches(callbacks) -> bool:

@@ -16,7 +16,7 @@ import keras
 
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.training.loop import diagnosis
-from kbert.training.loop.callbacks import Callbacks, refuse_harmful, watch_batches
+from kbert.training.loop.callbacks import Callbacks, watch_batches
 from kbert.training.loop.calls import Call, calls
 from kbert.training.loop.history import History
 from kbert.training.loop.prefetch import Prefetched
@@ -85,12 +85,11 @@ def train(
         NotFinite: loss or gradients were NaN or infinite.
         Stopped: Ctrl-C or SIGTERM.
         ProcessLost: another process of the run was ended, or cannot be reached.
-        ValueError: a callback that would do harm; a batch size that the replicas do not divide.
+        ValueError: a callback set the learning rate; the replicas do not divide the batch size.
         OSError: a disk that is full, data that vanished: what was done is saved, where it can be.
     """
     counts = {"evaluate_every": evaluate_every, "save_every": save_every}
     checked({"steps": steps, "log_every": log_every} | counts, counts)
-    refuse_harmful(callbacks, adapted=bool(engine.trained.adapters))
     plan = Plan(steps, evaluate, evaluate_every or steps, save_every, score, log_every, patience)
     part = engine.rows(batches.batch_size)
     # a callback of each batch is to see its weights, not those of the updates after it
