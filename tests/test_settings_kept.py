@@ -34,7 +34,6 @@ def test_numpys_whole_numbers_are_whole_numbers(small, tmp_path):
     ("content", "said"),
     [
         ('{"vocab_size": 99, "vocab_size": 98}', "'vocab_size' stands twice"),
-        ('{"vocab_size": 99, "tie_word_embeddings": false}', "tie_word_embeddings must be True"),
         ('{"vocab_size": 99, "pruned_heads": {"1": [2]}}', "pruned_heads must be"),
         ('{"vocab_size": 99, "classifier_dropout": 1.5}', "classifier_dropout must be a rate"),
     ],
