@@ -51,6 +51,18 @@ class Host(Engine):
         return Wishes(*(self.meeting.total(self.process, wishes) > 0).tolist())
 
 
+class PlainCallbacks:
+    """Tells the callbacks what happens, without a compiled model."""
+
+    def __init__(self, callbacks, engine, batch, **params):
+        import keras
+
+        self._list = keras.callbacks.CallbackList(list(callbacks), model=engine.model, **params)
+
+    def tell(self, event, *arguments):
+        getattr(self._list, event)(*arguments)
+
+
 class Saved:
     """A run folder in memory."""
 
@@ -90,6 +102,7 @@ def stops(
         yield local.asked
 
     monkeypatch.setattr(loop, "stop_requests", stop_requests)
+    monkeypatch.setattr(loop, "Callbacks", PlainCallbacks)
     monkeypatch.setattr(Engine, "snapshot", lambda self: {})
 
     def run(number: int) -> None:
