@@ -74,6 +74,9 @@ def test_a_changed_byte_of_a_header_is_one_line(tmp_path):
                     assert isinstance(found, np.ndarray)
                     del found
     assert refused > 400
+    path.write_text("a film\n")
+    with pytest.raises(ValueError, match=r"must be a whole .npy file, got a file of another kind"):
+        read_npy(path)
 
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path):

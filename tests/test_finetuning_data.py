@@ -144,6 +144,7 @@ EITHER = "line 1: '{}' may be a header or an example: if it is a header, name it
         ("words mood", "words --label-column mood"),  # none, but its label occurs once
         ("Review positive", "Review --label-column positive"),  # a text of one word, perhaps
         ("phrase good", "phrase --label-column good"),  # a label that occurs below
+        ("uid blurb vibe", "blurb --label-column vibe"),  # the longest texts
     ],
 )
 def test_a_header_in_doubt_is_refused_and_either_reading_can_be_chosen(
@@ -191,6 +192,10 @@ def test_columns_of_rows_can_be_named():
     assert found[:3] == ("a", "x", "b")
     with pytest.raises(ValueError, match=r"train\[0\]: a column 'bodi' expected, got text, body"):
         given_labelled(rows, "train", ColumnOptions("bodi"))
+    with pytest.raises(
+        ValueError, match=r"a column '1' expected, .*: give numbers with --no-header"
+    ):
+        given_labelled(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
         ColumnOptions(text_pair="other")
     with pytest.raises(ValueError, match="columns must be numbers from 1 on where no_header"):
@@ -207,6 +212,35 @@ def test_labels_that_mark_none_are_counted(caplog):
     caplog.clear()
     labels_of([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class like the others
     assert not caplog.records
+
+
+def test_labels_that_hardly_repeat_are_refused(write):
+    """Text and label swapped: either reading can be chosen; few examples prove nothing."""
+    swapped = [(("good", "bad", "mixed")[n % 3], f"film {n}") for n in range(13)]
+    right = [(text, label) for label, text in swapped]
+    file = write("".join(f"{label},{text}\n" for label, text in swapped), "some.csv")
+    first, second = "--text-column 2 --label-column 1", "--text-column 1 --label-column 2"
+    with pytest.raises(ValueError) as refused:
+        read_labelled(file)
+    said = str(refused.value)
+    assert "line 1: labels that repeat expected, got 13 different labels in 13 examples" in said
+    assert f"swapped, give {first} --no-header; if they are right, give {second} --no" in said
+    assert "regress" not in said and "\n" not in said
+    for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
+        found = read_labelled(file, ColumnOptions(*options, no_header=True))
+        assert [(one.text, one.label) for one in found] == expected
+    found = given_labelled(swapped, "train", ColumnOptions("label", None, "text"))
+    assert [(one.text, one.label) for one in found] == right
+    with pytest.raises(ValueError, match="swapped, give --text-column label --label-column text;"):
+        given_labelled(swapped, "train")
+    numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
+    assert len(given_labelled(numbers, "train")) == 16 > len(given_labelled(swapped[:10], "train"))
+    with pytest.raises(
+        ValueError,
+        match=r"pair --text-pair-column label --label-column text; .*the.* take the task regress",
+    ):
+        given_labelled(numbers[:15], "train")
+    assert len(read_labelled(file, ColumnOptions(known_labels=["film 0"]))) == 13
 
 
 def test_columns_that_are_not_read_are_named(write, caplog):
@@ -298,7 +332,15 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: column 2 of 2 is empty"),
         ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: a row of CSV expected: unexpected end"),
         ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: a row of CSV expected: "),
-        ("a.csv", "a;1\n", "a.csv, line 1: a text, or two, and a label expected, between commas"),
+        ("a.csv", "a\n", "a.csv, line 1: a text, or two, and a label expected, between commas"),
+        (
+            "a.csv",
+            "a;1\nb;2\n",
+            "line 1: columns between commas expected, got 1 column: the columns "
+            "seem to be separated by ';'",
+        ),
+        ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs; save them"),
+        ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'; save them"),
         ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: UTF-8 text expected, got byte 0xe9"),
         (
             "a.csv",

@@ -37,7 +37,7 @@ NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len
 NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
 NOT_ZERO |= {"temperature", "hidden_weight"}
-NAMES = {"text_column", "text_pair_column", "label_column"}  # any text
+NAMES = {"text_column", "text_pair_column", "label_column"}  # any text or whole number
 ANY_ORDER = {"dimensions"}  # of the others they ascend
 SHARES = {"alpha", "masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
 
@@ -56,7 +56,11 @@ def cases(names: dict[str, object]) -> list[tuple[str, object]]:
         kind, may_be_none = kind_of(annotation)
         bad = BAD[kind] + [None] * (not may_be_none)
         bad = [value for value in bad if not (name in ANY_ORDER and value == (8, 4))]
-        bad = [value for value in bad if not (name in NAMES and str(value) in ("x", "yes"))]
+        bad = [
+            value
+            for value in bad
+            if not (name in NAMES and (type(value) is int or str(value) in ("x", "yes")))
+        ]
         bad += [0] * (name in NOT_ZERO) + [1.5] * (name in SHARES)
         found += [(name, value) for value in bad]
     return found

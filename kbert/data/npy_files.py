@@ -8,6 +8,8 @@ import numpy as np
 
 from kbert.io import bounds
 
+_BEGIN = b"\x93NUMPY"
+
 
 def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """The array in an .npy file.
@@ -17,8 +19,10 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
         ValueError: it is damaged, or no .npy file of numbers.
     """
     bounds.check_regular(path)
-    with open(path, "rb"):  # a file that may not be read is no damage
-        pass
+    with open(path, "rb") as file:  # a file that may not be read is no damage
+        begin = file.read(6)
+    if begin != _BEGIN and not begin.startswith(b"PK"):  # PK: an archive, see below
+        raise ValueError(f"{path} must be a whole .npy file, got a file of another kind")
     try:
         with warnings.catch_warnings():  # NumPy warns of headers that it has to mend
             warnings.simplefilter("ignore")

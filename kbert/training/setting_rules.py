@@ -53,7 +53,9 @@ def _truth(value) -> bool:
     return bool(value)
 
 
-def _name(value) -> str:
+def _column(value) -> str:
+    if type(value) is int:
+        value = str(value)
     if not isinstance(value, str):
         raise TypeError
     if not value.strip():
@@ -101,7 +103,7 @@ _SHARE = Rule("be a share, 0 … 1", _number, lambda value: 0 <= value <= 1)
 _BELOW_ONE = Rule("be a share, 0 or more and below 1", _number, lambda value: 0 <= value < 1)
 _NOT_ZERO_SHARE = Rule("be a share, above 0 and at most 1", _number, lambda v: 0 < v <= 1)
 _TRUTH = Rule("be True or False", _truth)
-_COLUMN = Rule("be the name of a column", _name)
+_COLUMN = Rule("be the name or the number of a column", _column)
 
 RULES = {
     "steps": _at_least(1),

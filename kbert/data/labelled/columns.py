@@ -33,8 +33,8 @@ class ColumnOptions:
     """Which columns to read, where their names do not say it, and whether there is a header.
 
     Args:
-        text, text_pair, label: names of columns; without a header their numbers, from 1 on. None:
-            the columns whose names are recognized.
+        text, text_pair, label: names of columns; without a header their numbers, from 1 on, as
+            a str or an int. None: the columns whose names are recognized.
         no_header: whether the first line of a file is an example, whatever it looks like.
         known_labels: labels of the model or of the training data: no header has one of them.
 
@@ -49,6 +49,9 @@ class ColumnOptions:
     known_labels: Collection[str] = ()
 
     def __post_init__(self):
+        for role in ("text", "text_pair", "label"):
+            if type(number := getattr(self, role)) is int:
+                object.__setattr__(self, role, str(number))
         if self.text_pair is not None and self.text is None:
             raise ValueError(
                 "text_pair_column must go with text_column, got text_pair_column alone: name both"
@@ -89,7 +92,8 @@ class ColumnOptions:
     def _index(words: list[str], name: str, names: Sequence[str], place: str) -> int:
         if name.strip().lower() not in words:
             listed = ", ".join(map(str, names))
-            raise ValueError(f"{place}: a column {name!r} expected, got {listed[:80]}")
+            hint = ": give numbers with --no-header (no_header=True)" if name.isdecimal() else ""
+            raise ValueError(f"{place}: a column {name!r} expected, got {listed[:80]}{hint}")
         return words.index(name.strip().lower())
 
 

@@ -53,14 +53,14 @@ def is_header(
         if known[-1]:
             _logger.warning(
                 "%s: taken as a text with the label %r; if it is a header, %s",
-                *(place, cells[-1], _way(cells)),
+                *(place, cells[-1], _way(cells, others)),
             )
         return False
     if not any(known) and not _is_odd_one_out(counts, len(others), few):
         return False
     raise ValueError(
         f"{place}: {', '.join(cells)[:80]!r} may be a header or an example: if it is a header, "
-        f"{_way(cells)}; if it is an example, give --no-header (no_header=True)"
+        f"{_way(cells, others)}; if it is an example, give --no-header (no_header=True)"
     )
 
 
@@ -70,11 +70,13 @@ def _is_odd_one_out(counts: Counter, examples: int, few: int) -> bool:
     return examples >= few and single <= _RARE * examples
 
 
-def _way(cells: Sequence[str]) -> str:
-    """How to say that a line is a header, with its likeliest columns."""
+def _way(cells: Sequence[str], rows: Sequence[Row]) -> str:
+    """How to say that a line is a header, with its likeliest columns: texts are the longest."""
     label = next((cell for cell in cells if cell.lower() in (*LABELS, *MORE_LABELS)), cells[-1])
     texts = [cell for cell in cells if cell != label and cell.lower() not in NUMBERS] or cells
-    text = next((cell for cell in texts if cell.lower() in NAMES), texts[0])
+    lengths = [sum(len(row[n]) for _, row in rows if n < len(row)) for n in range(len(cells))]
+    longest = max(texts, key=lambda cell: lengths[cells.index(cell)])
+    text = next((cell for cell in texts if cell.lower() in NAMES), longest)
     text, label = (shlex.quote(cell[:40]) for cell in (text, label))
     return (
         f"name its columns: --text-column {text} --label-column {label} (in Python text_column "

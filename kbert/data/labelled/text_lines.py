@@ -1,7 +1,7 @@
 """The lines of a text file, with their numbers, and the cells of those of a table."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kbert.io import bounds
@@ -63,3 +63,15 @@ def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
         if len(cells) > 1 or any(map(str.strip, cells)):
             yield number, cells
         number = rows.line_num + 1
+
+
+def hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """What to do where each line is one cell, and another separator is in all; "" elsewhere."""
+    cells = [row[0] for _, row in rows if len(row) == 1]
+    for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
+        if len(cells) == len(rows) and all(mark in cell for cell in cells):
+            return (
+                f"the columns seem to be separated by {name}; save them between commas as .csv, "
+                "or between tabs as .tsv"
+            )
+    return ""

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +19,18 @@ from kbert.data.labelled.columns import (
 from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
 from kbert.data.labelled.header import Row, is_header
 from kbert.data.labelled.length_buckets import Examples
-from kbert.data.labelled.text_lines import between_commas, between_tabs, numbered_objects
+from kbert.data.labelled.text_lines import (
+    between_commas,
+    between_tabs,
+    hint_of_separator,
+    numbered_objects,
+)
 from kbert.graph.names import CLASSIFIER
 
 _logger = logging.getLogger("kbert")
 _PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
 _LONGEST = 1 << 18  # characters of a text that are read: no model has so many tokens
+_FEW = 10  # examples: so few may have a label of their own each
 
 
 class Labelled(NamedTuple):
@@ -84,6 +92,7 @@ def read_labelled(
         OSError: it cannot be read.
         ValueError: not UTF-8, nothing in it, a line with another number of columns than the first
             or with an empty one, a first line that may be a header or not; with the line's number.
+            Labels that hardly repeat (see `_check_labels_repeat`).
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -119,7 +128,7 @@ def given_labelled(
         kind: what a label is.
 
     Raises:
-        ValueError: a row that is none of these, with its place.
+        ValueError: a row that is none of these, with its place; labels that hardly repeat.
     """
     features = getattr(data, "features", None) or {}
     known = {key.lower(): in_memory.class_names(data, key) for key in features}
@@ -140,12 +149,59 @@ def _from_cells(
     if not rows:
         return []
     place, first = rows[0]
-    if is_header(rows, options, kind.labels_in):
+    if hint := hint_of_separator(rows):
+        raise ValueError(f"{place}: columns between {between} expected, got 1 column: {hint}")
+    header = is_header(rows, options, kind.labels_in)
+    if header:
         columns = _header(first, place, options)
         del rows[0]
     else:
         columns = _unnamed(first, place, between, options)
-    return [_record(cells, columns, len(first), place, kind) for place, cells in rows]
+    records = [_record(cells, columns, len(first), place, kind) for place, cells in rows]
+    if kind is ONE_LABEL:
+        names = first if header else [str(n + 1) for n in range(len(first))]
+        _check_labels_repeat(records, names, columns, options, "" if header else " --no-header")
+    return records
+
+
+def _check_labels_repeat(
+    records: Sequence[Labelled],
+    names: Sequence[str],
+    columns: Columns,
+    options: ColumnOptions,
+    more: str = "",
+) -> None:
+    """Refuse labels most of which occur once: they seem to be texts, or numbers to be predicted.
+
+    Columns that the user named, and labels that the data or a model know, are not checked.
+
+    Args:
+        records: what was read.
+        names: of the columns.
+        columns: what was taken for the text and the label.
+        options: what the user says of the columns.
+        more: a further option that goes with these names.
+    """
+    different = len({record.label for record in records})
+    known = options.named or options.known_labels or getattr(records, "labels", None)
+    if known or len(records) <= _FEW or 2 * different <= len(records):
+        return
+    read = [names[place] for place in columns if place is not None]
+    numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
+    regress = "; if the labels are amounts, take the task regress" if numbers else ""
+    raise ValueError(
+        f"{records[0].place}: labels that repeat expected, got {different:,} different labels in "
+        f"{len(records):,} examples: if text and label are swapped, give "
+        f"{_way_to_name([*read[1:], read[0]])}{more}; if they are right, give "
+        f"{_way_to_name(read)}{more}{regress}"
+    )
+
+
+def _way_to_name(names: Sequence[str]) -> str:
+    """The options that name the columns of a text, a second one if there is one, and a label."""
+    text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
+    second = f" --text-pair-column {pair[0]}" if pair else ""
+    return f"--text-column {text}{second} --label-column {label}"
 
 
 def _record(
@@ -221,6 +277,9 @@ def _from_rows(
                 place,
             )
         )
+    if kind is ONE_LABEL and layouts:
+        names, columns = next(iter(layouts.items()))
+        _check_labels_repeat(records, names, columns, options)
     return records
 
 

@@ -19,7 +19,12 @@ from kbert.data.labelled.columns import (
     ColumnOptions,
 )
 from kbert.data.labelled.header import is_header
-from kbert.data.labelled.text_lines import between_commas, between_tabs, numbered_objects
+from kbert.data.labelled.text_lines import (
+    between_commas,
+    between_tabs,
+    hint_of_separator,
+    numbered_objects,
+)
 
 _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
@@ -125,6 +130,8 @@ def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> 
     if not rows:
         return []
     place, first = rows[0]
+    if hint := hint_of_separator(rows):
+        raise ValueError(f"{place}: {_EXPECTED}, got 1 column: {hint}")
     if is_header(rows, options, _labels_in, names=_NAMES):
         layout = _layout_of(first, place, options)
         _logger.warning("%s: taken as a header: %s", place, ", ".join(first))
