@@ -106,6 +106,13 @@ class SentenceSettings:
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
 
+    def __repr__(self) -> str:
+        """Name what is not as in a model that only pools."""
+        plain = {one.name: one.default for one in fields(self)} | {"prompts": {}}
+        values = {name: getattr(self, name) for name in plain}
+        own = [f"{name}={value!r}" for name, value in values.items() if value != plain[name]]
+        return f"SentenceSettings({', '.join(own)})"
+
     @property
     def poolings(self) -> tuple[str, ...]:
         """The poolings in their order, one or several."""
