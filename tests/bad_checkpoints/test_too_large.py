@@ -135,7 +135,7 @@ def groups(file):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (blocks, f"num_hidden_layers is {MANY} in the configuration, and there are 62 tensors"),
+        (blocks, "num_hidden_layers must be at most 1,000, got 10,000,000"),
         (header, "must hold at most 16,384 tensors, got more"),
         (header_of_one_name, "must have a header of at most 8,388,608 bytes, got one of 10,0"),
         (lines, "vocab.txt must have at most 4,194,304 lines, got more"),
@@ -160,7 +160,7 @@ def test_a_preset_of_many_layers(worker, good, tmp_path):
         if name == "config.json":
             values["config"]["num_layers"] = MANY
             (tmp_path / "preset" / name).write_text(json.dumps(values))
-    refused_soon(worker, tmp_path / "preset", f"num_hidden_layers is {MANY} in the configuration")
+    refused_soon(worker, tmp_path / "preset", "num_hidden_layers must be at most 1,000")
 
 
 def test_a_keras_bert_file_whose_layer_has_a_high_number(worker, tmp_path):
