@@ -66,7 +66,7 @@ def test_losses_and_weights_are_those_of_a_plain_model():
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's registry")
 def test_a_trained_model_is_freed():
     """TensorFlow keeps every custom gradient for ever, with the graph and weights that it is of."""
-    gradients = len(registered_gradients())
+    gradients = set(registered_gradients())
     model = build(plain=False)
     fit(model, keras.optimizers.Adam(1e-3))
     held = weakref.ref(model)
@@ -74,4 +74,4 @@ def test_a_trained_model_is_freed():
     keras.utils.clear_session()
     gc.collect()
     assert held() is None
-    assert len(registered_gradients()) == gradients
+    assert set(registered_gradients()) <= gradients  # fewer: another test's engine is gone
