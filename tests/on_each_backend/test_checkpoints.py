@@ -195,5 +195,5 @@ def test_a_folder_without_one_of_its_files_is_refused(folders, tmp_path, missing
     (folder / missing).unlink()
     with pytest.raises(FileNotFoundError, match=r"config\.json|model\.safetensors"):
         kbert.load(folder)
-    with pytest.raises(FileNotFoundError, match="no such checkpoint"):
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
         kbert.load(tmp_path / "nowhere")

@@ -39,9 +39,9 @@ def test_every_output_equals_transformers(small, peer, fill, hidden_act, eps):
 def test_every_activation_is_transformers():
     torch = pytest.importorskip("torch")
     theirs = pytest.importorskip("transformers").activations.ACT2FN
-    assert set(theirs) - set(ACTIVATIONS) == {"prelu", "xielu"}  # they have weights
+    assert set(theirs) - set(ACTIVATIONS) <= {"prelu", "xielu"}  # they have weights
     values = np.array([*np.linspace(-12, 12, 241), 1e-3, -1e-3], "float32")
-    for name in ACTIVATIONS:
+    for name in set(ACTIVATIONS) & set(theirs):  # older releases of transformers have fewer
         wanted = theirs[name](torch.from_numpy(values)).numpy()
         found = keras.ops.convert_to_numpy(activation(name)(keras.ops.convert_to_tensor(values)))
         assert_allclose(found, wanted, atol=2e-6, rtol=2e-6, err_msg=name)
