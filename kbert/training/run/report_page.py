@@ -169,7 +169,8 @@ def _facts(
         found["Speed"] = f"{short(speed)} tokens a second, padding included"
     if environment:
         found["Device"] = _device(environment, settings)
-    if share := _median(records, "mfu"):
+    share = _median(records, "mfu")
+    if share and environment.get("peak_flops"):  # a run that goes on may have no peak any more
         peak = f"{environment['peak_flops'] / 1e9:,.3g} GFLOP/s"
         found["Utilization"] = (
             f"{share:.0%} of the peak: the model's matrix products, done in the time that an "
