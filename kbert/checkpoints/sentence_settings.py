@@ -1,4 +1,4 @@
-"""How a checkpoint makes one vector of a text, and one score of two: sentence-transformers' ways.
+"""Settings of sentence-transformers: from a text to its embedding, from two texts to a score.
 
 `kbert.checkpoints.transformers.sentence_files` reads and writes them as sentence-transformers does.
 """
@@ -168,7 +168,7 @@ class SentenceSettings:
 
 @dataclass(frozen=True)
 class CrossEncoderSettings:
-    """How a cross-encoder of sentence-transformers makes a score of its one logit.
+    """A cross-encoder's settings: from its one logit to a score, as sentence-transformers.
 
     Attributes:
         activation: the path of torch's class, as the folder says it; None: it says none.

@@ -1,4 +1,4 @@
-"""What kbert does with every key of the JSON files beside a checkpoint's weights.
+"""The table of keys in the JSON files beside a checkpoint's weights, and what kbert does.
 
 The table is `checkpoints/setting_keys.tsv`. A key is "obeyed", or "refused" because it changes the
 numbers and kbert cannot do it, or "ignored" because it changes nothing. A key without a row is

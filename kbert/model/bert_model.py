@@ -79,32 +79,32 @@ class BertModel(keras.Model):
         )
 
     def save(self, *args, **kwargs):
-        """As Keras's; on JAX and torch TensorFlow is not imported for it."""
+        """Save as Keras does, without importing TensorFlow on JAX and torch."""
         with without_tensorflow():
             super().save(*args, **kwargs)
 
     def get_config(self):
-        """As Keras's; see `save`."""
+        """Return Keras's configuration; see `save`."""
         with without_tensorflow():
             return super().get_config()
 
     def predict(self, *args, **kwargs):
-        """As Keras's. On JAX an exception or Ctrl-C inside leaves the weights as they were."""
+        """Predict as Keras does. On JAX an exception or Ctrl-C leaves the weights as they were."""
         with keep_weights(self):
             return super().predict(*args, **kwargs)
 
     def predict_on_batch(self, *args, **kwargs):
-        """As Keras's; see `predict`."""
+        """Predict one batch as Keras does; see `predict`."""
         with keep_weights(self):
             return super().predict_on_batch(*args, **kwargs)
 
     def evaluate(self, *args, **kwargs):
-        """As Keras's; see `predict`."""
+        """Evaluate as Keras does; see `predict`."""
         with keep_weights(self):
             return super().evaluate(*args, **kwargs)
 
     def test_on_batch(self, *args, **kwargs):
-        """As Keras's; see `predict`."""
+        """Evaluate one batch as Keras does; see `predict`."""
         with keep_weights(self):
             return super().test_on_batch(*args, **kwargs)
 

@@ -65,7 +65,7 @@ _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is that of a .keras or .h5 file, and of no model of another package."""
+    """Return whether a path is a .keras or .h5 file, and no other package's model."""
     if h5_file.is_one(path):
         return True
     is_file = path.suffix == ".keras" and path.is_file()

@@ -53,7 +53,7 @@ _TOKENIZER = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
 
 
 def is_one(path: Path) -> bool:
-    """Whether a folder has a preset's files, or a .keras file is of a model of KerasHub."""
+    """Return whether a folder has a preset's files, or a .keras file is KerasHub's."""
     if path.suffix == ".keras" and path.is_file():
         return package_of(path) in _PACKAGES
     has_weights = any((path / name).is_file() for name in (WEIGHTS, INDEX))

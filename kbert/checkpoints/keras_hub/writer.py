@@ -97,7 +97,7 @@ def _task_of(bert) -> str | None:
 
 
 def _embeds(sentence: SentenceSettings) -> bool:
-    """Whether KerasHub's BertTextEmbedder computes these vectors."""
+    """Return whether KerasHub's BertTextEmbedder computes these vectors."""
     whole = not sentence.dense and sentence.dimensions is None
     return sentence.pooling in ("mean", "cls", "max") and whole
 

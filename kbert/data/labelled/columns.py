@@ -30,7 +30,7 @@ WAY_TO_NAME = (
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Which columns to read, where their names do not say it, and whether there is a header.
+    """Columns to read where their names do not say it, and whether there is a header.
 
     Args:
         text, text_pair, label: names of columns; without a header their numbers, from 1 on, as

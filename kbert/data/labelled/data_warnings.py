@@ -50,5 +50,5 @@ def warn_of_cut_texts(cut: int, total: int, max_length: int) -> None:
 
 
 def _inputs_of(record) -> tuple:
-    """What a record gives the model to read."""
+    """Return the texts of a record."""
     return tuple(getattr(record, name, None) for name in _INPUTS)

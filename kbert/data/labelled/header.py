@@ -1,4 +1,4 @@
-"""Whether the first line of a table is a header or an example."""
+"""Tell whether the first line of a table is a header or an example."""
 
 import logging
 import shlex
@@ -65,13 +65,13 @@ def is_header(
 
 
 def _is_odd_one_out(counts: Counter, examples: int, few: int) -> bool:
-    """Whether a label that occurs once is unusual among labels that occur so often."""
+    """Return whether a label that occurs once is unusual among these labels."""
     single = 1 + sum(count == 1 for count in counts.values())
     return examples >= few and single <= _RARE * examples
 
 
 def _way(cells: Sequence[str], rows: Sequence[Row]) -> str:
-    """How to say that a line is a header, with its likeliest columns: texts are the longest."""
+    """Write the options that make a line a header; the longest column is taken for the text."""
     label = next((cell for cell in cells if cell.lower() in (*LABELS, *MORE_LABELS)), cells[-1])
     texts = [cell for cell in cells if cell != label and cell.lower() not in NUMBERS] or cells
     lengths = [sum(len(row[n]) for _, row in rows if n < len(row)) for n in range(len(cells))]

@@ -66,7 +66,7 @@ def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """What to do where each line is one cell, and another separator is in all; "" elsewhere."""
+    """Name another separator that every line has; "" where there is none."""
     cells = [row[0] for _, row in rows if len(row) == 1]
     for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
         if len(cells) == len(rows) and all(mark in cell for cell in cells):

@@ -151,7 +151,7 @@ def _check_class(path: Path, class_name: str | None) -> None:
 
 
 def _is_in(entry: dict, found: dict) -> bool:
-    """Whether a tokenizer.json lists an added token with that id already."""
+    """Return whether a tokenizer.json lists an added token with that id already."""
     listed = {(one["content"], one["id"]) for one in found.get("added", ())}
     contents = {content for content, _ in listed}
     return (entry["content"], entry.get("id")) in listed or (

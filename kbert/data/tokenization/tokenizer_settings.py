@@ -38,7 +38,7 @@ _CONFIG = js.fields(optional={"tokenizer_class": js.or_null(js.TEXT)})  # of con
 
 
 def settings_next_to(path: Path, values: dict) -> dict:
-    """What the files of transformers beside the vocabulary say, under `Vocabulary`'s names.
+    """Read transformers' files beside the vocabulary, under `Vocabulary`'s names.
 
     As in transformers, special_tokens_map.json and added_tokens.json count only where
     tokenizer_config.json has no added_tokens_decoder; the names of special_tokens_map.json then go

@@ -1,4 +1,4 @@
-"""How alike vectors are, by sentence-transformers' similarity functions."""
+"""Similarity of vectors, by sentence-transformers' functions."""
 
 import numpy as np
 

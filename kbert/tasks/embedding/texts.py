@@ -1,4 +1,4 @@
-"""What is done to a text before the tokenizer: the prompt, and do_lower_case."""
+"""Prepare texts for the tokenizer: the prompt, and do_lower_case."""
 
 import re
 from collections.abc import Sequence

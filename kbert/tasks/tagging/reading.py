@@ -109,7 +109,7 @@ def _conll_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
 
 
 def _index(name: str, cells: list[str], place: str) -> int:
-    """Where a column stands that was named, or numbered from 1 on."""
+    """Return the index of a column that was named, or numbered from 1 on."""
     names = {str(n): n - 1 for n in range(1, len(cells) + 1)}
     names |= {cell.strip().lower(): n for n, cell in enumerate(cells)}
     if name.strip().lower() not in names:

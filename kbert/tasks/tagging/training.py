@@ -28,7 +28,7 @@ class Tagging:
     encode = staticmethod(encode_tagged)
 
     def split_punctuation(self, records: Sequence[Sentence], tokenizer) -> str | None:
-        """How the records cut texts into words; see `find_punctuation`."""
+        """The records' rule for splitting texts into words; see `find_punctuation`."""
         return find_punctuation((word for one in records for word in one.words), tokenizer)
 
     def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:

@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 
 def spans_of_words(words: Iterable[str]) -> list[Span]:
-    """Where words stand that are joined by spaces."""
+    """Return the (start, end) of words that are joined by spaces."""
     spans: list[Span] = []
     for word in words:
         start = spans[-1][1] + 1 if spans else 0

@@ -53,7 +53,7 @@ def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> 
 
 
 def _needs_dev(callback) -> bool:
-    """Whether one of Keras's waits for a figure of the dev data, and else does nothing."""
+    """Return whether a callback of Keras needs a metric of the dev data to do anything."""
     saves_best = isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_best_only
     waits = isinstance(callback, keras.callbacks.EarlyStopping) or saves_best
     return waits and callback.monitor.startswith("val_")

@@ -77,7 +77,7 @@ class Live:
         self._write(text, stays=not self._terminal)
 
     def _epoch(self, step: int) -> str:
-        """Which of the epochs an update is in; "" where the run has no more than one."""
+        """Write the epoch of a step; "" where the run has one epoch."""
         if not self._steps_per_epoch or self._steps <= self._steps_per_epoch:
             return ""
         epoch, epochs = (-(-done // self._steps_per_epoch) for done in (step, self._steps))

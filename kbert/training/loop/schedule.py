@@ -8,7 +8,7 @@ WORST = (-math.inf, -math.inf)
 
 
 def rank(value: float, loss: float | None) -> tuple[float, float]:
-    """What evaluations are compared by: a value, higher is better, and of equal ones the loss."""
+    """Rank an evaluation: by its score, higher is better, then by its loss."""
     minus_loss = -(loss or 0.0)
     return (
         -math.inf if math.isnan(value) else value,
@@ -45,7 +45,7 @@ class Plan:
         return done % self.log_every == 0 or done == self.steps
 
     def score_of(self, figures: dict[str, float]) -> tuple[float, float]:
-        """How good an evaluation is: the score, and minus its loss, which breaks ties.
+        """Rank an evaluation: its score, and minus its loss, which breaks ties.
 
         Higher is better.
         """

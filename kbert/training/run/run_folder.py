@@ -147,7 +147,7 @@ class RunFolder:
 
     @property
     def place(self) -> Path | None:
-        """Where the folder is now: somebody may move it while it trains. None: not to be found."""
+        """Find the folder again after somebody moved it; None where it cannot be found."""
         return self.path if self._lock is None else self._lock.find_folder()
 
     @property
