@@ -108,6 +108,26 @@ def test_each_key_that_is_refused(small, tmp_path, row):
         assert found is None and file.name in problem and row.key in problem
 
 
+IGNORED = [
+    row
+    for row in setting_keys()
+    if row.handling == "ignored" and row.file.startswith(("modules", "sentence_", "config_s", "1_"))
+]
+
+
+@pytest.mark.parametrize("row", IGNORED, ids=lambda row: f"{row.file}-{row.key}")
+def test_each_key_that_is_ignored(small, tmp_path, row):
+    """The table's rows: another value changes no setting."""
+    settings = SentenceSettings("cls", True, 7)
+    write_sentence_settings(settings, small, tmp_path)
+    file = tmp_path / row.file
+    values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    for entry in values if isinstance(values, list) else [values]:
+        entry[row.key] = "odd"
+    file.write_text(json.dumps(values), encoding="utf-8")
+    assert read_sentence_settings(tmp_path, tmp_path, small) == (settings, None)
+
+
 @pytest.mark.parametrize(
     ("pooling", "expected"),
     [
