@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 # 7,711 tokens, of which torch's or XLA's temporary tensors take hundreds of MiB; pages that each of
-# some updates takes, and all of those of which each is sent before the last one is there
+# some updates takes, and each three of those of which each is sent before the last one is there
 _UPDATES = """
 import resource
 import kbert
@@ -31,7 +31,8 @@ def taken(steps):
 
 for step in range(11):  # heaps grow by what does not fit between others, for some updates
     print(taken([step]))
-print(taken(range(11, 16)))
+for first in range(11, 26, 3):
+    print(taken(range(first, first + 3)))
 """
 
 
@@ -49,6 +50,8 @@ def said(program: str, **variables) -> list[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 def test_later_updates_ask_for_no_new_memory():
-    *counts, sent = map(int, said(_UPDATES, JAX_PLATFORMS="cpu"))
-    assert statistics.median(counts[-4:]) < 3_000 < counts[0]  # pages of 4 KiB
-    assert sent < 60_000  # 158,000 on JAX where each asks for its own
+    pages = [int(line) for line in said(_UPDATES, JAX_PLATFORMS="cpu")]  # of 4 KiB
+    counts, sent = pages[:11], pages[11:]
+    assert statistics.median(counts[-4:]) < 3_000 < counts[0]
+    # On a busy machine XLA now and then gives memory back too late for one update: 130,000 pages.
+    assert statistics.median(sent) < 60_000
