@@ -5,7 +5,7 @@
 Random small models of transformers' seven BERT classes, three activations and two epsilons, with
 padding; and FOLDERs with a real checkpoint and its vocabulary, on texts short, long, empty and
 multilingual. Maximum absolute differences over real tokens. Needs transformers, torch and jax; the
-models are written by tests/peer_checkpoints.py.
+models are written by tests/helpers/peer_checkpoints.py.
 """
 
 import json
@@ -17,8 +17,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
-from peer_checkpoints import CLASSES  # noqa: E402
-from sizes import SIZES  # noqa: E402
+from helpers.peer_checkpoints import CLASSES  # noqa: E402
+from helpers.sizes import SIZES  # noqa: E402
 
 TEXTS = [
     "",
@@ -66,14 +66,14 @@ def main() -> None:
                 "layer_norm_eps": epsilon,
                 "type_vocab_size": segments,
             }
-            run([str(TESTS / "peer_checkpoints.py"), json.dumps(sizes), str(out)])
+            run([str(TESTS / "helpers" / "peer_checkpoints.py"), json.dumps(sizes), str(out)])
             for name in CLASSES:
                 title = f"random, {activation}, {epsilon:g}, {segments} segments | {name}"
                 cases[title] = (out / name, out / "ids.npz", out / f"{name}.npz")
         for folder in sys.argv[1:]:
             texts, out = Path(made) / "texts.json", Path(made) / f"{len(cases)}.npz"
             texts.write_text(json.dumps(TEXTS), encoding="utf-8")
-            run([str(TESTS / "peer_folder.py"), folder, str(texts), str(out)])
+            run([str(TESTS / "helpers" / "peer_folder.py"), folder, str(texts), str(out)])
             cases[f"{Path(folder).parent.name} | BertModel"] = (folder, out, out)
         paths = json.dumps([[str(path) for path in case] for case in cases.values()])
         found = [json.loads(run(["-c", OURS, paths], name).splitlines()[-1]) for name in BACKENDS]

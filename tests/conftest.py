@@ -9,29 +9,32 @@ import sys
 import tempfile
 from pathlib import Path
 
-import peer_outputs
 import pytest
-from less_compiling import environment_of
-from sizes import ROOT, SHARED, SIZES
+from helpers import peer_outputs
+from helpers.sizes import ROOT, SHARED, SIZES, TESTS
+from helpers.xla_flags import environment_of
 
-pytest_plugins = ["only_skipped"]
+pytest_plugins = ["helpers.only_skipped"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
+# Programs that tests run in processes of their own find the package helpers.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
-TESTS = Path(__file__).parent
 PEERS = ("transformers", "torch", "keras_hub", "sentence_transformers")
 # Files that take minutes: pytest-xdist gives out files in this order, and one that comes last would
 # keep one core busy alone.
 LONGEST = (
     "test_backends.py",
-    "test_run_workers.py",
-    "test_run_kills.py",
-    "test_notebooks.py",
-    "test_training_processes.py",
-    "test_exports.py",
+    "training/test_run_workers.py",
+    "training/test_run_kills.py",
+    "project/test_notebooks.py",
+    "training/test_training_processes.py",
+    "checkpoints/test_exports.py",
     "on_each_backend/test_training_step.py",
-    "bad_checkpoints/test_mutated_json.py",
-    "test_fuzzed_files.py",
+    "checkpoints/damaged/test_mutated_json.py",
+    "checkpoints/test_fuzzed_files.py",
 )
 
 
@@ -63,7 +66,7 @@ def pytest_collection_modifyitems(items):
     And `slow` where slow_tests.txt lists it: list_slow.py writes that from a run's durations. What
     takes longest comes first.
     """
-    slow = set(source(Path(__file__).with_name("slow_tests.txt")).split())
+    slow = set(source(TESTS / "helpers" / "slow_tests.txt").split())
     for item in items:
         if f"tests/{item.path.relative_to(TESTS)}::{item.name.partition('[')[0]}" in slow:
             item.add_marker("slow")
@@ -103,7 +106,7 @@ def small():
 @pytest.fixture(scope="module")
 def saved(small, tmp_path_factory):
     """Each head's model, in a folder, and the `Bert`s themselves."""
-    from small_berts import small_berts
+    from helpers.small_berts import small_berts
 
     import kbert
 
@@ -117,8 +120,8 @@ def saved(small, tmp_path_factory):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """A folder of texts in small blocks, and the content of its shards by one process."""
-    from folder_content import content
-    from prepared_text import prepare_some, small_blocks, write_corpus
+    from helpers.folder_content import content
+    from helpers.prepared_text import prepare_some, small_blocks, write_corpus
 
     folder = tmp_path_factory.mktemp("corpus")
     write_corpus(folder)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from less_compiling import environment_of
+from helpers.xla_flags import environment_of
 
 FOLDER = Path(__file__).parent / "on_each_backend"
 WITHOUT_TENSORFLOW = """

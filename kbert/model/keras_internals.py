@@ -1,8 +1,8 @@
 """What kbert uses of Keras and torch beyond their documentation: all of it, and nowhere else.
 
 Each function says what for, and which public way was tried (Keras 3.15.1). What a version of Keras
-no longer has is one line at its first use, never a wrong number. `tests/test_internals.py` refuses
-such names in every other module.
+no longer has is one line at its first use, never a wrong number. `tests/model/test_internals.py`
+refuses such names in every other module.
 
 What is no name in a program stands beside its one reader: the layout of `.keras` archives in
 `kbert.checkpoints.keras` (`archive` its HDF5, `graph` its config.json), that of KerasHub's presets

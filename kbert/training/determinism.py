@@ -29,7 +29,7 @@ def make_deterministic() -> None:
     Threads and atomics would add up in another order at each start, and round differently.
 
     TensorFlow: where there is a GPU, for the whole process, from here on: Keras then compiles
-    nothing else with XLA. A CPU's operations are such as they are (tests/test_run_kills.py). JAX on
+    nothing else with XLA. A CPU's operations are such as they are. JAX on
     GPU: only where it has not begun to use the device. torch warns of an operation that has no such
     form.
     """

@@ -1,7 +1,7 @@
 """One headless Chromium for all pages that lie on the disk."""
 
 import pytest
-from browser_pages import chromium, launcher
+from helpers.browser_pages import chromium, launcher
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from attention_maps import random_map
+from helpers.attention_maps import random_map
 
 from kbert.tasks.attention.page import page_data
 

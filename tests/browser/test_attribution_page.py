@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from browser_pages import opened
+from helpers.browser_pages import opened
 
 from kbert.tasks.attribution.attribution import Attribution
 

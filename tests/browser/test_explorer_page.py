@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser_pages import opened
-from explorer_pages import write_checkpoint
+from helpers.browser_pages import opened
+from helpers.explorer_pages import write_checkpoint
 
 import kbert
 from kbert.graph.reference import document_004

@@ -1,7 +1,7 @@
 """Pictures of the graph in a browser: an SVG is light or dark as its reader's system is."""
 
 import pytest
-from browser_pages import opened
+from helpers.browser_pages import opened
 
 import kbert
 

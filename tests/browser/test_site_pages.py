@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from browser_pages import opened
-from sizes import ROOT
+from helpers.browser_pages import opened
+from helpers.sizes import ROOT
 
 SITE = ROOT / "build" / "site"
 NOT_PAGES = ("_static/", "_sources/", "_modules/", "explorer.html")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from peer_outputs import run_peer
+from helpers.peer_outputs import run_peer
 
 # transformers' names for the heads; encoder and pooler are in kbert.checkpoints.weight_names.
 HEADS = {
@@ -27,7 +27,7 @@ def peer(small, tmp_path_factory):
         if (hidden_act, eps) not in cache:
             sizes = small.to_dict() | {"hidden_act": hidden_act, "layer_norm_eps": eps}
             out = tmp_path_factory.mktemp("peer")
-            run_peer("peer.py", out, json.dumps(sizes), out / "peer.npz")
+            run_peer("peer_bert.py", out, json.dumps(sizes), out / "peer.npz")
             cache[hidden_act, eps] = dict(np.load(out / "peer.npz"))
         return cache[hidden_act, eps]
 

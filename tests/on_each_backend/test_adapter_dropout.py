@@ -5,8 +5,8 @@ import functools
 import keras
 import numpy as np
 import pytest
-from sizes import SIZES
-from training_batches import LENGTH, arrays, batch_of
+from helpers.sizes import SIZES
+from helpers.training_batches import LENGTH, arrays, batch_of
 
 import kbert
 from kbert.graph.spec import GraphSpec

@@ -2,21 +2,16 @@
 
 import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.peer_attribution import CASES, MASKED, OTHER, PAIR, STEPS, TEXT
+from helpers.peer_outputs import run_peer
+from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose
-from peer_outputs import run_peer
 
 import kbert
 from kbert.tasks.attribution.inference import attribute
-
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
-from peer_attribution import CASES, MASKED, OTHER, PAIR, STEPS, TEXT  # noqa: E402
-from small_berts import small_berts  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,9 @@
 """What Keras's callbacks find in the model while kbert trains it: what `compile` gives one."""
 
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from run_shards import CONFIG, SETTINGS, make_shards
+from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
 from kbert.graph.names import CLASSIFIER, MASKED_POSITIONS, SEGMENT_IDS, TOKEN_IDS

@@ -2,22 +2,18 @@
 
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
-from peer_outputs import run_peer
 from safetensors.numpy import load_file
 
 import kbert
 
 pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
-TESTS = Path(__file__).parents[1]
 FORMS = ("sharded", "pickled", "old", "float16", "bfloat16")
-sys.path.insert(0, str(TESTS))
-from peer_checkpoints import CLASSES  # noqa: E402
+from helpers.peer_checkpoints import CLASSES  # noqa: E402
 
 
 @pytest.fixture(scope="module")

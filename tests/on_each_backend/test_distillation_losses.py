@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from labelled_texts import write_texts
-from peer_tasks import VOCABULARY
+from helpers.labelled_texts import write_texts
+from helpers.peer_tasks import VOCABULARY
 
 import kbert
 from kbert.checkpoints.weights_digest import weights_digest

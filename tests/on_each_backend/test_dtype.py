@@ -1,14 +1,9 @@
 """`dtype=` of the builders does what Keras's global policy does, and leaves that as it is."""
 
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from run_shards import CONFIG, SETTINGS, make_shards
+from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
 from kbert.graph.spec import HEADS, GraphSpec

@@ -3,12 +3,11 @@
 import dataclasses
 import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose
-from peer_outputs import run_peer
 
 import kbert
 from kbert.checkpoints import weight_names
@@ -23,7 +22,6 @@ from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
-TESTS = Path(__file__).parents[1]
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs"]
 CLASSES = ("RobertaForSequenceClassification", "DistilBertForQuestionAnswering")
 VECTOR_CLASSES = ("RobertaModel", "DistilBertModel")

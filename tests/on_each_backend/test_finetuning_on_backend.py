@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from labelled_texts import read_texts, write_texts
-from peer_tasks import VOCABULARY
+from helpers.labelled_texts import read_texts, write_texts
+from helpers.peer_tasks import VOCABULARY
 
 import kbert
 from kbert.tasks.finetuning.evaluate import evaluate

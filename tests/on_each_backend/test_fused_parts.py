@@ -6,9 +6,9 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from long_on import long_on, long_test_on
-from sizes import SIZES
-from training_batches import PREDICTIONS, arrays, batch_of
+from helpers.rounds import long_on, long_test_on
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
 from kbert.data.training_batch import TrainingBatch

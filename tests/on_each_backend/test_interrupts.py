@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
-from small_berts import TEXTS, small_berts
+from helpers.small_berts import TEXTS, small_berts
 
 import kbert
 

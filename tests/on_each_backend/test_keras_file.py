@@ -9,8 +9,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from less_compiling import environment_of
-from long_on import long_test_on
+from helpers.rounds import long_test_on
+from helpers.xla_flags import environment_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from slopes import slopes_of
+from helpers.backend_gradients import slopes_of
 
 from kbert.training import loss as objectives
 

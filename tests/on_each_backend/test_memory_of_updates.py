@@ -4,9 +4,9 @@ import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from helpers.sizes import TESTS
 
 # 7,711 tokens, of which torch's or XLA's temporary tensors take hundreds of MiB; pages that each of
 # some updates takes, and each three of those of which each is sent before the last one is there
@@ -15,7 +15,7 @@ import resource
 import kbert
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
-from training_batches import PREDICTIONS, arrays, batch_of
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 engine, data = engines.start(1), arrays("pretraining", 10, 701)
 sizes = {"vocab_size": 99, "type_vocab_size": 3, "num_hidden_layers": 3}
@@ -37,7 +37,7 @@ for first in range(11, 26, 3):
 
 
 def said(program: str, **variables) -> list[str]:
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": paths} | variables,

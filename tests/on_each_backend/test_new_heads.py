@@ -6,8 +6,8 @@ import logging
 import keras
 import numpy as np
 import pytest
+from helpers.small_berts import small_berts
 from numpy.testing import assert_array_equal
-from small_berts import small_berts
 
 import kbert
 from kbert.checkpoints.first_values import changed

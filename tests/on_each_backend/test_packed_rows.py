@@ -5,8 +5,8 @@ import functools
 import keras
 import numpy as np
 import pytest
-from long_on import long_on
-from sizes import SIZES
+from helpers.rounds import long_on
+from helpers.sizes import SIZES
 
 import kbert
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples

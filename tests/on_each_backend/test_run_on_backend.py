@@ -2,17 +2,13 @@
 
 import gc
 import re
-import sys
 import weakref
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from long_on import long_test_on
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from run_shards import CONFIG, SETTINGS, make_shards, without_times
+from helpers.rounds import long_test_on
+from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 from kbert import BertConfig
 from kbert.training.run.state_files import read_facts

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from long_on import long_on
+from helpers.rounds import long_on
 from numpy.testing import assert_allclose
 
 import kbert

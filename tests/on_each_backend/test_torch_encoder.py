@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from drawn_encoders import drawn, ids
+from helpers.random_encoders import drawn, ids
 from numpy.testing import assert_allclose
 
 if keras.backend.backend() != "torch":

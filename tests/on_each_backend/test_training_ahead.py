@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from sizes import SIZES
+from helpers.sizes import SIZES
+from helpers.training_batches import arrays, batch_of
 from test_training_step import BATCH, engine_of
-from training_batches import arrays, batch_of
 
 import kbert
 from kbert.graph import names

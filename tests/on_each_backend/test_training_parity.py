@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peer_outputs import run_peer
-from sizes import SIZES
-from training_batches import PREDICTIONS, arrays, batch_of
+from helpers.peer_outputs import run_peer
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
 from kbert.training import engines

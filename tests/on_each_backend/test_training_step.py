@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from sizes import SIZES
-from slopes import slopes_of
-from training_batches import PREDICTIONS, arrays, batch_of
+from helpers.backend_gradients import slopes_of
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
 from kbert.data.training_batch import TrainingBatch

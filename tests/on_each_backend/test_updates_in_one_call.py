@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-from sizes import SIZES
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS
 from test_training_ahead import BAD, SEGMENT, SEGMENTS, STEPS, Batches
-from training_batches import PREDICTIONS
 
 import kbert
 from kbert.training import engines

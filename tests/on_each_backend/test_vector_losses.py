@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
+from helpers.backend_gradients import slopes_of
+from helpers.peer_vector_losses import BATCH, CASES, MARGIN, SCALE, WIDTH, scores, vectors_of
+from helpers.sizes import FILES, SIZES
 from numpy.testing import assert_allclose
-from peer_vector_losses import BATCH, CASES, MARGIN, SCALE, WIDTH, scores, vectors_of
-from sizes import ROOT, SIZES
-from slopes import slopes_of
 
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
-EXPECTED = ROOT / "tests" / "data" / "vector_losses.npz"
+EXPECTED = FILES / "vector_losses.npz"
 RECORDS, COLUMNS, LENGTH = 12, 3, 7
 
 

@@ -5,7 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-from sizes import SIZES
+from helpers.sizes import SIZES
 
 import kbert
 from kbert.data.training_batch import TrainingBatch

@@ -1,7 +1,7 @@
 """TensorFlow: one `strategy.run` loop for one device, several, several hosts and TPU.
 
 On TPU one program is a whole call: several updates in a loop, with what goes between the chips.
-Its shapes are static, and nothing in it asks the host (tests/test_tpu_program.py). No TPU has run
+Its shapes are static, and nothing in it asks the host. No TPU has run
 it yet.
 """
 

@@ -1,0 +1,233 @@
+"""Tensors and a configuration that do not fit: one report, and nothing is assigned."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as command
+from helpers.damaged_checkpoints import BIAS, change_json, change_tensors, put, refused
+
+import kbert
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put(BIAS, np.zeros(23, "f4")), "shape of pooler.dense.bias: expected (24,), found (23,)"),
+        (put(BIAS, np.zeros((), "f4")), "expected (24,), found ()"),
+        (put(BIAS, np.zeros(24, "i4")), "dtype of pooler.dense.bias: expected floating point"),
+        (put(BIAS, np.zeros(24, "bool")), "found BOOL"),
+        (lambda tensors: tensors.pop(BIAS), "missing: pooler.dense.bias"),
+        (put("bert.more", np.zeros(3, "f4")), "unexpected: bert.more"[:12]),
+        (put("pooler.dense.bias", np.zeros(24, "f4")), "pooler.dense.bias beside bert.pooler"),
+        (put("bert.pooler.gamma", np.zeros(24, "f4")), "unexpected: pooler.gamma"),
+        (lambda tensors: tensors.clear(), "53 problems"),
+        (
+            put("cls.predictions.decoder.weight", np.zeros((99, 24), "f4")),
+            "must equal embeddings.word_embeddings.weight, to which BERT ties it",
+        ),
+    ],
+)
+def test_a_tensor_that_does_not_fit(capsys, folder, change, said):
+    change_tensors(folder, change)
+    refused(capsys, folder, said)
+
+
+def test_no_model_is_built_before_all_is_checked(folder, monkeypatch):
+    change_tensors(folder, lambda tensors: tensors.pop(BIAS))
+    monkeypatch.setattr("kbert.model.builder.build", lambda *_, **__: pytest.fail("built"))
+    with pytest.raises(ValueError, match="1 problem"):
+        kbert.load(folder)
+
+
+def test_everything_that_does_not_fit_stands_in_one_line(capsys, folder):
+    def change(tensors):
+        del tensors["bert.encoder.layer.1.output.dense.bias"]
+        tensors["bert.encoder.layer.3.extra"] = np.zeros(3, "f4")
+        tensors[BIAS] = np.zeros(23, "f4")
+        tensors["cls.predictions.bias"] = np.zeros(99, "i8")
+
+    change_tensors(folder, change)
+    change_json(folder / "config.json", vocab_size=98)
+    message = refused(
+        capsys,
+        folder,
+        "vocab_size is 98 in the configuration, 99 in the tensors",
+        "missing: encoder.layer.1.output.dense.bias",
+        "unexpected: encoder.layer.3.extra",
+        "shape of pooler.dense.bias: expected (24,), found (23,)",
+        "dtype of cls.predictions.bias",
+        "the vocabulary must have at most as many tokens as the embedding has rows, 98, got 99",
+    )
+    assert f"{folder} does not fit the model of its configuration, 8 problems: " in message
+
+
+@pytest.mark.parametrize(
+    ("key", "says", "has", "lines"),
+    [
+        ("vocab_size", 105, 99, 2),
+        ("hidden_size", 28, 24, 5 + 14 + 2 + 5),
+        ("num_hidden_layers", 2, 3, 16),
+        ("num_hidden_layers", 12, 3, 16),
+        ("intermediate_size", 44, 40, 3),
+        ("max_position_embeddings", 19, 17, 1),
+        ("type_vocab_size", 2, 3, 1),
+    ],
+)
+def test_a_configuration_that_contradicts_the_tensors(capsys, folder, key, says, has, lines):
+    change_json(folder / "config.json", **{key: says})
+    message = refused(
+        capsys, folder, f"problems: {key} is {says} in the configuration, {has} in the tensors; "
+    )
+    parts = message.split("; ")
+    assert len(parts) == 1 + min(lines, 19) + (lines > 19)  # blocks are one line
+    assert ("inspect` lists" in message) == (lines > 19)
+    found = kbert.inspect(folder).problems  # which lists every one
+    assert f", {len(found)} problems: {found[0]}; " in message
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"num_attention_heads": 5}, "multiple of num_attention_heads, got 24 and 5"),
+        ({"is_decoder": True}, "is_decoder must be false, got True. A decoder"),
+        ({"position_embedding_type": "relative_key"}, "must be \"absolute\", got 'relative_key'"),
+        ({"pad_token_id": 99}, "pad_token_id must be a token of the vocabulary"),
+        ({"architectures": ["GPT2LMHeadModel"]}, "one of BertModel, BertForPreTraining"),
+        ({"architectures": ["RobertaModel"]}, "got RobertaModel"),
+        ({"architectures": "BertModel"}, "architectures must be class names, got 'BertModel'"),
+        ({"architectures": 3}, "architectures must be class names, got 3"),
+    ],
+)
+def test_a_configuration_of_another_model(capsys, folder, values, said):
+    change_json(folder / "config.json", **values)
+    refused(capsys, folder, str(folder / "config.json"), said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "must be JSON"),
+        (b'{"vocab_size": 99,', "must be JSON"),
+        ('{"vocab_size": 99}'.encode("utf-16"), "must be UTF-8 text"),
+        ('{"é": 99}'.encode("latin-1"), "must be UTF-8 text"),
+        (b'{"vocab_size": 99, "vocab_size": 98}', "'vocab_size' stands twice"),
+        (b"[1]", "must be a JSON object, got list"),
+        (b"null", "must be a JSON object, got NoneType"),
+        (b"{}", "must say vocab_size"),
+    ],
+)
+def test_a_config_json_that_is_none(capsys, folder, content, said):
+    (folder / "config.json").write_bytes(content)
+    refused(capsys, folder, str(folder / "config.json"), said)
+
+
+FOREIGN = {
+    "GPT2": {"n_embd": 24, "n_layer": 2, "n_head": 4, "vocab_size": 99},
+    "Albert": {"hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40},
+    "Electra": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4},
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.filterwarnings("ignore")  # transformers' own
+def test_another_architecture_is_named(capsys, tmp_path, name):
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+    config = getattr(transformers, f"{name}Config")(**FOREIGN[name] | {"vocab_size": 99})
+    getattr(transformers, f"{name}Model")(config).save_pretrained(tmp_path / "f")
+    capsys.readouterr()
+    refused(capsys, tmp_path / "f", f"got '{name.lower()}', another graph: ")
+    assert command(capsys, "inspect", tmp_path / "f").status == 2
+
+
+def test_every_key_that_transformers_writes_is_known(folder, small):
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+    config = transformers.BertConfig(**small.to_dict(), num_labels=5)
+    values = json.loads(config.to_json_string(use_diff=False)) | config.to_dict()
+    (folder / "config.json").write_text(json.dumps(values))
+    assert kbert.load(folder).config == small
+
+
+def test_numbers_that_are_none_are_said_once_by_name(folder, caplog):
+    def change(tensors):
+        tensors[BIAS][3] = np.nan
+        tensors["cls.predictions.bias"][7] = -np.inf
+        tensors["cls.seq_relationship.bias"] = np.full(2, 1e300)  # float64, beyond float32
+
+    change_tensors(folder, change)
+    with caplog.at_level("WARNING", logger="kbert"):
+        bert = kbert.load(folder)
+    names = ("cls.predictions.bias", "cls.seq_relationship.bias", "pooler.dense.bias")
+    assert tuple(sorted(bert.report.not_finite)) == names
+    (record,) = caplog.records
+    assert all(name in record.getMessage() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"head": "nonsense"}, "head must be one of pretraining, encoder"),
+        ({"format": "nonsense"}, "format must be one of transformers"),
+        ({"format": ["google"]}, "format must be one of transformers"),
+        ({"config": "base"}, "config must be a BertConfig, got 'base'"),
+        ({"seq_len": 18}, "at most max_position_embeddings = 17, got 18"),
+        ({"ignore": "bert.more"}, "ignore must be a list of tensors' names, got 'bert.more'"),
+        ({"allow_missing": 3}, "allow_missing must be a list"),
+        ({"ignore": ["pooler.dense.bais"]}, "did you mean pooler.dense.bias?"),
+        ({"allow_missing": ["x", "y"]}, "of the checkpoint or the model, got 'x', 'y'"),
+    ],
+)
+def test_an_argument_that_cannot_be(capsys, good, options, said):
+    refused(capsys, good, said, **options)
+
+
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_what_is_listed_may_be_missing_or_too_much(folder, prefix):
+    """By the name in the table, which errors say, or the one in the file."""
+
+    def change(tensors):
+        del tensors[BIAS]
+        tensors["bert.more"] = np.zeros(3, "f4")
+
+    change_tensors(folder, change)
+    lists = {"allow_missing": [f"{prefix}pooler.dense.bias"], "ignore": [f"{prefix}more"]}
+    bert = kbert.load(folder, **lists)
+    assert bert.report.initialized == ("pooler.dense.bias",)
+    assert bert.report.ignored == ("more",)
+    for left_out in lists:
+        with pytest.raises(ValueError, match="1 problem"):
+            kbert.load(folder, **{key: value for key, value in lists.items() if key != left_out})
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ({"0": "a", "1": "b", "2": "c"}, ("a", "b", "c")),
+        ({"0": "a", "1": "b", "3": "c"}, None),
+        ({"0": "a", "1": "b"}, None),
+        ({"0": "a", "1": "b", "2": "c", "3": "d"}, None),
+        ({"0": "a", "1": "b", "2": 3}, None),
+        (["a", "b", "c"], None),
+    ],
+)
+def test_labels_are_those_of_every_output_or_none(small, tmp_path, caplog, names, labels):
+    model = kbert.build_classifier(small, num_labels=3)
+    kbert.save(kbert.Bert(small, "classifier", model), tmp_path / "bert")
+    change_json(tmp_path / "bert" / "config.json", id2label=names)
+    assert kbert.load(tmp_path / "bert").labels == labels
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == (labels is None)
+    assert all("id2label must name the classifier's 3 outputs" in line for line in said)
+
+
+def test_a_bert_is_shown_in_a_line_and_changed_as_a_copy(good):
+    bert = kbert.load(good)
+    assert repr(bert) == (
+        "Bert(pretraining, 3 blocks of width 24, 19,061 parameters, Tokenizer(99 tokens, uncased))"
+    ).replace("19,061", f"{bert.model.count_params():,}")
+    assert len(repr(bert.report)) < 120
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        bert.head = "encoder"
+    assert dataclasses.replace(bert, labels=("a", "b")).labels == ("a", "b")
+    assert bert.labels is None

@@ -1,0 +1,207 @@
+"""Files that are damaged, foreign, dangerous or not there: one clear line each."""
+
+import json
+import os
+import pickle
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command_line import kbert as command
+from helpers.damaged_checkpoints import BIAS, WEIGHTS, refused
+from numpy.testing import assert_array_equal
+from safetensors.numpy import load_file, save_file
+
+import kbert
+
+
+def header_length(content: bytes) -> int:
+    return struct.unpack("<Q", content[:8])[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda whole: whole[:5], "(5 bytes)"),
+        (lambda whole: whole[: header_length(whole) // 2], "invalid header length"),
+        (lambda whole: whole[:-7], "not fully covered"),
+        (lambda whole: b"", "(0 bytes)"),
+        (lambda whole: struct.pack("<Q", 10**15) + whole[8:], "header too large"),
+        (lambda whole: struct.pack("<Q", header_length(whole) - 3) + whole[8:], "whole"),
+        (lambda whole: b"this is text and no weights", "whole safetensors file"),
+        (lambda whole: whole + b"more", "not fully covered"),
+        (lambda whole: b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "git lfs pull"),
+    ],
+)
+def test_a_damaged_safetensors_file(capsys, folder, damage, said):
+    (folder / WEIGHTS).write_bytes(damage((folder / WEIGHTS).read_bytes()))
+    refused(capsys, folder, str(folder / WEIGHTS), said)
+
+
+class RunsCode:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, marker):
+        self.marker = str(marker)
+
+    def __reduce__(self):
+        return os.mkdir, (self.marker,)
+
+
+@pytest.mark.parametrize("by", ["torch", "pickle"])
+def test_a_pickle_that_would_run_code_does_not(capsys, folder, by):
+    torch = pytest.importorskip("torch")
+    (folder / WEIGHTS).unlink()
+    file, marker = folder / "pytorch_model.bin", folder.parent / "marker"
+    content = {BIAS: RunsCode(marker)}
+    torch.save(content, file) if by == "torch" else file.write_bytes(pickle.dumps(content, 2))
+    refused(capsys, folder, "pytorch_model.bin must be a whole file of torch.save")
+    assert not marker.exists()
+    with open(file, "rb") as opened:  # it would have: pickle's own loader runs it
+        if by == "pickle":
+            pickle.load(opened)
+            assert marker.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lambda torch, whole: whole[: len(whole) // 2], "a whole file of torch.save"),
+        (lambda torch, whole: b"", "a whole file of torch.save"),
+        (lambda torch, whole: b"some text", "a whole file of torch.save"),
+        (lambda torch, whole: [torch.zeros(3)], "must hold tensors by name, got a list"),
+        (lambda torch, whole: {"step": 7, BIAS: torch.zeros(24)}, "plain tensors by name alone"),
+        (lambda torch, whole: {"weights": {BIAS: torch.zeros(24)}}, "'weights' (dict)"),
+        (lambda torch, whole: {BIAS: torch.zeros(24).to_sparse()}, "plain tensors"),
+        (lambda torch, whole: torch.nn.Linear(2, 3), "Linear, which is no tensor"),
+    ],
+)
+def test_a_foreign_or_damaged_pytorch_model(capsys, folder, content, said):
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.tensor(value) for name, value in load_file(folder / WEIGHTS).items()}
+    (folder / WEIGHTS).unlink()
+    file = folder / "pytorch_model.bin"
+    torch.save(tensors, file)
+    made = content(torch, file.read_bytes())
+    file.write_bytes(made) if isinstance(made, bytes) else torch.save(made, file)
+    refused(capsys, folder, str(file), said)
+
+
+def test_a_pickle_of_before_torch_1_6_opens(good, folder):
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.tensor(value) for name, value in load_file(folder / WEIGHTS).items()}
+    (folder / WEIGHTS).unlink()
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    models = [kbert.load(path).model for path in (good, folder)]
+    for first, second in zip(*(model.get_weights() for model in models), strict=True):
+        assert_array_equal(first, second)
+
+
+def test_a_pickle_without_torch(capsys, folder, monkeypatch):
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    refused(capsys, folder, 'torch, which is not installed: pip install "kbert-keras[torch]"')
+
+
+def sharded(folder) -> dict:
+    """Cuts the weights in two files; returns the index's weight_map."""
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    names = sorted(tensors)
+    files = {name: f"model-0000{1 + place % 2}-of-00002.safetensors" for place, name in
+             enumerate(names)}  # fmt: skip
+    for file in set(files.values()):
+        save_file({name: tensors[name] for name in names if files[name] == file}, folder / file)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (lambda files: "{nope", ["must be JSON"]),
+        (lambda files: "", ["must be JSON"]),
+        (lambda files: [1], ["must be a JSON object, got list"]),
+        (lambda files: {"metadata": {}}, ["weight_map must be file names by tensor, got nothing"]),
+        (lambda files: {"weight_map": {"a": 3}}, ["weight_map.a must be a text, got 3"]),
+        (lambda files: {"weight_map": {}}, ["53 problems", "missing: embeddings.word"]),
+        (lambda files: {"weight_map": files | {"a": "../x"}}, ["lie beside it, got '../x'"]),
+        (lambda files: {"weight_map": files | {"a": "/etc/passwd"}}, ["got '/etc/passwd'"]),
+        (lambda files: {"weight_map": files | {"a": "b/c"}}, ["must lie beside it, got 'b/c'"]),
+        (lambda files: {"weight_map": files | {"a": ""}}, ["must lie beside it, got ''"]),
+        (
+            lambda files: {"weight_map": files | {"a": "3.safetensors", "b": "4.safetensors"}},
+            ["names shards not there: 3.safetensors, 4.safetensors"],
+        ),
+        (
+            lambda files: {"weight_map": files | {"a": "model-00001-of-00002.safetensors"}},
+            ["must name what its shards hold", "does not: a"],
+        ),
+    ],
+)
+def test_a_damaged_index(capsys, folder, index, said):
+    content = index(sharded(folder))
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / "model.safetensors.index.json").write_text(text)
+    (folder.parent / "x").write_bytes(b"outside")
+    refused(capsys, folder, *said)
+
+
+def test_paths_that_are_no_checkpoint(capsys, folder):
+    for name in ("config.json", "vocab.txt"):
+        refused(capsys, folder / name, "got another file: give its folder")
+    empty = folder.parent / "empty"
+    empty.mkdir()
+    refused(capsys, empty, "no checkpoint of transformers, google")
+    above = folder.parent / "above"
+    shutil.copytree(folder, above / "inner")
+    refused(capsys, above, "is it inner in there?")
+    refused(capsys, folder.parent / "nowhere", "there is no such file or folder")
+    refused(
+        capsys, Path("org/nowhere"), "to get a model of that name: hf download org/nowhere --local-"
+    )
+    (folder / WEIGHTS).unlink()
+    refused(capsys, folder, "no model.safetensors, pytorch_model.bin, tf_model.h5 or")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("flax_model.msgpack", "Flax classes"), ("saved_model.pb", "a SavedModel")],
+)
+def test_formats_that_are_not_read_are_named(capsys, folder, name, what):
+    (folder / WEIGHTS).rename(folder / name)
+    refused(capsys, folder, name, what)
+
+
+def test_an_onnx_file_is_for_inference(capsys, tmp_path):
+    (tmp_path / "bert.onnx").write_bytes(b"\x08\x07")
+    refused(capsys, tmp_path / "bert.onnx", "got an ONNX file, which is for inference")
+
+
+def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_path):
+    pytest.importorskip("tensorflow")
+    both = tmp_path / "both"
+    kbert.save(kbert.load(good), both, format="google")
+    for file in good.iterdir():
+        shutil.copy(file, both)
+    refused(capsys, both, "got files of transformers and of google: choose with format=")
+    opened = [kbert.load(both, format=form) for form in ("transformers", "google")]
+    for first, second in zip(*(bert.model.get_weights() for bert in opened), strict=True):
+        assert_array_equal(first, second)
+    assert command(capsys, "inspect", both, "--format", "google").status == 0
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json"])
+def test_a_file_that_may_not_be_read(folder, nobody, name):
+    kbert.load(folder)  # everything is imported
+    (folder / name).chmod(0)
+    nobody()
+    with pytest.raises(PermissionError) as raised:
+        kbert.load(folder)
+    assert str(folder / name) in str(raised.value)
+
+
+def test_a_folder_is_no_keras_bert_file(tmp_path):
+    with pytest.raises(ValueError, match=r"must be keras_bert's \.h5 file, got a folder"):
+        kbert.load(tmp_path, format="keras_bert")

@@ -1,0 +1,39 @@
+"""A vocabulary that does not fit its embedding, and texts that are none."""
+
+import pytest
+from helpers.damaged_checkpoints import VOCABULARY, refused
+
+import kbert
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("\n".join([*VOCABULARY, "x", "y"]).encode(), "embedding has rows, 99, got 101"),
+        (b"", "must hold one token a line, got an empty file"),
+        ("\n".join(VOCABULARY).encode("utf-16"), "must be UTF-8 text"),
+        ("\n".join(VOCABULARY).replace("[MASK]", "[mask]").encode(), "[MASK] missing"),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit(capsys, folder, content, said):
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_bytes(content)
+    refused(capsys, folder, said)
+    assert kbert.load(folder, tokenizer=False).tokenizer is None
+
+
+def test_a_vocabulary_that_is_shorter_is_a_warning(folder, caplog):
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY[:90]), encoding="utf-8")
+    assert kbert.load(folder).tokenizer.vocab_size == 90
+    (record,) = caplog.records
+    assert "has 90 tokens, the embedding 99 rows" in record.getMessage()
+
+
+@pytest.mark.parametrize("text", [b"text", 3, None, "a\ud800b"])
+def test_a_text_that_is_none(good, text):
+    tokenizer = kbert.Tokenizer.load(good)
+    with pytest.raises(ValueError, match=r"text must be"):
+        tokenizer.encode(text)
+    with pytest.raises(ValueError, match=r"texts\[1\] must be"):
+        tokenizer.encode_batch(["a", text])

@@ -1,0 +1,227 @@
+"""Every value in every JSON file of each kind of checkpoint replaced: refused in a line, or read.
+
+What is read has the types that it should have: nothing is accepted that fails later.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import types
+import typing
+from collections.abc import Mapping
+
+import h5py
+import numpy as np
+import pytest
+from helpers.json_mutations import (
+    VALUES,
+    Document,
+    documents_of_archive,
+    documents_of_folder,
+    mutated,
+    mutations,
+)
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.checkpoints import formats
+from kbert.checkpoints.inspection import inspect, inspection_text
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.io import printable
+
+LABELS = ("bad", "so so", "good", "café", "東")
+KINDS = ("transformers", "vocab.txt", "google", "keras_hub", "keras_hub classifier", "keras")
+SECONDS = 20  # of the processor for one mutation: a hang, whatever else the machine does
+GIBIBYTES = 1.0  # that all mutations of a kind may add
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    made = small_berts(small)
+    sentence = SentenceSettings("cls", True, 11)
+    made["encoder"] = dataclasses.replace(made["encoder"], sentence=sentence)
+    made["classifier"] = dataclasses.replace(made["classifier"], labels=LABELS)
+    return made
+
+
+def write_transformers(berts, folder):
+    """A classifier in shards, with labels and all files that say how a text is read."""
+    bert = dataclasses.replace(berts["classifier"], sentence=berts["encoder"].sentence)
+    kbert.save(bert, folder)
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    places = {name: f"model-{1 + n % 2}-of-2.safetensors" for n, name in enumerate(tensors)}
+    for file in set(places.values()):
+        save_file({n: array for n, array in tensors.items() if places[n] == file}, folder / file)
+    index = {"metadata": {"total_size": 7}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    mask = {"content": "[MASK]", "lstrip": True, "normalized": False, "special": True}
+    special = {"cls_token": "[CLS]", "mask_token": mask}
+    (folder / "special_tokens_map.json").write_text(json.dumps(special))
+    prompt = {"default_prompt_name": None, "prompts": {}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompt))
+
+
+def write(kind, berts, folder):
+    """A whole checkpoint of a kind; its path and the JSON in it."""
+    if kind == "keras":
+        bert = dataclasses.replace(berts["classifier"], sentence=berts["encoder"].sentence)
+        kbert.save(bert, folder / "bert.keras")
+        return folder / "bert.keras", documents_of_archive(folder / "bert.keras")
+    path = folder / "bert"
+    if kind == "google":
+        kbert.save(berts["pretraining"], path, format="google")
+    elif kind.startswith("keras_hub"):
+        kbert.save(berts["classifier" if "class" in kind else "encoder"], path, format="keras_hub")
+    else:
+        write_transformers(berts, path)
+    if kind == "vocab.txt":
+        (path / "tokenizer.json").unlink()
+        tokens = {"4": {"content": "[MASK]", "special": True}, "99": {"content": "new"}}
+        settings = json.loads((path / "tokenizer_config.json").read_text())
+        settings |= {"added_tokens_decoder": tokens}
+        (path / "tokenizer_config.json").write_text(json.dumps(settings))
+    return path, documents_of_folder(path)
+
+
+def is_of(value, hint) -> bool:
+    """Whether a value is of an annotation, and no bool for a number."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    kinds = [typing.get_origin(kind) or kind for kind in typing.get_args(hint) * is_union or [hint]]
+    kinds += [int] * (float in kinds) + [dict] * (Mapping in kinds)
+    return type(value) in kinds
+
+
+def check_types(path) -> None:
+    """Opens a checkpoint and asserts that what it says is of the types that it is used as."""
+    found = inspect(path)
+    text = inspection_text(found, every_tensor=True)
+    assert printable.lines(text) == text
+    with formats.opened(path) as checkpoint:
+        for owner in (checkpoint.spec.config, checkpoint.sentence or SentenceSettings("cls", True)):
+            for name, hint in typing.get_type_hints(type(owner)).items():
+                assert is_of(getattr(owner, name), hint), (name, getattr(owner, name))
+        assert type(checkpoint.spec.num_labels) is int and checkpoint.spec.num_labels > 0
+        assert is_of(checkpoint.architecture, str | None)
+        assert is_of(checkpoint.lowercase, bool | None)
+        labels = checkpoint.labels
+        if labels is not None:
+            assert type(labels) is tuple and len(labels) == checkpoint.spec.num_labels
+            assert {type(label) for label in labels} == {str}
+        if checkpoint.vocabulary is not None:
+            check_vocabulary(Tokenizer.load(checkpoint.vocabulary, lowercase=checkpoint.lowercase))
+
+
+def check_vocabulary(tokenizer) -> None:
+    vocabulary = tokenizer.vocabulary
+    for name in ("lowercase", "strip_accents", "tokenize_chinese_chars", "max_word_chars"):
+        hint = typing.get_type_hints(type(vocabulary))[name]
+        assert is_of(getattr(vocabulary, name), hint), name
+    assert {type(token) for token in (*tokenizer.tokens, *vocabulary.special_tokens.values())} == {
+        str
+    }
+    frame = tokenizer.encode("cat").ids
+    assert (frame[0], frame[-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+
+
+def outcome(path, document: Document, look) -> str:
+    """ "read", "refused", or what is wrong with how it ends."""
+    start = time.process_time()
+    try:
+        look(path)
+        ended = "read"
+    except (ValueError, OSError) as error:
+        if isinstance(error, AssertionError):
+            raise
+        said = str(error)
+        named = document.name.split("/")[-1] in said or str(path) in said
+        named = named or str(path) == getattr(error, "filename", None)
+        plain = type(error) in (ValueError, FileNotFoundError)
+        ended = "refused" if named and plain and len(said) < 1500 else f"{error!r:.300}"
+    except Exception as error:
+        ended = f"{error!r:.300}"
+    taken = time.process_time() - start
+    return ended if taken < SECONDS else f"{taken:.0f} s, {ended}"
+
+
+def bombarded(path, documents, chosen, look) -> collections.Counter:
+    """How the mutations end; asserts that none ends otherwise than it should."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    counts, wrong = collections.Counter(), []
+    for document, place, name in chosen:
+        document.write(mutated(document.text, place, VALUES[name]))
+        ended = outcome(path, document, look)
+        counts[ended if ended in ("read", "refused") else "wrong"] += 1
+        if ended not in ("read", "refused"):
+            wrong.append(f"{document.name} {place} = {name}: {ended}")
+        document.write(document.text)
+    look(path)  # whole again
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
+    print(f"{path}: {sum(counts.values())} mutations, {dict(counts)}, {grown:.2f} GiB more")
+    assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n".join(wrong[:40])
+    assert grown < GIBIBYTES
+    return counts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mutated_value_is_refused_in_a_line_or_read_as_what_it_is(berts, tmp_path, kind):
+    path, documents = write(kind, berts, tmp_path)
+    check_types(path)
+    chosen = mutations(documents, seed=10, count=12, most=4)
+    counts = bombarded(path, documents, chosen, check_types)
+    assert counts["read"] and counts["refused"]
+
+
+MANY = pytest.param(120, marks=pytest.mark.long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [30, MANY])  # of each document
+@pytest.mark.parametrize("kind", KINDS)
+def test_mutated_values_of_every_kind(berts, tmp_path, kind, count):
+    path, documents = write(kind, berts, tmp_path)
+    chosen = mutations(documents, seed=17, count=count, most=6 if kind == "keras" else 25)
+    counts = bombarded(path, documents, chosen, check_types)
+    assert counts["read"] and counts["refused"]
+
+
+MODEL = """
+import os
+os.environ |= {"TF_USE_LEGACY_KERAS": "1", "TF_KERAS": "1"}
+import keras_bert
+print(keras_bert.get_model(99, pos_num=17, embed_dim=24, transformer_num=1, head_num=4,
+                           feed_forward_dim=40, seq_len=11).to_json())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.keras_bert
+@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.long)])
+def test_mutated_values_in_what_keras_bert_says_of_its_model(tmp_path, count):
+    pytest.importorskip("keras_bert")
+    environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
+    command = [sys.executable, "-c", MODEL]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    path = tmp_path / "model.h5"
+
+    def write(text: str) -> None:
+        with h5py.File(path, "w") as file:  # weights do not matter here: one, to be recognized
+            file.attrs["model_config"] = np.array(text, object) if len(text) > 60_000 else text
+            weights = file.create_group("model_weights")
+            weights.attrs["layer_names"] = ["Embedding-Token"]
+            weights["Embedding-Token/Embedding-Token/embeddings:0"] = np.zeros((99, 24), "f4")
+
+    document = Document("model.h5", done.stdout.splitlines()[-1], write)
+    write(document.text)
+    check_types(path)
+    chosen = mutations([document], seed=17, count=count, most=8)
+    counts = bombarded(path, [document], chosen, check_types)
+    assert counts["read"] and counts["refused"]

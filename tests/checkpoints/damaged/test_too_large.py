@@ -1,0 +1,244 @@
+"""Small files that would become gigabytes, or minutes: refused in a line, soon and small."""
+
+import json
+import struct
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, change_json
+from helpers.load_in_subprocess import Worker
+from safetensors.numpy import load_file, save_file
+
+import kbert
+
+SECONDS, MIB = 20, 600  # of a machine that is busy; before, a minute or 2,500 at the least
+MANY = 10_000_000
+
+
+@pytest.fixture(scope="module")
+def worker(good, small):
+    made = Worker(small.to_dict(), good)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def keras_file(good, tmp_path_factory):
+    path = tmp_path_factory.mktemp("keras") / "bert.keras"
+    kbert.save(kbert.load(good), path)
+    return path
+
+
+def blocks(folder):
+    change_json(folder / "config.json", num_hidden_layers=MANY)
+    return folder
+
+
+def header(folder):
+    """100,000 tensors of nothing, as the format allows."""
+    names = {f"tensor_{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(10**5)}  # fmt: skip  # noqa: E501
+    text = json.dumps(names).encode()
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text)
+    return folder
+
+
+def header_of_one_name(folder):
+    text = json.dumps(
+        {"x" * 10**7: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}
+    ).encode()
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text)
+    return folder
+
+
+def lines(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_bytes(b"\n" * 120_000_000)
+    return folder
+
+
+def objects_in_json(folder):
+    with open(folder / "tokenizer_config.json", "wb") as file:
+        file.write(b'{"added_tokens_decoder": [' + b"{}," * 23_000_000 + b"{}]}")
+    return folder
+
+
+def torch_file(change):
+    def made(folder):
+        torch = pytest.importorskip("torch")
+        tensors = {name: torch.tensor(array) for name, array in load_file(folder / WEIGHTS).items()}
+        (folder / WEIGHTS).unlink()
+        change(torch, tensors, folder / "pytorch_model.bin")
+        return folder
+
+    return made
+
+
+def repeated(torch, tensors, file):
+    """One number in the file, 4 thousand million in the tensor."""
+    torch.save(tensors | {"x": torch.zeros(1).expand(2**16, 2**16)}, file)
+
+
+def compressed(torch, tensors, file):
+    torch.save(tensors, file)
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content + bytes(3 * 10**8) * name.endswith("data.pkl"))
+
+
+def allocating(torch, tensors, file):
+    """A pickle of {"x": bytearray(4 * 10**9)}."""
+    torch.save(tensors, file)
+    number = (4 * 10**9).to_bytes(5, "little")
+    pickled = b"\x80\x02}X\x01\x00\x00\x00xcbuiltins\nbytearray\n\x8a\x05" + number + b"\x85Rs."
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, pickled if name.endswith("data.pkl") else content)
+
+
+def hdf5(change):
+    def made(folder):
+        (folder / WEIGHTS).unlink()
+        with h5py.File(folder / "tf_model.h5", "w") as file:
+            change(file)
+        return folder
+
+    return made
+
+
+def unallocated(file):
+    file.create_dataset("bert/embeddings/word_embeddings/weight:0", (3 * 10**6, 768), "f4")
+
+
+def packed(file):
+    zeros = np.zeros(10**6, "f4")
+    for number in range(75):
+        file.create_dataset(f"bert/{number}:0", data=zeros, compression="gzip")
+
+
+def nested(file):
+    group = file
+    for _ in range(5000):
+        group = group.create_group("g")
+
+
+def groups(file):
+    for number in range(70_000):
+        file.create_group(str(number))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (blocks, "num_hidden_layers must be at most 1,000, got 10,000,000"),
+        (header, "must hold at most 16,384 tensors, got more"),
+        (header_of_one_name, "must have a header of at most 8,388,608 bytes, got one of 10,0"),
+        (lines, "vocab.txt must have at most 4,194,304 lines, got more"),
+        (objects_in_json, "tokenizer_config.json must be JSON of at most 64 MiB, got more"),
+        (torch_file(repeated), "must hold plain tensors by name alone, got 'x'"),
+        (torch_file(compressed), "got: a compressed archive, which torch.save does not write"),
+        (torch_file(allocating), "got: bytearray, which is no tensor"),
+        (hdf5(unallocated), "must hold its own numbers, got bert/embeddings/word_embeddings/weigh"),
+        (hdf5(packed), "its datasets must unpack to at most 20 times the"),
+        (hdf5(nested), "groups and datasets, 32 within each other, got more"),
+        (hdf5(groups), "must have at most 65,536 groups and datasets"),
+    ],
+)
+def test_a_folder(worker, folder, make, said):
+    refused_soon(worker, make(folder), said)
+
+
+def test_a_preset_of_many_layers(worker, good, tmp_path):
+    kbert.save(kbert.load(good), tmp_path / "preset", format="keras_hub")
+    for name in ("config.json", "task.json"):
+        values = json.loads((tmp_path / "preset" / name).read_text())
+        if name == "config.json":
+            values["config"]["num_layers"] = MANY
+            (tmp_path / "preset" / name).write_text(json.dumps(values))
+    refused_soon(worker, tmp_path / "preset", "num_hidden_layers must be at most 1,000")
+
+
+def test_a_keras_bert_file_whose_layer_has_a_high_number(worker, tmp_path):
+    layers = {
+        "Embedding-Token": {"input_dim": 99, "output_dim": 24},
+        "Embedding-Segment": {"input_dim": 3},
+        "Embedding-Position": {"input_dim": 17},
+        "Embedding-Norm": {"epsilon": 1e-12},
+        "Encoder-1-FeedForward": {"units": 40, "activation": "relu"},
+        "Encoder-1-MultiHeadSelfAttention": {"head_num": 4},
+        f"Encoder-{MANY}-FeedForward": {"units": 40},
+    }
+    config = {"layers": [{"config": {"name": name} | values} for name, values in layers.items()]}
+    with h5py.File(tmp_path / "bert.hdf5", "w") as file:
+        file.attrs["model_config"] = json.dumps({"config": config})
+        file["model_weights/Embedding-Token/Embedding-Token/embeddings:0"] = np.zeros(
+            (99, 24), "f4"
+        )
+        file["model_weights"].attrs["layer_names"] = [b"Embedding-Token"]
+    refused_soon(worker, tmp_path / "bert.hdf5", "num_hidden_layers must be at most 1,000")
+
+
+@pytest.mark.parametrize("member", ["config.json", "model.weights.h5", "kbert/vocab.txt"])
+def test_a_keras_file_that_unpacks_to_much(worker, keras_file, tmp_path, member):
+    content = {"config.json": b"[" + b"{}," * (10**8) + b"{}]"}.get(member, bytes(3 * 10**8))
+    path = tmp_path / "bert.keras"
+    with zipfile.ZipFile(keras_file) as whole, zipfile.ZipFile(path, "w") as archive:
+        for name in whole.namelist():
+            archive.writestr(name, whole.read(name) if name != member else content,
+                             zipfile.ZIP_DEFLATED if name == member else zipfile.ZIP_STORED)  # fmt: skip  # noqa: E501
+    assert path.stat().st_size < 2**20
+    refused_soon(worker, path, f"{path}: {member} must")
+
+
+def test_a_zip_that_unpacks_to_much(worker, tmp_path):
+    with zipfile.ZipFile(tmp_path / "bert.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bert/vocab.txt", bytes(3 * 10**8))
+    refused_soon(worker, tmp_path / "bert.zip", "the archive must unpack to at most 20 times the")
+
+
+def test_tensors_of_google_that_are_larger_than_their_data(worker, good, tmp_path):
+    """As a sparse table would be: the index says more than its data have."""
+    pytest.importorskip("tensorflow")
+    kbert.save(kbert.load(good), tmp_path / "bert", format="google")
+    data = tmp_path / "bert" / "bert_model.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1000])
+    refused_soon(worker, tmp_path / "bert", "must be a whole TensorFlow checkpoint, got tensors of")
+
+
+def refused_soon(worker, path, said: str) -> None:
+    found = worker.ask(path, SECONDS)
+    assert found["kind"] == "refused" and said in found["said"], found
+    assert found["peak"] < worker.peak + MIB, (found, worker.peak)
+
+
+@pytest.mark.slow
+def test_large_ones_open(worker, tmp_path):
+    """96 blocks; a vocabulary of a million tokens: more than any BERT has."""
+    config = kbert.BertConfig(
+        vocab_size=10**6,
+        hidden_size=4,
+        num_hidden_layers=96,
+        num_attention_heads=2,
+        intermediate_size=6,
+        max_position_embeddings=17,
+    )
+    from kbert.checkpoints import weight_names
+
+    tensors = {
+        entry.name: np.ones(entry.shape, "f2")
+        for part in weight_names.PARTS_OF_HEAD["encoder"]
+        for entry in weight_names.entries(part, config, "transformers")
+    }
+    (tmp_path / "large").mkdir()
+    save_file(tensors, tmp_path / "large" / WEIGHTS)
+    config.to_json(tmp_path / "large" / "config.json")
+    tokens = [*VOCABULARY, *(f"token{n}" for n in range(10**6 - len(VOCABULARY)))]
+    (tmp_path / "large" / "vocab.txt").write_text("\n".join(tokens))
+    (tmp_path / "large" / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    assert len(tensors) > 1500
+    assert worker.ask(tmp_path / "large", 120)["kind"] == "opened"

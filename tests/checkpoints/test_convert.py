@@ -1,0 +1,245 @@
+"""A checkpoint written in another form: whole or not at all, and nothing of the old one lost."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as command
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS
+from numpy.testing import assert_array_equal
+from safetensors.numpy import load_file
+
+import kbert
+from kbert.checkpoints.sentence_settings import SentenceSettings
+
+
+def contents(folder) -> dict:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def made(small, tmp_path_factory):
+    """Checkpoints with and without sentence settings, weights that are none of the first ones."""
+    place = tmp_path_factory.mktemp("made")
+    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    for name, build in (("both", kbert.build_bert), ("sentence", kbert.build_encoder)):
+        model = build(small, seq_len=None)
+        random = np.random.default_rng(3)
+        for weight in model.weights:
+            weight.assign(random.normal(0, 0.2, weight.shape))
+        head = "pretraining" if name == "both" else "encoder"
+        settings = SentenceSettings("cls", True, 11) if name == "sentence" else None
+        kbert.save(kbert.Bert(small, head, model, tokenizer, sentence=settings), place / name)
+    return place
+
+
+@pytest.fixture
+def both(made, tmp_path):
+    return shutil.copytree(made / "both", tmp_path / "both")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "left_out"),
+    [
+        ("BertForPreTraining", [], []),
+        ("BertForMaskedLM", [], ["pooler.", "cls.seq"]),
+        ("BertForNextSentencePrediction", [], ["cls.predictions"]),
+        ("BertModel", ["--head", "encoder"], ["cls."]),
+        ("BertForQuestionAnswering", ["--head", "qa"], ["pooler.", "cls."]),
+    ],
+)
+def test_transformers_classes_turn_into_each_other(capsys, both, tmp_path, name, options, left_out):
+    out = tmp_path / "out"
+    done = command(capsys, "convert", both, out, "--architecture", name, *options)
+    assert done.status == 0 and str(out) in done.out
+    assert json.loads((out / "config.json").read_text())["architectures"] == [name]
+    before = {key.removeprefix("bert."): value for key, value in load_file(both / WEIGHTS).items()}
+    after = {key.removeprefix("bert."): value for key, value in load_file(out / WEIGHTS).items()}
+    kept = {key for key in before if not key.startswith(tuple(left_out))}
+    assert {key for key in after if not key.startswith("qa_outputs")} == kept
+    for key in kept:
+        assert_array_equal(before[key], after[key], strict=True)
+    assert contents(both)["vocab.txt"] == contents(out)["vocab.txt"]
+    assert kbert.inspect(out).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--architecture", "BertForQuestionAnswering"], "for the head pretraining, got 'BertForQ"),
+        (["--architecture", "GPT2Model"], "architecture must be one of BertForPreTraining"),
+        (
+            ["--head", "encoder", "--to", "keras", "--architecture", "BertModel"],
+            "architecture goes",
+        ),
+        (["--format", "google"], "bert_model.ckpt.index"),
+    ],
+)
+def test_what_cannot_be_converted_is_one_line_and_writes_nothing(
+    capsys, both, tmp_path, options, said
+):
+    done = command(capsys, "convert", both, tmp_path / "out", *options)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err and done.err.count("\n") == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["both"]
+
+
+def test_a_sentence_folder_keeps_its_settings(capsys, made, tmp_path):
+    out = tmp_path / "out"
+    assert command(capsys, "convert", made / "sentence", out).status == 0
+    assert kbert.inspect(out).sentence == SentenceSettings("cls", True, 11)
+    assert contents(out) == contents(made / "sentence")
+
+
+def test_a_checkpoint_written_over_itself_loses_nothing(capsys, both):
+    before = contents(both)
+    (both / "README.md").write_text("mine")
+    assert command(capsys, "convert", both, both).status == 0
+    assert contents(both) == before | {"README.md": b"mine"}
+
+
+def test_a_folder_within_the_source_is_no_harm(capsys, both):
+    before = contents(both)
+    assert command(capsys, "convert", both, both / "in" / "it").status == 0
+    after = contents(both)
+    assert {name: after[name] for name in before} == before
+    assert contents(both / "in" / "it") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pytorch_model.bin", "pytorch_model.bin"),
+        ("model.safetensors.index.json", "index.json"),
+        ("modules.json", "modules.json"),
+    ],
+)
+def test_what_would_be_read_with_the_new_weights_is_refused(capsys, both, tmp_path, name, said):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("[]")
+    done = command(capsys, "convert", both, out)
+    assert done.status == 2 and said in done.err and "choose another folder" in done.err
+    assert contents(out) == {name: b"[]"}
+
+
+def test_an_old_vocabulary_is_not_taken_for_a_model_that_has_none(small, both):
+    before = contents(both)
+    bert = kbert.load(both, tokenizer=False)
+    with pytest.raises(ValueError, match=r"got tokenizer\.json, vocab\.txt: choose another folder"):
+        kbert.save(bert, both)
+    assert contents(both) == before
+
+
+def test_a_destination_with_a_checkpoint_of_another_format(capsys, both, tmp_path):
+    pytest.importorskip("tensorflow")
+    out = tmp_path / "out"
+    assert command(capsys, "convert", both, out, "--to", "google").status == 0
+    before = contents(out)
+    done = command(capsys, "convert", both, out)
+    assert done.status == 2 and "must not hold another checkpoint, got one of google" in done.err
+    assert contents(out) == before
+
+
+def test_a_destination_that_is_a_file(capsys, both, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    done = command(capsys, "convert", both, tmp_path / "out")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'out'}: a file, not a folder" in done.err
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_destination_that_may_not_be_written(both, tmp_path, request):
+    if not hasattr(os, "geteuid"):
+        pytest.skip("no POSIX rights on this system")
+    bert = kbert.load(both)
+    (tmp_path / "closed").mkdir(mode=0o555)
+    if os.geteuid() == 0:
+        request.addfinalizer(lambda: os.seteuid(0))
+        os.seteuid(65534)
+    with pytest.raises(PermissionError) as raised:
+        kbert.save(bert, tmp_path / "closed" / "out")
+    assert raised.value.filename == str(tmp_path / "closed" / "out")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_what_is_interrupted_leaves_the_old_checkpoint(both, tmp_path, monkeypatch, error):
+    bert = kbert.load(both)
+    before = contents(tmp_path)
+
+    def stop(*_, **__):
+        raise error
+
+    monkeypatch.setattr(
+        "kbert.data.tokenization.tokenizer.Tokenizer.save", stop
+    )  # weights and config are written
+    for path in (both, tmp_path / "new"):
+        with pytest.raises(error):
+            kbert.save(bert, path)
+    assert contents(tmp_path) == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["both"]
+
+
+def test_what_is_saved_may_be_read_by_those_that_the_mask_lets(both):
+    """safetensors makes its file for the owner alone."""
+    mask = os.umask(0o022)
+    try:
+        kbert.save(kbert.load(both), both.parent / "new" / "sub")
+    finally:
+        os.umask(mask)
+    modes = {f.name: f.stat().st_mode & 0o777 for f in (both.parent / "new" / "sub").iterdir()}
+    assert set(modes.values()) == {0o644} and WEIGHTS in modes
+    assert (both.parent / "new" / "sub").stat().st_mode & 0o777 == 0o755
+
+
+FILLS = """
+import resource, signal, sys
+from pathlib import Path
+import kbert
+folder = Path(sys.argv[1])
+forms = {"keras": "b.keras", "keras_hub": "hub", "saved_model": "sm", "onnx": "b.onnx",
+         "litert": "b.tflite"}
+bert = kbert.load(folder / "both", head="encoder")
+contents = lambda: {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+for form, name in forms.items():
+    kbert.save(bert, folder / name, format=form)
+before = contents()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails, as on a full disk
+for form, name in forms.items():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, resource.RLIM_INFINITY))
+    try:
+        kbert.save(bert, folder / name, format=form)
+        said = "saved"
+    except Exception as error:
+        said = f"{type(error).__name__} {error}"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(form, contents() == before, folder.joinpath(name).name in said, said, sep="|")
+"""
+
+
+@pytest.mark.slow
+def test_every_other_format_survives_a_disk_that_fills(both):
+    """transformers' and Google's: tests/checkpoints/test_saved_checkpoints.py."""
+    pytest.importorskip("resource", reason="no file size limits on this system")
+    pytest.importorskip("tensorflow")
+    command = [sys.executable, "-c", FILLS, str(both.parent)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    lines = [line.split("|", 3) for line in done.stdout.splitlines() if line.count("|") >= 3]
+    assert [line[0] for line in lines] == [
+        "keras",
+        "keras_hub",
+        "saved_model",
+        "onnx",
+        "litert",
+    ], done.stderr[-2000:]
+    for form, survived, named, said in lines:
+        assert (survived, named) == ("True", "True"), (form, said)
+        assert said.startswith("OSError"), (form, said)

@@ -1,0 +1,473 @@
+"""SavedModel, ONNX and LiteRT: one file each that gives the model's numbers at any size."""
+
+import dataclasses
+import importlib
+import importlib.util
+import os
+import sys
+
+import numpy as np
+import pytest
+from helpers.sizes import SIZES
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.checkpoints.sentence_settings import SentenceDense
+
+SHAPES = [(13, 7), (1, 11), (5, 17), (2, 1)]  # batch, length; 17 are all positions
+# Each head and each activation once; swish and gelu_pytorch_tanh are others' functions.
+CASES = [
+    ("pretraining", "gelu", {"blocks": 3}),  # a mask that gets lost shows from the second block on
+    ("pretraining", "linear", {"max_predictions": 5}),
+    ("encoder", "gelu_new", {}),
+    ("classifier", "relu", {}),
+    ("tokens", "silu", {}),
+    ("qa", "tanh", {}),
+]
+IDS = [f"{head}-{act}" for head, act, _ in CASES]
+ON_TORCH = """
+import sys
+import test_exports as t
+from kbert.checkpoints.exports import onnx
+onnx.write(t.bert_of(*t.CASES[0][:2], **t.CASES[0][2])[0], {path!r})
+try:
+    onnx.write(t.bert_of(*t.CASES[1][:2], **t.CASES[1][2])[0], {path!r} + ".gathered")
+except ValueError as error:
+    print(error)
+"""
+ON_JAX = """
+import sys
+import importlib
+import test_exports as t
+bert, _ = t.bert_of()
+for form in ("saved_model", "onnx", "litert"):
+    try:
+        importlib.import_module("kbert.checkpoints.exports." + form).write(bert, "nowhere")
+    except ValueError as error:
+        print(error)
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_tensorflow():
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("these are TensorFlow's; the others run in processes of their own")
+
+
+def bert_of(head="encoder", hidden_act="gelu", *, tokenizer=None, blocks=1, **options):
+    """A Bert of fixed length, and a model of any length with the same odd weights."""
+    from kbert.graph.spec import GraphSpec
+    from kbert.model import builder
+
+    config = kbert.BertConfig(**SIZES | {"hidden_act": hidden_act, "num_hidden_layers": blocks})
+    fixed = builder.build(GraphSpec(config, head, num_labels=5, seq_len=11, **options))
+    free = builder.build(GraphSpec(config, head, num_labels=5, seq_len=None, **options))
+    random = np.random.default_rng(5)
+    for one, other in zip(fixed.weights, free.weights, strict=True):
+        value = one.path.endswith("gamma") + 0.2 * random.standard_normal(one.shape)
+        one.assign(value)
+        other.assign(value)
+    return kbert.Bert(config, head, fixed, tokenizer), free
+
+
+def inputs_of(model, batch, length):
+    """Ids by input name, int32; every second sequence is padded."""
+    random = np.random.default_rng(batch)
+    token_ids = random.integers(1, 99, (batch, length))
+    token_ids[1::2, length // 2 + 1 :] = 0
+    inputs = [token_ids, random.integers(0, 3, token_ids.shape)]
+    if len(model.inputs) == 3:
+        width = model.inputs[2].shape[1]
+        inputs.append(random.integers(0, 2 if width is None else length, (batch, width or length)))
+    names = [tensor.name for tensor in model.inputs]
+    return {name: ids.astype("int32") for name, ids in zip(names, inputs, strict=True)}
+
+
+def expected(model, inputs):
+    outputs = model(list(inputs.values()), training=False)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    # transformers' and Google's names; keras_bert's are the graph's
+    clear = {"Encoder-1-FeedForward-Norm": "sequence_output", "NSP-Dense": "pooled_output"}
+    names = [clear.get(name, name) for name in model.output_names]
+    return {name: value.numpy() for name, value in zip(names, outputs, strict=True)}
+
+
+def with_identifiers(inputs):
+    return {name.replace("-", "_"): ids for name, ids in inputs.items()}
+
+
+def written(form, bert, path):
+    importlib.import_module(f"kbert.checkpoints.exports.{form}").write(bert, path)
+    return path
+
+
+def compare(model, run):
+    """One opened file against the model, at every shape; a SavedModel has names and no order."""
+    for shape in SHAPES:
+        inputs = inputs_of(model, *shape)
+        found, wanted = run(inputs), expected(model, inputs)
+        assert found.keys() == wanted.keys()
+        assert not run.ordered or list(found) == list(wanted)
+        for name, value in wanted.items():
+            assert np.abs(value).max() > 0.1
+            assert_allclose(found[name], value, atol=1e-5, rtol=1e-5)
+
+
+def saved_model_runner(path):
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(path))
+    serve = loaded.signatures["serving_default"]
+
+    def run(inputs):
+        tensors = {name: tf.constant(ids) for name, ids in with_identifiers(inputs).items()}
+        return {name: value.numpy() for name, value in serve(**tensors).items()}
+
+    run.ordered = False
+    run.keep = loaded  # TensorFlow forgets the variables of what nobody holds
+    return run
+
+
+def onnx_runner(path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="runs ONNX: pip install -e '.[test]'")
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    shapes = {tuple(value.shape[:1]) for value in session.get_inputs() + session.get_outputs()}
+    assert shapes == {("batch",)}
+    assert {value.type for value in session.get_inputs()} == {"tensor(int32)"}
+
+    def run(inputs):
+        return dict(zip(names, session.run(None, inputs), strict=True))
+
+    run.ordered = True
+    return run
+
+
+def litert_interpreter(path):
+    if importlib.util.find_spec("ai_edge_litert") is None:
+        pytest.skip("ai-edge-litert runs LiteRT: pip install -e '.[test]'")
+    from ai_edge_litert.interpreter import Interpreter
+
+    return Interpreter(model_path=str(path))
+
+
+def runner(form, path):
+    """A function from inputs to outputs, each by name."""
+    if form == "litert":
+        signature = litert_interpreter(path).get_signature_runner("serving_default")
+
+        def run(inputs):
+            return signature(**with_identifiers(inputs))
+
+        run.ordered = False
+        return run
+    return {"saved_model": saved_model_runner, "onnx": onnx_runner}[form](path)
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
+def test_a_saved_model_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
+    bert, model = bert_of(head, hidden_act, **options)
+    capfd.readouterr()
+    path = written("saved_model", bert, tmp_path / "saved")
+    assert capfd.readouterr() == ("", "")
+    compare(model, saved_model_runner(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["saved"]
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
+def test_an_onnx_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
+    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
+    bert, model = bert_of(head, hidden_act, **options)
+    capfd.readouterr()
+    path = written("onnx", bert, tmp_path / "bert.onnx")
+    assert capfd.readouterr() == ("", "")
+    compare(model, onnx_runner(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["bert.onnx"]
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
+def test_a_litert_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
+    bert, model = bert_of(head, hidden_act, **options)
+    capfd.readouterr()
+    path = written("litert", bert, tmp_path / "bert.tflite")
+    assert capfd.readouterr() == ("", "")
+    assert b"Flex" not in path.read_bytes()  # no operation that needs TensorFlow
+    compare(model, runner("litert", path))
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
+DENSE = SentenceDense(np.random.default_rng(3).normal(0, 0.3, (24, 7)).astype("float32"))
+VECTORS = [
+    ("saved_model", "encoder", kbert.SentenceSettings("mean", True)),
+    ("saved_model", "classifier", kbert.SentenceSettings("pooler", False)),
+    ("onnx", "encoder", kbert.SentenceSettings("weightedmean", True, dense=(DENSE,))),
+    ("onnx", "pretraining", kbert.SentenceSettings("max", False)),
+    ("litert", "encoder", kbert.SentenceSettings(("lasttoken", "cls"), True, dimensions=5)),
+    ("litert", "qa", kbert.SentenceSettings("cls", True)),
+]
+
+
+@pytest.mark.parametrize(("form", "head", "sentence"), VECTORS)
+def test_a_file_gives_the_sentence_vectors_that_embed_gives(tmp_path, form, head, sentence):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install onnx tf2onnx")
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
+    bert = dataclasses.replace(bert_of(head, tokenizer=tokenizer)[0], sentence=sentence)
+    texts = ["w3 w70 w9 w1", "w2", "", "w5 w6 w7 w8 w9 w10 w11"]
+    wanted = kbert.embed(bert, texts)
+    batch = tokenizer.encode_batch(texts)
+    inputs = {"Input-Token": batch.token_ids, "Input-Segment": batch.segment_ids}
+    if head == "pretraining":
+        inputs["Input-Masked"] = np.zeros_like(batch.token_ids)
+    found = runner(form, written(form, bert, tmp_path / "bert"))(inputs)
+    assert_allclose(found["sentence_embedding"], wanted, atol=1e-5)
+    others = {
+        "encoder": {"sequence_output", "pooled_output"},
+        "classifier": {"Classifier"},
+        "pretraining": {"MLM", "NSP"},
+        "qa": {"Span-Start", "Span-End"},
+    }
+    assert set(found) == others[head] | {"sentence_embedding"}
+
+
+def test_a_sentence_vector_that_cannot_be_exported_is_said(tmp_path, caplog):
+    sentence = kbert.SentenceSettings("pooler", True)
+    bert = dataclasses.replace(bert_of("tokens")[0], sentence=sentence)
+    found = runner("saved_model", written("saved_model", bert, tmp_path / "bert"))
+    assert set(found(inputs_of(bert.model, 2, 7))) == {"TokenClassifier"}
+    assert "no sentence_embedding: head tokens has no pooler" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sentence_problem": "an LSTM"}, "no sentence_embedding: an LSTM"),
+        (
+            {
+                "sentence": kbert.SentenceSettings(
+                    "mean", False, prompts={"query": "a "}, include_prompt=False
+                )
+            },
+            "no sentence_embedding: the checkpoint leaves a prompt's tokens out",
+        ),
+    ],
+)
+def test_a_vector_that_token_ids_do_not_decide_is_not_exported(changes, said, caplog):
+    from kbert.checkpoints.exports.serving import serving_model
+
+    bert = dataclasses.replace(bert_of("encoder")[0], **changes)
+    assert "sentence_embedding" not in serving_model(bert, "a SavedModel").output_names
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("head", ["classifier", "qa"])
+def test_a_litert_file_is_resized_without_its_signature(tmp_path, head):
+    """By place: its inputs and outputs have the order of the graph."""
+    bert, model = bert_of(head, "gelu")
+    interpreter = litert_interpreter(written("litert", bert, tmp_path / "bert.tflite"))
+
+    def run(inputs):
+        places = [one["index"] for one in interpreter.get_input_details()]
+        places = dict(zip(with_identifiers(inputs), places, strict=True))
+        for name, ids in with_identifiers(inputs).items():
+            interpreter.resize_tensor_input(places[name], ids.shape)
+        interpreter.allocate_tensors()
+        for name, ids in with_identifiers(inputs).items():
+            interpreter.set_tensor(places[name], ids)
+        interpreter.invoke()
+        outputs = [one["index"] for one in interpreter.get_output_details()]
+        return {
+            name: interpreter.get_tensor(output)
+            for name, output in zip(model.output_names, outputs, strict=True)
+        }
+
+    run.ordered = True
+    compare(model, run)
+
+
+@pytest.mark.slow
+def test_torch_writes_onnx_too(tmp_path, run_python):
+    for package in ("torch", "onnxscript"):
+        pytest.importorskip(package, reason="writes ONNX on torch: pip install -e '.[onnx,torch]'")
+    path = str(tmp_path / "bert.onnx")
+    done = run_python(ON_TORCH.format(path=path), backend="torch")
+    assert "gathered MLM head must be written on the backend tensorflow" in done.stdout
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+    _, model = bert_of(*CASES[0][:2], **CASES[0][2])
+    compare(model, onnx_runner(path))
+
+
+def test_jax_is_told_which_backend_to_set(run_python):
+    pytest.importorskip("jax")
+    lines = run_python(ON_JAX, backend="jax").stdout.splitlines()
+    assert len(lines) == 3
+    for line, what in zip(lines, ("a SavedModel", "an ONNX file", "a LiteRT file"), strict=True):
+        assert line.startswith(f"{what} must be written on the backend tensorflow")
+        assert "got jax: set KERAS_BACKEND=tensorflow" in line
+
+
+def test_half_precision_is_exported_in_float32(tmp_path, monkeypatch):
+    import keras
+
+    policy = keras.config.dtype_policy()
+    bert, _ = bert_of(dtype="mixed_bfloat16")
+    _, model = bert_of()  # the same weights, computed in float32
+    compare(model, saved_model_runner(written("saved_model", bert, tmp_path / "saved")))
+    monkeypatch.setattr("kbert.model.builder._pooler", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        written("saved_model", bert, tmp_path / "failed")
+    assert keras.config.dtype_policy() is policy
+
+
+@pytest.mark.parametrize("form", ["saved_model", "onnx", "litert"])
+def test_ids_and_lengths_that_the_model_lacks_are_never_computed(tmp_path, form):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
+    bert, model = bert_of("classifier")
+    path = written(form, bert, tmp_path / "bert")
+    cases = [("Input-Token", 99, 7), ("Input-Token", -1, 7), ("Input-Segment", 3, 7)]
+    for name, number, length in [*cases, ("Input-Segment", -1, 7), ("Input-Token", 1, 18)]:
+        inputs = inputs_of(model, 2, length)
+        inputs[name][0, 3] = number
+        try:
+            found = runner(form, path)(inputs)["Classifier"]
+        except Exception as error:  # each runtime has its own
+            assert not isinstance(error, (AssertionError, KeyError))
+        else:
+            assert length == 7 and np.isnan(found[0]).all() and np.isfinite(found[1]).all()
+
+
+def test_a_saved_model_can_be_trained_where_it_is_loaded(tmp_path):
+    import keras
+    import tensorflow as tf
+
+    bert, model = bert_of("classifier", "silu")
+    path = str(written("saved_model", bert, tmp_path / "saved"))
+    loaded = tf.saved_model.load(path)
+    inputs = with_identifiers(inputs_of(model, 13, 7))
+    layer = keras.layers.TFSMLayer(path, call_endpoint="serve")
+    assert len(layer.trainable_weights) == len(model.trainable_weights)
+    with tf.GradientTape() as tape:
+        outputs = loaded.serve({name: tf.constant(ids) for name, ids in inputs.items()})
+        loss = tf.reduce_sum(outputs["Classifier"] ** 2)
+    gradients = tape.gradient(loss, loaded.trainable_variables)
+    assert len(gradients) == len(model.trainable_weights)
+    assert all(gradient is not None for gradient in gradients)
+
+
+def test_a_saved_model_brings_its_tokenizer(tmp_path):
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
+    bert, _ = bert_of(tokenizer=tokenizer)
+    path = written("saved_model", bert, tmp_path / "saved")
+    again = kbert.Tokenizer.load(path / "tokenizer")
+    assert again.encode("w3 w70 x").ids == tokenizer.encode("w3 w70 x").ids
+    bert, _ = bert_of()
+    assert not (written("saved_model", bert, path) / "tokenizer").exists()  # nothing old stays
+
+
+def test_what_is_no_saved_model_is_not_replaced(tmp_path):
+    bert, _ = bert_of()
+    (tmp_path / "thesis.txt").write_text("mine")
+    for path in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(ValueError, match="must be new, or a SavedModel to replace"):
+            written("saved_model", bert, path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "broken"),
+    [
+        ("saved_model", "saved", "kbert.checkpoints.exports.saved_model.save"),
+        ("onnx", "bert.onnx", "kbert.checkpoints.exports.onnx._name_axes"),
+        ("litert", "bert.tflite", "kbert.checkpoints.exports.saved_model.save"),
+    ],
+)
+def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, name, broken):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
+    path = tmp_path / name
+    if form == "saved_model":
+        path.mkdir()
+        (path / "saved_model.pb").write_bytes(b"old")
+    else:
+        path.write_bytes(b"old")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device", "elsewhere")
+
+    monkeypatch.setattr(broken, fail)
+    bert, _ = bert_of()
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        written(form, bert, path)
+    assert raised.value.filename == str(path)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (path / "saved_model.pb" if path.is_dir() else path).read_bytes() == b"old"
+
+
+def test_an_old_saved_model_stays_where_the_new_one_cannot_be_put(tmp_path, monkeypatch):
+    path, rename = tmp_path / "saved", os.rename
+    path.mkdir()
+    (path / "saved_model.pb").write_bytes(b"old")
+
+    def refuse(source, target):
+        if target.name.endswith(".new"):
+            raise PermissionError(13, "Permission denied", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        written("saved_model", bert_of()[0], path)
+    assert (path / "saved_model.pb").read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_one_line(tmp_path, run_python):
+    """TensorFlow's own error comes out as an OSError; the disk is full after 20,000 bytes."""
+    code = f"""
+import resource, signal, sys
+import test_exports as t
+bert, _ = t.bert_of()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    t.written("saved_model", bert, {str(tmp_path / "saved")!r})
+except OSError as error:
+    print(error.filename)
+"""
+    assert run_python(code, backend="tensorflow").stdout.splitlines() == [str(tmp_path / "saved")]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_missing_packages_of_an_extra_are_one_line(tmp_path, monkeypatch):
+    bert, _ = bert_of()
+    for package in ("onnx", "tf2onnx"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError) as raised:
+        written("onnx", bert, tmp_path / "bert.onnx")
+    assert str(raised.value) == (
+        "an ONNX file needs the packages onnx and tf2onnx, which are not installed: "
+        'pip install "kbert-keras[onnx]"'
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch, form):
+    from kbert.checkpoints.exports import serving
+
+    bert, _ = bert_of()
+    monkeypatch.setattr(serving, "_LARGEST", 4 * bert.model.count_params() - 1)
+    with pytest.raises(ValueError, match=r"must be smaller than 2 GiB.*SavedModel"):
+        written(form, bert, tmp_path / "bert")
+
+
+def test_a_model_of_ones_own_is_refused(tmp_path):
+    import keras
+
+    tokens = keras.Input((None, 3), name="tokens")
+    model = keras.Model(tokens, keras.layers.Dense(2)(tokens))
+    bert = kbert.Bert(kbert.BertConfig(**SIZES), "encoder", model, None)
+    with pytest.raises(ValueError, match=r"a model that kbert built.*got tokens"):
+        written("litert", bert, tmp_path / "bert.tflite")

@@ -1,0 +1,303 @@
+"""A folder is whole at every moment, whenever its writer is killed; other files are let be."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as command
+from helpers.sizes import HELPERS
+from safetensors.numpy import load_file, save_file
+
+import kbert
+from kbert.checkpoints import formats
+from kbert.io import folders, leftovers
+from kbert.io.atomic_write import write_atomically
+from kbert.io.folders import atomic_folder, finish
+
+WRITER = HELPERS / "killed_writer.py"
+KILLED = 9
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def old_and_new(small, tmp_path_factory):
+    """Two checkpoints of the same shapes, with other activations and weights."""
+    paths = {}
+    for name, activation in (("old", "gelu"), ("new", "relu")):
+        paths[name] = tmp_path_factory.mktemp("checkpoints") / name
+        config = small.replace(hidden_act=activation)
+        kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config)), paths[name])
+        (paths[name] / "1_Pooling").mkdir()
+        (paths[name] / "1_Pooling" / "config.json").write_text(f'{{"{name}": 1}}')
+    return paths
+
+
+def killed_at(step: int, source: Path, target: Path, *options: str) -> bool:
+    arguments = [str(source), str(target), str(step), *options]
+    done = subprocess.run([sys.executable, str(WRITER), *arguments])
+    assert done.returncode in (0, KILLED)
+    return done.returncode == KILLED
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def opened(folder: Path) -> tuple[str, float]:
+    """The activation and one weight, as kbert reads them."""
+    with formats.opened(folder) as checkpoint:
+        weight = checkpoint.tensors["embeddings.word_embeddings.weight"].read()
+        return checkpoint.spec.config.hidden_act, float(weight[1, 1])
+
+
+def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path):
+    old, new = old_and_new["old"], old_and_new["new"]
+    wanted = {opened(path): name for name, path in old_and_new.items()}
+    pairs = [
+        tuple((p / name).read_bytes() for name in ("config.json", WEIGHTS)) for p in (old, new)
+    ]
+    found, unfinished, step = [], 0, 0
+    while True:
+        step += 1
+        target = shutil.copytree(old, tmp_path / f"{step}" / "bert")
+        (target / "notes.txt").write_text("mine")
+        (target / "1_Pooling" / "own.json").write_text("[7]")
+        killed = killed_at(step, new, target)
+        there = contents(target)
+        unfinished += any(name.startswith(".kbert.") and ".new/" in name for name in there)
+        # Another program: it takes no configuration for weights that are not its own.
+        if "config.json" in there and WEIGHTS in there:
+            assert (there["config.json"], there[WEIGHTS]) in pairs
+        found.append(wanted[opened(target)])
+        visible = {n: c for n, c in contents(target).items() if not n.startswith(".kbert")}
+        users = {"notes.txt": b"mine", "1_Pooling/own.json": b"[7]"}
+        assert visible == contents(old_and_new[found[-1]]) | users
+        with atomic_folder(target) as part:  # the next write
+            shutil.copytree(new, part, dirs_exist_ok=True)
+        assert contents(target) == contents(new) | users
+        assert not list(target.parent.glob("*/.*"))
+        if not killed:
+            break
+    assert found == sorted(found, reverse=True) and set(found) == {"old", "new"}
+    assert unfinished > 5  # the files of the checkpoint: all of them were waited for
+
+
+def test_killed_while_a_folder_is_new(old_and_new, tmp_path):
+    target = tmp_path / "bert"
+    assert killed_at(4, old_and_new["new"], target)
+    assert not target.exists() and len(list(tmp_path.iterdir())) == 1
+    with atomic_folder(target) as part:
+        (part / "a").write_text("a")
+    assert [path.name for path in tmp_path.iterdir()] == ["bert"]
+
+
+def test_killed_while_a_file_is_written(tmp_path):
+    """As a .keras is: in a folder of its own, then renamed."""
+    source, target = tmp_path / "source", tmp_path / "out" / "bert.keras"
+    source.write_bytes(b"new")
+    target.parent.mkdir()
+    for step in range(1, 20):
+        target.write_bytes(b"old")
+        killed = killed_at(step, source, target)
+        assert target.read_bytes() in (b"old", b"new")
+        write_atomically(target, b"next")
+        assert contents(target.parent) == {"bert.keras": b"next"}
+        assert [path.name for path in target.parent.iterdir()] == ["bert.keras"]
+        if not killed:
+            break
+    assert 3 < step < 19
+
+
+def test_a_keras_file_is_written_where_a_killed_writers_is_found(small, tmp_path, monkeypatch):
+    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+    seen, save = [], type(bert.model).save
+
+    def watched(model, path):
+        seen.extend(entry.name for entry in tmp_path.iterdir())
+        save(model, path)
+
+    monkeypatch.setattr(type(bert.model), "save", watched)
+    kbert.save(bert, tmp_path / "bert.keras")
+    (name,) = seen
+    assert name.startswith(f".bert.keras{leftovers.owner()}") and name.endswith(".part")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bert.keras"]
+
+
+def test_what_others_are_writing_is_let_be(tmp_path):
+    machine = leftovers.owner()[1:9]
+    elsewhere = f"{int(machine, 16) ^ 1:08x}"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = {  # of a process that runs, of another machine, of one that is gone, of another file
+        f".x.{machine}-{os.getppid()}.part": True,
+        f".x.{elsewhere}-{gone.pid}.part": True,
+        f".x.{machine}-{gone.pid}.part": False,
+        f".y.{machine}-{gone.pid}.part": True,
+    }
+    for name in names:
+        (tmp_path / name).write_text("part")
+    write_atomically(tmp_path / "x", b"x")
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {"x", *(name for name, stays in names.items() if stays)}
+
+
+def test_a_link_to_a_folder_stays_one_and_so_does_the_folder(old_and_new, tmp_path, monkeypatch):
+    real = shutil.copytree(old_and_new["old"], tmp_path / "real")
+    (tmp_path / "link").symlink_to(real, target_is_directory=True)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "made", target_is_directory=True)
+    inode = real.stat().st_ino
+    monkeypatch.chdir(real)
+    for path in (tmp_path / "link", Path("."), tmp_path / "nowhere"):
+        with atomic_folder(path) as part:
+            (part / "config.json").write_text(str(path))
+        assert (path / "config.json").read_text() == str(path)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "nowhere").is_symlink()
+    assert real.stat().st_ino == inode == Path(".").stat().st_ino
+    assert (real / WEIGHTS).is_file() and (tmp_path / "made" / "config.json").is_file()
+
+
+def test_a_place_that_cannot_be_taken_is_said_before_anything_is(old_and_new, tmp_path):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    (target / WEIGHTS).unlink()
+    (target / WEIGHTS).mkdir()
+    (target / "sub").write_text("a file")
+    before = contents(target)
+    for name, said in ((WEIGHTS, f"{WEIGHTS} in it is no regular file"), ("sub/x", "sub in it is")):
+        with pytest.raises(OSError, match=said), atomic_folder(target) as part:
+            (part / "config.json").write_text("new")
+            (part / name).parent.mkdir(exist_ok=True)
+            (part / name).write_text("new")
+        assert contents(target) == before
+
+
+def test_one_that_is_at_it_is_waited_for(old_and_new, tmp_path, monkeypatch):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    new = target / f".kbert.{leftovers.owner()[1:9]}-{os.getppid()}.new"
+    shutil.copytree(old_and_new["new"], new)
+    timer = threading.Timer(0.2, lambda: shutil.rmtree(new))
+    timer.start()
+    assert opened(target) == opened(old_and_new["old"])
+    timer.join()
+    shutil.copytree(old_and_new["new"], new)
+    monkeypatch.setattr(folders, "_WRITER_TIMEOUT_S", 0.1)  # stopped, or on another machine
+    assert opened(target) == opened(old_and_new["new"])
+
+
+def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_path, monkeypatch):
+    target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
+    shutil.copytree(old_and_new["new"], target / f".kbert{leftovers.owner()}new")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    done = command(capsys, "inspect", target)
+    assert (done.status, done.out) == (2, "")
+    assert (
+        done.err.startswith(f"kbert: {target}: its writer was killed") and done.err.count("\n") == 1
+    )
+    assert "make the folder writable" in done.err
+
+
+def test_a_vocabulary_is_finished_too(tmp_path):
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    kbert.Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "vocab")
+    new = tmp_path / "vocab" / f".kbert{leftovers.owner()}new"
+    kbert.Tokenizer.from_vocab([*tokens, "b"], lowercase=True).save(new)
+    assert kbert.Tokenizer.load(tmp_path / "vocab").vocab_size == 7
+    assert not new.exists()
+
+
+def a_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    os.symlink(os.devnull, path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")
+@pytest.mark.parametrize("make", [a_fifo, a_device])
+def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, make):
+    path = tmp_path / "out.json"
+    make(path)
+    mode = os.stat(path).st_mode
+    with pytest.raises(OSError, match="a device or a pipe, not a regular file"):
+        small.to_json(path)
+    make(path.with_suffix(".svg"))
+    done = command(capsys, "plot", "tiny", "-o", path.with_suffix(".svg"))
+    assert done.status == 2 and "a device or a pipe, not a regular file" in done.err
+    path.with_suffix(".svg").unlink()
+    assert os.stat(path).st_mode == mode and os.lstat(path).st_ino
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.json"]
+    for ending in (".keras", ".onnx"):
+        make(path.with_suffix(ending))
+        bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+        with pytest.raises(OSError, match="not a regular file"):
+            kbert.save(bert, path.with_suffix(ending))
+        assert os.stat(path.with_suffix(ending)).st_mode == mode
+
+
+def test_a_folder_whose_files_may_not_be_taken_away_stays_whole(tmp_path, nobody):
+    target = tmp_path / "served"
+    for name in ("saved_model.pb", "variables/variables.index"):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_text("old")
+    (target / "variables").chmod(0o555)
+    target.chmod(0o777)
+    before = contents(target)
+    nobody()
+    said = pytest.raises(PermissionError, match="of variables in it may not")
+    with said, atomic_folder(target, alone=True) as part:
+        (part / "saved_model.pb").write_text("new")
+    assert contents(target) == before
+
+
+def test_killed_while_a_folder_is_replaced_it_is_old_or_new_with_nothing_of_the_other(tmp_path):
+    """As a SavedModel is; a link to it stays one."""
+    for name in ("old", "new"):
+        for file in ("saved_model.pb", f"of_{name}.txt", "variables/variables.index"):
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+    old, new = contents(tmp_path / "old"), contents(tmp_path / "new")
+    found = []
+    for step in range(1, 40):
+        shutil.copytree(tmp_path / "old", tmp_path / f"{step}" / "real")
+        target = tmp_path / f"{step}" / "served"
+        target.symlink_to("real")
+        killed = killed_at(step, tmp_path / "new", target, "--alone")
+        there = contents(target)
+        if there.get("saved_model.pb") == b"new":  # another program opens this file
+            assert new.items() <= there.items() and "of_old.txt" not in there
+        finish(target)
+        found.append("old" if "of_old.txt" in contents(target) else "new")
+        visible = {n: c for n, c in contents(target).items() if not folders.is_own(n)}
+        assert visible == {"old": old, "new": new}[found[-1]]
+        with atomic_folder(target, alone=True) as part:
+            (part / "empty").mkdir()
+        assert [entry.name for entry in target.iterdir()] == ["empty"] and target.is_symlink()
+        if not killed:
+            break
+    assert found == sorted(found, reverse=True) and set(found) == {"old", "new"} and step < 39
+
+
+def test_weights_of_a_folder_are_not_written_through_a_link(old_and_new, tmp_path):
+    """As in a cache whose files are links to shared ones."""
+    shared = shutil.copytree(old_and_new["old"], tmp_path / "shared")
+    target = tmp_path / "bert"
+    target.mkdir()
+    for name in ("config.json", WEIGHTS):
+        (target / name).symlink_to(shared / name)
+    before = contents(shared)
+    with atomic_folder(target) as part:
+        save_file({"a": np.zeros(3, "f4")}, part / WEIGHTS)
+    finish(target)
+    assert contents(shared) == before
+    assert list(load_file(target / WEIGHTS)) == ["a"]

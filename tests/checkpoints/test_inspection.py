@@ -1,0 +1,188 @@
+"""`inspect`: what lies at a path, counted without reading a weight."""
+
+import json
+import math
+import os
+import shutil
+import struct
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as command
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS
+from safetensors.numpy import load_file, save_file
+
+import kbert
+from kbert.graph.reference import named_parameters, published_totals
+
+BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+
+
+def header(file) -> dict:
+    """The header of a safetensors file, read as its documentation says."""
+    with open(file, "rb") as opened:
+        length = struct.unpack("<Q", opened.read(8))[0]
+        found = json.loads(opened.read(length))
+    found.pop("__metadata__", None)
+    return found
+
+
+def write_without_numbers(file, shapes: dict, dtype: str = "F32") -> int:
+    """A safetensors file whose numbers are a hole in it; returns its size in bytes."""
+    place, entries = 0, {}
+    for name, shape in shapes.items():
+        end = place + math.prod(shape) * BYTES[dtype]
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, end]}
+        place = end
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    with open(file, "wb") as opened:
+        opened.write(struct.pack("<Q", len(text)) + text)
+    os.truncate(file, 8 + len(text) + place)
+    return 8 + len(text) + place
+
+
+@pytest.fixture
+def folder(small, tmp_path):
+    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    model = kbert.build_bert(small, seq_len=None)
+    kbert.save(kbert.Bert(small, "pretraining", model, tokenizer), tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def test_the_counts_are_those_of_the_files_header(folder):
+    entries = header(folder / WEIGHTS)
+    found = kbert.inspect(folder)
+    expected = {name.removeprefix("bert."): tuple(e["shape"]) for name, e in entries.items()}
+    assert {tensor.name: tensor.shape for tensor in found.tensors} == expected
+    assert found.params == sum(map(math.prod, expected.values()))
+    ends = [entry["data_offsets"][1] for entry in entries.values()]
+    assert found.bytes == max(ends)
+    assert (found.format, found.architecture, found.head) == (
+        "transformers",
+        "BertForPreTraining",
+        "pretraining",
+    )
+    assert (found.vocab_size, found.lowercase, found.sentence, found.problems) == (
+        99,
+        True,
+        None,
+        (),
+    )
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("base", "F32"), ("large", "BF16")])
+def test_the_published_totals_and_no_number_is_read(tmp_path, name, dtype, monkeypatch):
+    """transformers' named parameters, as the documents list them; the numbers are a hole."""
+    model = f"{name}_uncased"
+    shapes = {row.parameter: row.shape for row in named_parameters(model)}
+    size = write_without_numbers(tmp_path / WEIGHTS, shapes, dtype)
+    (tmp_path / "config.json").write_text(kbert.get_config(model).to_json())
+    assert (tmp_path / WEIGHTS).stat().st_blocks * 512 < size / 100
+    read = "kbert.checkpoints.transformers.weight_files._mapped"
+    monkeypatch.setattr(read, lambda *_: pytest.fail("a tensor was read"))
+    found = kbert.inspect(tmp_path)
+    assert found.problems == ()
+    (total,) = {t.params_encoder_and_pooler for t in published_totals()
+                if (t.vocab_size, t.layers, t.hidden) == (30_522, found.config.num_hidden_layers,
+                                                          found.config.hidden_size)}  # fmt: skip
+    assert found.params == total
+    assert found.bytes == total * BYTES[dtype]
+    with pytest.raises(pytest.fail.Exception, match="was read"):
+        kbert.load(tmp_path)  # which does read
+
+
+def test_the_text_fits_80_columns_and_says_the_totals(capsys, folder):
+    done = command(capsys, "inspect", folder)
+    assert (done.status, done.err) == (0, "")
+    path, *lines = done.out.splitlines()
+    assert path == str(folder)
+    assert max(map(len, lines)) <= 80
+    assert f"{kbert.inspect(folder).params:,}" in done.out
+    assert "99 tokens, uncased" in done.out
+    assert "Every tensor is there" in done.out
+    every = command(capsys, "inspect", folder, "--tensors").out
+    assert "  embeddings.word_embeddings.weight " in every and "99 × 24" in every
+
+
+def test_json_holds_everything(capsys, folder, small):
+    done = command(capsys, "inspect", folder, "--output", "json")
+    values = json.loads(done.out)
+    assert values["config"] == small.to_dict()
+    assert values["params"] == sum(math.prod(t["shape"]) for t in values["tensors"])
+    assert values["problems"] == []
+
+
+def test_ignored_keys_are_listed(capsys, folder):
+    values = json.loads((folder / "config.json").read_text())
+    values |= {"my_own_note": 1, "adapters": {}, "transformers.js_config": {}}
+    (folder / "config.json").write_text(json.dumps(values))
+    (line,) = (line for line in kbert.inspect(folder).ignored if line.startswith("config.json: "))
+    assert {"my_own_note", "adapters", "transformers.js_config", "dtype"} <= set(
+        line.removeprefix("config.json: ").split(", ")
+    )
+    assert "  ignored: config.json: " in command(capsys, "inspect", folder).out
+
+
+def test_what_does_not_fit_is_listed_whole_and_the_exit_status_is_1(capsys, folder):
+    tensors = load_file(folder / WEIGHTS)
+    tensors["bert.pooler.dense.bias"] = np.zeros(23, "f4")
+    save_file(tensors, folder / WEIGHTS)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {"num_hidden_layers": 12}))
+    done = command(capsys, "inspect", folder)
+    assert (done.status, done.err) == (1, "")
+    lines = [line.strip() for line in done.out.splitlines()]
+    at = lines.index("146 problems:")
+    assert lines[at + 1] == "num_hidden_layers is 12 in the configuration, 3 in the tensors"
+    missing = {line.split()[1] for line in lines if line.startswith("missing: ")}
+    suffixes = {name.split(".", 4)[4] for name in tensors if ".layer.0." in name}
+    assert missing == {f"encoder.layer.{n}.{suffix}" for n in range(3, 12) for suffix in suffixes}
+    assert lines[-1] == "shape of pooler.dense.bias: expected (24,), found (23,)"
+    as_json = command(capsys, "inspect", folder, "--output", "json")
+    assert as_json.status == 1
+    assert json.loads(as_json.out)["problems"] == lines[at + 1 :]
+
+
+def test_a_shorter_vocabulary_is_said_and_fits(capsys, folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY[:90]), encoding="utf-8")
+    done = command(capsys, "inspect", folder)
+    assert done.status == 0
+    assert "90 tokens, uncased; 9 rows of the embedding have no token" in done.out
+    (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "x"]), encoding="utf-8")
+    done = command(capsys, "inspect", folder)
+    assert done.status == 1 and "99, got 100" in done.out
+
+
+def test_what_is_no_checkpoint_is_one_line_and_exit_status_2(capsys, folder, tmp_path):
+    (folder / WEIGHTS).write_bytes(b"")
+    for source in (folder, tmp_path / "nowhere"):
+        done = command(capsys, "inspect", source)
+        assert (done.status, done.out) == (2, "")
+        assert done.err.count("\n") == 1 and str(source) in done.err
+
+
+def test_piped_it_starts_no_keras(folder, run_python):
+    code = (
+        "import sys; from kbert.io import progress; from kbert.cli.main import main\n"
+        "progress.PROGRESS_DELAY_S = 600\n"
+        f"try: main(['inspect', {str(folder)!r}])\n"
+        "except SystemExit as done: assert not done.code\n"
+        "assert not {'keras', 'tensorflow', 'torch', 'jax'} & set(sys.modules)"
+    )
+    done = run_python(code)
+    assert "Every tensor is there" in done.stdout and done.stderr == ""
+
+
+def test_a_copy_of_a_checkpoint_with_shards_counts_the_same(folder, tmp_path):
+    whole = kbert.inspect(folder)
+    other = shutil.copytree(folder, tmp_path / "shards")
+    tensors = load_file(other / WEIGHTS)
+    (other / WEIGHTS).unlink()
+    files = {name: f"{place % 3}.safetensors" for place, name in enumerate(tensors)}
+    for file in set(files.values()):
+        save_file({n: tensors[n] for n in tensors if files[n] == file}, other / file)
+    (other / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    found = kbert.inspect(other)
+    assert (found.tensors, found.params, found.problems) == (whole.tensors, whole.params, ())

@@ -1,0 +1,253 @@
+"""keras_bert's own files open with keras_bert's numbers, and it reads the folders kbert writes."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers.sizes import HELPERS, SIZES
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+from kbert.checkpoints import formats
+
+PEER = HELPERS / "peer_keras_bert.py"
+PEERS = ("keras_bert", "tf_keras")
+pytestmark = [
+    pytest.mark.keras_bert,
+    pytest.mark.skipif(
+        not all(importlib.util.find_spec(name) for name in PEERS),
+        reason="the peer: pip install --no-deps as CONTRIBUTING.md says",
+    ),
+]
+
+# keras_bert has two segments; its names for the other sizes.
+OURS = SIZES | {"type_vocab_size": 2}
+THEIRS = {
+    "token_num": OURS["vocab_size"],
+    "pos_num": OURS["max_position_embeddings"],
+    "embed_dim": OURS["hidden_size"],
+    "transformer_num": OURS["num_hidden_layers"],
+    "head_num": OURS["num_attention_heads"],
+    "feed_forward_dim": OURS["intermediate_size"],
+}
+CONFIG = kbert.BertConfig(
+    **OURS, hidden_act="gelu_new", attention_probs_dropout_prob=0.0, layer_norm_eps=1e-14
+)
+TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def built(activation):
+    """A model with random weights, both heads."""
+    config = kbert.BertConfig(**OURS, hidden_act=activation)
+    bert = kbert.Bert(config, "pretraining", kbert.build_bert(config, seq_len=None))
+    random = np.random.default_rng(1)
+    for weight in bert.model.weights:
+        offset = 1.0 if weight.path.endswith("gamma") else 0.0
+        weight.assign(offset + random.normal(0, 0.2, weight.shape))
+    return bert
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory):
+    """The folder with all that keras_bert wrote; in it, what kbert wrote for it to read."""
+    out = tmp_path_factory.mktemp("keras_bert")
+    folders = []
+    for activation in ("gelu", "relu"):
+        folders.append(out / f"google_{activation}")
+        kbert.save(built(activation), folders[-1], format="google")
+    command = [sys.executable, str(PEER), json.dumps(THEIRS), str(out), *map(str, folders)]
+    environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return out
+
+
+def theirs(peer, name):
+    return list(np.load(peer / f"{name}.npz").values())
+
+
+def outputs_of(bert, peer):
+    ids = np.load(peer / "ids.npz")
+    return kbert.predict(bert.model, ids["token_ids"], ids["segment_ids"])
+
+
+def real(peer):
+    return np.load(peer / "ids.npz")["token_ids"] != 0
+
+
+def softmax(logits):
+    exponents = np.exp(logits - logits.max(-1, keepdims=True))
+    return exponents / exponents.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_keras_bert_reads_what_kbert_writes_with_the_same_numbers(peer, activation):
+    """Its gelu is the tanh form, kbert's gelu_new."""
+    config = kbert.BertConfig(**OURS, hidden_act={"gelu": "gelu_new"}.get(activation, activation))
+    bert = kbert.load(peer / f"google_{activation}", config=config)
+    encoder = kbert.load(peer / f"google_{activation}", config=config, head="encoder")
+    expected = np.load(peer / f"google_{activation}.npz")
+    found, where = outputs_of(bert, peer), real(peer)
+    features = next(iter(outputs_of(encoder, peer).values()))
+    assert_allclose(features[where], expected["features"][where], **TOLERANCE)
+    assert_allclose(softmax(found["MLM"])[where], expected["MLM"][where], **TOLERANCE)
+    assert_allclose(softmax(found["NSP"]), expected["NSP"], **TOLERANCE)
+    assert np.ptp(expected["NSP"]) > 0.1  # the numbers are no constants
+
+
+@pytest.mark.parametrize("name", ["both", "relu", "weights"])
+def test_its_own_files_give_its_own_numbers(peer, name):
+    bert = kbert.load(peer / f"{name}.h5", config=CONFIG if name == "weights" else None)
+    assert (bert.head, bert.tokenizer) == ("pretraining", None)
+    assert (bert.report.initialized, bert.report.ignored) == ((), ())
+    found, where = outputs_of(bert, peer), real(peer)
+    mlm, nsp = theirs(peer, "both" if name == "weights" else name)
+    assert_allclose(softmax(found["MLM"])[where], mlm[where], **TOLERANCE)
+    assert_allclose(softmax(found["NSP"]), nsp, **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["encoder", "several"])
+def test_its_encoders_give_its_features(peer, name, caplog):
+    bert = kbert.load(peer / f"{name}.h5")
+    assert bert.head == "encoder"
+    assert bert.report.initialized == ("NSP-Dense/kernel", "NSP-Dense/bias")
+    (expected,) = theirs(peer, name)
+    if name == "several":  # the last blocks, joined
+        assert "its output joins several blocks" in caplog.text
+        states = kbert.build_hidden_states(bert.model, blocks=[-2, -1])
+        ids = np.load(peer / "ids.npz")
+        found = list(kbert.predict(states, ids["token_ids"], ids["segment_ids"]).values())
+        found = np.concatenate(found, axis=-1)
+    else:
+        found = next(iter(outputs_of(bert, peer).values()))
+    assert_allclose(found[real(peer)], expected[real(peer)], **TOLERANCE)
+
+
+def test_a_whole_model_says_its_configuration(peer):
+    assert kbert.load(peer / "both.h5").config == CONFIG.replace(layer_norm_eps=1e-7**2)
+    relu = kbert.load(peer / "relu.h5").config
+    assert (relu.hidden_act, relu.hidden_dropout_prob) == ("relu", 0.3)
+
+
+def test_the_optimizers_weights_are_left_out(peer):
+    with formats.opened(peer / "both.h5") as checkpoint:
+        assert checkpoint.left_out and not any("Adam" in name for name in checkpoint.tensors)
+        tensor = checkpoint.tensors["Encoder-2-FeedForward/Encoder-2-FeedForward_W1"]
+        assert (tensor.shape, tensor.dtype) == ((24, 40), "float32")
+
+
+@pytest.mark.parametrize("name", ["fine_tuned", "nested"])
+def test_a_users_own_head_is_named_and_can_be_left_out(peer, name):
+    with pytest.raises(ValueError, match="2 problems: unexpected: Mine/") as raised:
+        kbert.load(peer / f"{name}.h5")
+    assert "unexpected: Mine/kernel" in str(raised.value)
+    bert = kbert.load(peer / f"{name}.h5", ignore=["Mine/kernel", "Mine/bias"])
+    assert bert.head == "encoder"
+    lacks = () if name == "fine_tuned" else ("NSP-Dense",)
+    assert bert.report.initialized_layers == lacks
+    expected = theirs(peer, name)[0]
+    outputs = list(outputs_of(bert, peer).values())
+    if name == "nested":
+        assert_allclose(outputs[0][real(peer)], expected[real(peer)], **TOLERANCE)
+    else:  # their softmax of the head over the pooled output
+        import h5py
+
+        with h5py.File(peer / "fine_tuned.h5") as file:
+            head = file["model_weights/Mine/Mine"]
+            logits = outputs[1] @ head["kernel:0"][()] + head["bias:0"][()]
+        assert_allclose(softmax(logits), expected, **TOLERANCE)
+
+
+def test_out_again_in_googles_format(peer, tmp_path, caplog):
+    bert = kbert.load(peer / "both.h5")
+    kbert.save(bert, tmp_path, format="google")
+    assert "hidden_act='gelu_new'" in caplog.text
+    again = kbert.load(tmp_path)
+    assert again.config == bert.config
+    for first, second in zip(bert.model.weights, again.model.weights, strict=True):
+        assert_array_equal(first.numpy(), second.numpy())
+
+
+def damaged(peer, tmp_path, change):
+    import h5py
+
+    path = tmp_path / "model.h5"
+    path.write_bytes((peer / "both.h5").read_bytes())
+    with h5py.File(path, "r+") as file:
+        change(file)
+    return path
+
+
+def with_config(pattern, replacement):
+    def change(file):
+        text = file.attrs["model_config"]
+        assert pattern in text
+        file.attrs["model_config"] = text.replace(pattern, replacement)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_config('"class_name"', "'class_name'"), "model_config must be JSON, got"),
+        (with_config('"activation": "gelu"', '"activation": "prelu"'), "hidden_act must be one of"),
+        (with_config('"history_only": false', '"history_only": true'), "got history_only"),
+        (with_config('"head_num"', '"num_heads"'), "must be keras_bert's, got that of another"),
+        (with_config('"units"', '"Units"'), "FeedForward.units must be a value, got nothing"),
+        (with_config('"head_num": 4', '"head_num": 5'), "hidden_size must be a multiple"),
+        (lambda file: file["model_weights"].attrs.pop("layer_names"), "got another HDF5 file"),
+        (lambda file: file["model_weights"].move("MLM-Sim", "MLM-Sim-Adapter"), "use_adapter"),
+        (lambda file: file["model_weights/NSP/NSP"].pop("bias:0"), "1 problem: missing: NSP/bias"),
+        (
+            lambda file: file["model_weights"].create_dataset(
+                "x/y:0", (3,), "f4", external=[("/etc/passwd", 0, 12)]
+            ),
+            "must hold its own numbers, got x/y:0 in another file",
+        ),
+    ],
+)
+def test_a_file_that_is_not_right_is_one_line(peer, tmp_path, change, message):
+    path = damaged(peer, tmp_path, change)
+    with pytest.raises(ValueError, match=message) as raised:
+        kbert.load(path)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("weights", r"without num_attention_heads and hidden_act .* num_hidden_layers=3"),
+        ("task", r"got one with task embeddings \(use_task_embed=True\)"),
+        ("tanh", "must be BERT's attention, got the activation 'tanh'"),
+        ("other", "with a layer Embedding-Token, got a Keras model with alone"),
+    ],
+)
+def test_what_kbert_does_not_build_is_named(peer, name, message):
+    with pytest.raises(ValueError, match=message):
+        kbert.load(peer / f"{name}.h5")
+
+
+def test_a_configuration_that_does_not_fit_lists_every_shape(peer):
+    with pytest.raises(ValueError, match=r"shape of MLM-Sim/bias: expected \(98,\), found \(99,\)"):
+        kbert.load(peer / "weights.h5", config=CONFIG.replace(vocab_size=98))
+
+
+def test_a_truncated_file_is_one_line(peer, tmp_path):
+    content = (peer / "both.h5").read_bytes()
+    for size in (len(content) // 2, 100, 0):
+        (tmp_path / "model.h5").write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"model\.h5 must be a whole HDF5 file, got") as raised:
+            kbert.load(tmp_path / "model.h5")
+        assert "\n" not in str(raised.value)
+
+
+def test_a_file_of_keras_3_is_named(small, tmp_path):
+    model = kbert.build_encoder(small)
+    model.save_weights(tmp_path / "bert.weights.h5")
+    with pytest.raises(ValueError, match=r"got a \.weights\.h5 of Keras 3 or KerasHub"):
+        kbert.load(tmp_path / "bert.weights.h5")

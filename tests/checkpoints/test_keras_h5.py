@@ -1,0 +1,59 @@
+"""`model.save("m.h5")` of kbert's models opens in Keras and in kbert; so does a callback's."""
+
+import keras
+import numpy as np
+import pytest
+from helpers.small_berts import small_berts
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small.replace(num_hidden_layers=1))
+
+
+IDS = [np.array([[2, 7, 5, 3, 0]]), np.array([[0, 0, 1, 1, 0]])]
+
+
+def outputs_of(model):
+    given = IDS + [np.ones_like(IDS[0])] * (len(model.inputs) - 2)
+    return [keras.ops.convert_to_numpy(one) for one in keras.tree.flatten(model(given))]
+
+
+@pytest.mark.parametrize("head", ["encoder", "pretraining", "qa"])
+def test_a_h5_file_opens_in_keras_and_in_kbert(berts, tmp_path, head):
+    model = berts[head].model
+    model.save(tmp_path / "m.h5")
+    again, bert = keras.saving.load_model(tmp_path / "m.h5"), kbert.load(tmp_path / "m.h5")
+    assert type(again) is type(model)
+    assert (bert.head, bert.config, bert.tokenizer) == (head, berts[head].config, None)
+    assert bert.report.initialized == bert.report.ignored == ()
+    for mine, keras_s, kbert_s in zip(
+        outputs_of(model), outputs_of(again), outputs_of(bert.model), strict=True
+    ):
+        assert_array_equal(mine, keras_s)
+        assert_allclose(mine, kbert_s, atol=1e-6)
+
+
+def test_a_callback_s_best_file_opens(berts, tmp_path):
+    model = keras.models.clone_model(berts["classifier"].model)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    file = tmp_path / "best.h5"
+    save = keras.callbacks.ModelCheckpoint(str(file), monitor="loss", save_best_only=True)
+    model.fit(IDS, np.array([1]), verbose=0, callbacks=[save])
+    bert = kbert.load(file)
+    for one, other in zip(model.get_weights(), bert.model.get_weights(), strict=True):
+        assert_array_equal(one, other)
+    again = keras.saving.load_model(file)
+    assert again.optimizer.iterations == 1
+    assert kbert.inspect(file).left_out  # the optimizer's variables
+
+
+def test_another_graph_is_refused(berts, tmp_path):
+    encoder = berts["encoder"].model
+    output = keras.layers.Dense(3, name="Mine")(encoder.outputs[1])
+    keras.Model(encoder.inputs, output).save(tmp_path / "m.h5")
+    with pytest.raises(ValueError, match=r"graph that kbert builds.*Mine \(Dense\) added"):
+        kbert.load(tmp_path / "m.h5")

@@ -1,0 +1,234 @@
+"""KerasHub's presets and live models beside the real KerasHub, which runs in other processes."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from helpers.sizes import HELPERS
+from numpy.testing import assert_allclose, assert_array_equal
+
+import kbert
+
+if importlib.util.find_spec("keras_hub") is None:
+    pytest.skip("the peer: pip install --no-deps keras-hub keras-nlp", allow_module_level=True)
+
+PEER = HELPERS / "peer_keras_hub.py"
+PRESETS = ("backbone", "masked_lm", "classifier", "embedder")
+HEADS = ("encoder", "pretraining", "classifier", "encoder")
+LINES = [
+    "The quick brown fox jumped over the lazy dog.",
+    "Café, naïve! Dogs - foxes?",
+    "the [MASK] jumps over  the dog's 東京 , xyz7",
+    "",
+]  # as the peer's
+
+
+def run_peer(out: Path, *steps: str, backend: str) -> None:
+    environment = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, str(PEER), str(out), *steps]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """Presets that KerasHub wrote, with what it computes."""
+    folder = tmp_path_factory.mktemp("keras_hub")
+    run_peer(folder, "write", "live", backend="tensorflow")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(out):
+    """The presets that kbert wrote from KerasHub's, and what KerasHub computes with them."""
+    for name in PRESETS:
+        kbert.save(kbert.load(out / name), out / "kbert" / name, format="keras_hub")
+    run_peer(out, "read", "live", backend="jax")
+    return out / "kbert"
+
+
+def inputs(out, name="backbone"):
+    ids = np.load(out / "ids.npz")
+    token_ids = np.where(ids["padding_mask"] == 0, 3 * (name == "other_padding"), ids["token_ids"])
+    return token_ids, ids["segment_ids"], ids["padding_mask"]
+
+
+def outputs_of(bert, out, name="backbone"):
+    token_ids, segment_ids, _ = inputs(out, name)
+    return list(kbert.predict(bert.model, token_ids, segment_ids).values())
+
+
+def expected(out, name):
+    return list(np.load(out / f"{name}.npz").values())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_keras_file_is_the_preset(out, name):
+    """What `backbone.save` and `task.save` write: the same weights, tokenizer and settings."""
+    preset, file = kbert.load(out / name), kbert.load(out / f"{name}.keras")
+    assert (file.config, file.head, file.sentence) == (preset.config, preset.head, preset.sentence)
+    assert file.report.initialized == preset.report.initialized
+    assert set(file.report.assigned) == set(preset.report.assigned)
+    for one, other in zip(preset.model.weights, file.model.weights, strict=True):
+        if not one.path.startswith("NSP/"):  # which neither has
+            assert_array_equal(one.numpy(), other.numpy())
+    words = [bert.tokenizer and bert.tokenizer.encode(LINES[1]).ids for bert in (preset, file)]
+    assert words[0] == words[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["backbone", "sharded", "float16", "bfloat16", "classifier", "other_padding"]
+)
+def test_a_preset_gives_keras_hubs_numbers(out, name):
+    bert = kbert.load(out / name)
+    assert bert.report.initialized == bert.report.ignored == ()
+    theirs = expected(out, "backbone" if name == "sharded" else name)
+    for value, wanted in zip(outputs_of(bert, out, name), theirs, strict=True):
+        assert_allclose(value, wanted, atol=1e-5)
+
+
+def test_the_configuration_is_keras_hubs(out):
+    bert = kbert.load(out / "classifier")
+    assert bert.config == kbert.BertConfig(
+        vocab_size=99,
+        hidden_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=17,
+        type_vocab_size=3,
+        hidden_act="gelu_new",
+        classifier_dropout=0.3,
+    )
+    assert (bert.head, bert.model.output_shape) == ("classifier", (None, 5))
+    assert kbert.load(out / "other_padding").config.pad_token_id == 3
+    with h5py.File(out / "float16" / "model.weights.h5") as file:
+        assert file["layers/dense/vars/0"].dtype == "float16"
+
+
+def test_an_embedder_brings_its_sentence_vector(out):
+    bert = kbert.load(out / "embedder")
+    assert bert.sentence == kbert.checkpoints.sentence_settings.SentenceSettings("max", False, 13)
+    sequence, _ = outputs_of(bert, out)
+    real = inputs(out)[2][:, :, None] == 1
+    found = np.where(real, sequence, -np.inf).max(axis=1)
+    assert_allclose(found, expected(out, "embedder")[0], atol=1e-5)
+
+
+def test_the_mlm_head_is_keras_hubs_but_for_its_activation_and_epsilon(out, caplog):
+    from kbert.model.layers.activations import gelu
+
+    with caplog.at_level("WARNING", logger="kbert"):
+        bert = kbert.load(out / "masked_lm")
+    assert bert.report.initialized == ("NSP/kernel", "NSP/bias")
+    (line,) = (r.getMessage() for r in caplog.records if "MLM head" in r.getMessage())
+    assert "erf GELU with an epsilon of 1e-5" in line
+    (theirs,) = expected(out, "masked_lm")
+    real = inputs(out)[2] == 1
+    difference = np.abs(outputs_of(bert, out)[0] - theirs)[real].max()
+    assert 1e-5 < difference < 1e-2
+    bert = kbert.load(out / "masked_lm")
+    bert.model.get_layer("MLM-Dense").activation = gelu
+    bert.model.get_layer("MLM-Norm").epsilon = 1e-5
+    assert_allclose(outputs_of(bert, out)[0][real], theirs[real], atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_a_live_model_gives_its_own_numbers(out, written, backend):
+    if backend == "torch":
+        pytest.importorskip("torch", reason="a backend: pip install -e '.[torch]'")
+        run_peer(out, "live", backend=backend)
+    found = np.load(out / f"live_{backend}.npz")
+    for name in ("backbone kbert 0", "backbone kbert 1", "classifier kbert 0"):
+        assert_allclose(found[name], found[name.replace("kbert", "hub")], atol=1e-5)
+    tokenizer = kbert.load(out / "classifier").tokenizer
+    assert_array_equal(found["classifier ids"], tokenizer.encode(LINES[0]).ids)
+    errors = json.loads((out / f"live_{backend}.json").read_text())
+    assert [line.rsplit(", ", 1)[1] for line in errors] == ["got int", "got Dense"]
+    assert all("BertBackbone of KerasHub" in line for line in errors)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_keras_hub_computes_the_same_with_what_kbert_wrote(out, written, name):
+    for value, wanted in zip(expected(written, name), expected(out, name), strict=True):
+        assert_allclose(value, wanted, atol=1e-5)  # jax beside tensorflow
+    encoder = expected(written, f"{name}_encoder")
+    if name in ("backbone", "embedder"):
+        bert = kbert.load(written / name)
+        for value, wanted in zip(outputs_of(bert, out), encoder, strict=True):
+            assert_allclose(value, wanted, atol=1e-5)
+
+
+def datasets(file: Path) -> dict[str, np.ndarray]:
+    """Every number of an .h5 file but the optimizer's."""
+    found = {}
+    with h5py.File(file) as content:
+        content.visititems(lambda n, x: found.update({n: x[()]} if hasattr(x, "dtype") else {}))
+    return {name: array for name, array in found.items() if not name.startswith("optimizer")}
+
+
+def json_of(file: Path):
+    """The content without the numbers that Keras puts behind the names of further objects."""
+    return json.loads(re.sub(r'("name": "bert_\w+?)_\d+"', r'\1"', file.read_text()))
+
+
+@pytest.mark.parametrize(("name", "head"), list(zip(PRESETS, HEADS, strict=True)))
+def test_the_files_are_keras_hubs_own(out, written, name, head):
+    ours = {file.name: file for file in (written / name).rglob("*") if file.is_file()}
+    theirs = {file.name: file for file in (out / name).rglob("*") if file.is_file()}
+    assert set(ours) == set(theirs)
+    for file in ours:
+        if file.endswith(".h5"):
+            found, wanted = datasets(ours[file]), datasets(theirs[file])
+            assert set(found) == set(wanted)
+            for key, array in found.items():
+                assert_array_equal(array, wanted[key], strict=True)
+        elif file.endswith(".json"):
+            found, wanted = (json_of(f[file]) for f in (ours, theirs))
+            wanted.pop("date_saved", None)
+            assert found == wanted
+        else:
+            assert ours[file].read_bytes() == theirs[file].read_bytes()
+    again = kbert.load(written / name)
+    assert (again.head, again.config) == (head, kbert.load(out / name).config)
+
+
+@pytest.mark.parametrize("name", PRESETS[1:])
+def test_keras_hubs_tokenizer_gives_kberts_ids(written, name):
+    tokenizer = kbert.load(written / name).tokenizer
+    ours = [encoding.ids for encoding in map(bare(tokenizer), LINES)]
+    assert ours == json.loads((written / f"{name}.ids.json").read_text())
+    assert len(set(ours[0])) > 5 and tokenizer.mask_id in ours[2]
+
+
+def bare(tokenizer):
+    return lambda line: tokenizer.encode(line, add_special_tokens=False)
+
+
+def test_presets_of_older_packages_open(out, tmp_path):
+    """keras_nlp's names; Keras 2.13's group, a query's attribute and dropouts with their seeds."""
+    shutil.copytree(out / "classifier", tmp_path / "old")
+    for file in (tmp_path / "old").glob("*.json"):
+        text = file.read_text().replace("keras_hub", "keras_nlp")
+        file.write_text(text.replace("BertTextClassifier", "BertClassifier"))
+    with h5py.File(tmp_path / "old" / "model.weights.h5", "a") as file:
+        file.move("layers", "_layer_checkpoint_dependencies")
+        layers = file["_layer_checkpoint_dependencies"]
+        attention = layers["transformer_encoder_1/_self_attention_layer"]
+        attention.move("query_dense", "_query_dense")
+        layers["dropout/seed_generator/vars/0"] = np.zeros(2, "uint32")
+    bert = kbert.load(tmp_path / "old")
+    assert bert.report.initialized == bert.report.ignored == ()
+    assert_allclose(outputs_of(bert, out)[0], expected(out, "classifier")[0], atol=1e-5)
+
+
+def test_keras_hub_is_never_imported(out, written):
+    assert "keras_hub" not in sys.modules and "keras_nlp" not in sys.modules

@@ -1,0 +1,232 @@
+"""ONNX as others open it: transformers' names in its folder, and int8 by ONNX Runtime."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as run
+from helpers.small_berts import TEXTS, small_berts
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.checkpoints.sentence_settings import SentenceSettings
+
+for package in ("tf2onnx", "onnxruntime"):
+    pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test]'")
+
+INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("written on TensorFlow here")
+    return small_berts(small)
+
+
+def session(folder):
+    import onnxruntime
+
+    path = str(folder / "onnx" / "model.onnx")
+    found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [one.name for one in found.get_inputs()] == INPUTS
+    assert {one.type for one in found.get_inputs()} == {"tensor(int64)"}
+    return found
+
+
+def run_onnx(folder, inputs) -> dict:
+    opened = session(folder)
+    names = [one.name for one in opened.get_outputs()]
+    given = {name: np.asarray(inputs[name], "int64") for name in INPUTS}
+    return dict(zip(names, opened.run(None, given), strict=True))
+
+
+def inputs_of(seed=5):
+    """Rows that are padded, one with a [PAD] that is attended to, as only a mask can say."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(5, 99, (13, 7))
+    mask = np.ones_like(ids)
+    mask[::2, 4:] = 0
+    ids[3, 2] = 0
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 3}
+
+
+CLASSES = {
+    "encoder": ("BertModel", ["last_hidden_state"]),
+    "classifier": ("BertForSequenceClassification", ["logits"]),
+    "pretraining": ("BertForMaskedLM", ["logits"]),
+    "tokens": ("BertForTokenClassification", ["logits"]),
+    "qa": ("BertForQuestionAnswering", ["start_logits", "end_logits"]),
+}
+
+
+@pytest.mark.parametrize("head", ["encoder", "qa", "pretraining"])
+def test_the_file_in_a_folder_gives_transformers_numbers(berts, tmp_path, head):
+    """The folder's own weights in torch, by transformers, under the same mask."""
+    transformers = pytest.importorskip("transformers", reason="whose numbers these are")
+    torch = pytest.importorskip("torch", reason="which transformers computes with")
+    name, outputs = CLASSES[head]
+    bert = berts[head]
+    kbert.save(bert, tmp_path / "out", format="transformers_onnx", architecture=name)
+    inputs = inputs_of()
+    found = run_onnx(tmp_path / "out", inputs)
+    model = getattr(transformers, name).from_pretrained(tmp_path / "out").eval()
+    with torch.no_grad():
+        wanted = model(**{key: torch.tensor(array) for key, array in inputs.items()})
+    assert list(found) == outputs
+    real = inputs["attention_mask"] == 1
+    for key, array in found.items():
+        expected = wanted[key].numpy()
+        array, expected = array[real], expected[real]
+        assert_allclose(array, expected, atol=1e-4)
+
+
+def test_a_folder_has_what_a_server_reads(berts, tmp_path):
+    """text-embeddings-inference: router/src/lib.rs, PoolConfig and STConfig, without defaults."""
+    bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings("mean", True, 11))
+    kbert.save(bert, tmp_path / "out", format="transformers_onnx")
+    pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    assert [pooling[f"pooling_mode_{mode}"] for mode in modes] == [False, True, False, False]
+    st = json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())
+    assert st["max_seq_length"] == 11
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert {"architectures", "model_type", "max_position_embeddings"} <= set(config)
+    assert (tmp_path / "out" / "tokenizer.json").is_file()
+    again = kbert.load(tmp_path / "out")
+    assert_allclose(kbert.embed(again, TEXTS), kbert.embed(bert, TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int8_dynamic"])
+def test_int8_is_near_and_its_products_are_in_int8(berts, tmp_path, quantize):
+    import onnx
+
+    bert = berts["classifier"]
+    calibration = TEXTS if quantize == "int8" else None
+    options = {"quantize": quantize, "calibration": calibration}
+    kbert.save(bert, tmp_path / "out", format="transformers_onnx", **options)
+    graph = onnx.load(tmp_path / "out" / "onnx" / "model.onnx").graph
+    floats = {one.name for one in graph.initializer if one.data_type == onnx.TensorProto.FLOAT}
+    products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+    assert not [node.name for node in products if set(node.input) & floats]
+    inputs = inputs_of()
+    found = run_onnx(tmp_path / "out", inputs)["logits"]
+    plain = kbert.save(bert, tmp_path / "plain", format="transformers_onnx")
+    assert plain is None
+    wanted = run_onnx(tmp_path / "plain", inputs)["logits"]
+    assert 0 < np.abs(found - wanted).max() < 0.25 * np.ptp(wanted)
+
+
+def run_proto(proto, feed):
+    import onnxruntime
+
+    opened = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return opened.run(["sequence_output"], feed)[0]
+
+
+@pytest.fixture(scope="module")
+def uneven(berts):
+    """An encoder in which one channel is 60 times the others, as trained ones have; its graph."""
+    import keras
+
+    from kbert.checkpoints.exports import onnx, serving
+    from kbert.graph import names
+
+    bert = berts["encoder"]
+    model = keras.models.clone_model(bert.model)
+    model.set_weights(bert.model.get_weights())
+    norm = model.get_layer(names.encoder(1, names.ATTENTION, "Norm"))
+    gamma = norm.gamma.numpy()
+    gamma[5] *= 60
+    norm.gamma.assign(gamma)
+    bert = dataclasses.replace(bert, model=model)
+    return bert, onnx.converted(serving.free_model(bert), bert.config.positions)
+
+
+def feed_of(ids, segment_ids):
+    return {"Input-Token": ids, "Input-Segment": segment_ids}
+
+
+def test_large_channels_are_evened_out_before_int8(uneven, tmp_path, monkeypatch):
+    """In float32 that changes nothing; in int8 the other channels keep their bits."""
+    import onnx
+
+    from kbert.checkpoints.exports import quantization, smoothing
+
+    bert, proto = uneven
+    batch = bert.tokenizer.encode_batch(TEXTS)
+    feed = feed_of(batch.token_ids, batch.segment_ids)
+    wanted = run_proto(proto, feed)
+    smooth, files = smoothing.smooth, []
+
+    def kept(onnx, onnxruntime, path, feeds):
+        smooth(onnx, onnxruntime, path, feeds)
+        files.append(path.read_bytes())
+
+    def error():
+        found = quantization.quantized(proto, bert, "int8", TEXTS, feed_of)
+        real = batch.token_ids != bert.tokenizer.pad_id
+        return np.abs(run_proto(found, feed) - wanted)[real].mean()
+
+    monkeypatch.setattr(smoothing, "smooth", kept)
+    even = error()
+    monkeypatch.setattr(smoothing, "smooth", lambda *_: None)
+    assert even < 0.7 * error()
+    smoothed = onnx.load_from_string(files[0])
+    assert any(node.name.endswith("/Even") for node in smoothed.graph.node)
+    assert_allclose(run_proto(smoothed, feed), wanted, atol=1e-4)
+
+
+def test_what_comes_out_of_an_int8_product_is_float32(uneven):
+    from kbert.checkpoints.exports import quantization
+
+    bert, proto = uneven
+    graph = quantization.quantized(proto, bert, "int8", TEXTS, feed_of).graph
+    products = {node.output[0] for node in graph.node if node.op_type == "MatMul"}
+    rounded = {node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"}
+    assert products and rounded and not products & rounded
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"quantize": "int4"}, "quantize must be one of int8, int8_dynamic, got 'int4'"),
+        ({"quantize": "int8"}, "needs calibration, a list of texts, got none"),
+        ({"quantize": "int8_dynamic", "calibration": ["a"]}, "needs calibration"),
+        ({"quantize": "int8", "calibration": "a text"}, "must be a list of texts"),
+        ({"quantize": "int8", "calibration": []}, "must be a list of texts"),
+    ],
+)
+def test_what_cannot_be_quantized_is_one_line(berts, tmp_path, options, said):
+    with pytest.raises(ValueError, match=said) as raised:
+        kbert.save(berts["encoder"], tmp_path / "out", format="transformers_onnx", **options)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(ValueError, match=r"goes with format='onnx' or 'transformers_onnx', got"):
+        kbert.save(berts["encoder"], tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_weights_leave_no_old_onnx_beside_them(berts, tmp_path):
+    kbert.save(berts["encoder"], tmp_path / "out", format="transformers_onnx")
+    with pytest.raises(ValueError, match=r"got onnx/model\.onnx: choose another folder"):
+        kbert.save(berts["encoder"], tmp_path / "out")
+    kbert.save(berts["encoder"], tmp_path / "out", format="transformers_onnx")
+
+
+def test_the_command_quantizes(capsys, berts, tmp_path):
+    kbert.save(berts["encoder"], tmp_path / "in")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    words = ["--to", "transformers_onnx", "--quantize", "int8"]
+    out = tmp_path / "out"
+    done = run(capsys, "convert", tmp_path / "in", out, *words)
+    assert done.status == 2 and "give both, or neither" in done.err and not out.exists()
+    done = run(
+        capsys, "convert", tmp_path / "in", out, *words, "--calibration", tmp_path / "texts.txt"
+    )
+    assert done.status == 0, done.err
+    assert session(out)

@@ -1,0 +1,106 @@
+"""lora_dropout beside PEFT's: the same gradients under the same masks."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from helpers.small_berts import small_berts
+from helpers.training_batches import LENGTH, arrays, batch_of
+
+import kbert
+from kbert.graph import names
+from kbert.graph.trained_parts import trained_parts
+from kbert.model.builder import build
+from kbert.model.parts import elementwise
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from kbert.training.trained_weights import weights_of
+
+for package in ("transformers", "peft"):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip("the peer: pip install --no-deps peft accelerate", allow_module_level=True)
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the peer's
+
+RATE, BATCH = 0.4, 13
+MODULES = {
+    "query": "attention.self.query",
+    "value": "attention.self.value",
+    "attention_output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
+
+
+def mask_of(shape) -> np.ndarray:
+    """What the test drops: by the place of a number alone."""
+    count = int(np.prod(shape))
+    kept = np.random.default_rng(count).random(count) >= RATE
+    return (kept / (1 - RATE)).reshape(shape).astype("float32")
+
+
+def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
+    dropped = elementwise.dropped
+
+    def by_mask(x, seed, rate):
+        """The last block computes the first token's row alone: the first of PEFT's."""
+        if rate != RATE:
+            return dropped(x, seed, rate)
+        batch, rows, width = x.shape
+        return x * mask_of((batch, LENGTH, width))[:, :rows]
+
+    monkeypatch.setattr(elementwise, "dropped", by_mask)
+    config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    bert = small_berts(config)["classifier"]
+    kbert.save(bert, tmp_path / "base")
+    engine = engines.start()
+    model = build(bert.spec)
+    model.set_weights(bert.model.get_weights())
+    parts = trained_parts(bert.spec, None, 4, ",".join(MODULES), 6.0)
+    engine.prepare(model, Optimizer(), weights_of(model, parts, 1, dropout=RATE))
+    random = np.random.default_rng(3)
+    for one in engine.trained.adapters:
+        one.b.assign(random.normal(0, 0.2, one.b.shape).astype("float32"))
+    batch = batch_of(arrays("classifier", 1, BATCH), 0)
+    found = engine.gradients(batch, 0)
+    expected = pefts(tmp_path / "base", engine, batch)
+    for one in engine.trained.adapters:
+        for half, variable in (("A", one.a), ("B", one.b)):
+            wanted = expected[one.block, one.name, half]
+            assert np.abs(wanted).max() > 1e-5
+            np.testing.assert_allclose(
+                found[variable.path], wanted, atol=2e-6, rtol=1e-3, err_msg=variable.path
+            )
+
+
+def pefts(base, engine, batch) -> dict:
+    """PEFT's gradients, by block, matrix and half."""
+    import peft
+    import torch
+    import transformers
+
+    class Masked(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.tensor(mask_of(tuple(x.shape)))
+
+    theirs = transformers.BertForSequenceClassification.from_pretrained(base)
+    targets = [f"{n}.{module}" for n in range(3) for module in MODULES.values()]
+    options = {"r": 4, "lora_alpha": 6, "lora_dropout": RATE, "target_modules": targets}
+    model = peft.get_peft_model(theirs, peft.LoraConfig(task_type="SEQ_CLS", **options)).train()
+    layers = {name: one for name, one in model.named_modules() if hasattr(one, "lora_dropout")}
+    places = {}
+    for adapter in engine.trained.adapters:
+        ending = f"layer.{adapter.block - 1}.{MODULES[adapter.name]}"
+        (layer,) = (one for name, one in layers.items() if name.endswith(ending))
+        layer.lora_dropout["default"] = Masked()
+        for half, variable in (("A", adapter.a), ("B", adapter.b)):
+            weight = getattr(layer, f"lora_{half}")["default"].weight
+            weight.data = torch.tensor(np.asarray(variable.value))
+            places[adapter.block, adapter.name, half] = weight
+    tokens, segments = (
+        torch.tensor(batch.inputs[name], dtype=torch.long)
+        for name in (names.TOKEN_IDS, names.SEGMENT_IDS)
+    )
+    labels = torch.tensor(batch.labels[names.CLASSIFIER], dtype=torch.long)
+    inputs = {"input_ids": tokens, "token_type_ids": segments, "labels": labels}
+    model(**inputs, attention_mask=(tokens != 0).long()).loss.backward()
+    return {place: weight.grad.numpy() for place, weight in places.items()}

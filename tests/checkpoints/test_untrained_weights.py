@@ -1,0 +1,114 @@
+"""Newly initialized weights: every file keeps the mark, exports warn, training takes it off."""
+
+import dataclasses
+import json
+import random
+
+import keras
+import numpy as np
+import pytest
+from helpers.labelled_texts import write_texts
+from helpers.run_shards import CONFIG, SETTINGS, make_shards
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.checkpoints.first_values import KEY
+
+QUIET = {"show": False, "peak_flops": 1e9}
+UNTRAINED = "classify needs the weights of Classifier"
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(dataclasses.replace(small, num_hidden_layers=1))
+
+
+@pytest.fixture(scope="module")
+def fresh(berts, tmp_path_factory):
+    """A classifier whose head no file has."""
+    folder = tmp_path_factory.mktemp("fresh") / "encoder"
+    kbert.save(berts["encoder"], folder)
+    return kbert.load(folder, head="classifier", num_labels=3)
+
+
+def trained_a_little(bert):
+    """The same model after one step of the user's own `fit`."""
+    batch = bert.tokenizer.encode_batch(["cat dog", "red sun", "moon ."])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    bert.model.compile(keras.optimizers.SGD(0.5), loss)
+    bert.model.fit([batch.token_ids, batch.segment_ids], np.arange(3), verbose=0)
+    return bert
+
+
+@pytest.mark.parametrize("name", ["bert.keras", "folder"])
+def test_a_saved_model_is_as_untrained_as_before(fresh, tmp_path, caplog, name):
+    kbert.save(fresh, tmp_path / name)
+    assert f"{name}: the weights of Classifier are newly initialized" in caplog.text
+    again = kbert.load(tmp_path / name)
+    assert again.report.initialized_layers == ("Classifier",)
+    with pytest.raises(ValueError, match=UNTRAINED):
+        kbert.classify(again, "cat dog")
+    kbert.save(trained_a_little(again), tmp_path / f"trained_{name}")
+    caplog.clear()
+    after = kbert.load(tmp_path / f"trained_{name}")
+    assert kbert.classify(after, "cat dog") and not caplog.text
+    other = kbert.load(tmp_path / name, head="encoder")  # the mark is of a layer that it lacks
+    assert other.report.initialized == ()
+
+
+def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="which reads and writes the folder")
+    torch = pytest.importorskip("torch", reason="which transformers computes with")
+    kbert.save(fresh, tmp_path / "ours")
+    assert set(json.loads((tmp_path / "ours" / "config.json").read_text())[KEY]) == {"Classifier"}
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            tmp_path / "ours", dtype=dtype
+        )
+        folder = tmp_path / str(dtype)
+        model.save_pretrained(folder)
+        fresh.tokenizer.save(folder)
+        with pytest.raises(ValueError, match=UNTRAINED):
+            kbert.classify(kbert.load(folder), "cat dog")
+        with torch.no_grad():
+            model.classifier.weight[1, 2] += 0.25
+        model.save_pretrained(folder)
+        assert kbert.classify(kbert.load(folder), "cat dog")
+
+
+def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog):
+    kbert.save(berts["pretraining"], tmp_path / "mlm", architecture="BertForMaskedLM")
+    assert not caplog.text.count("newly initialized")  # the folder has neither pooler nor NSP
+    bert = kbert.load(tmp_path / "mlm")
+    says = "weights of NSP-Dense, NSP are newly initialized"
+    for name, options in {"saved": {"format": "saved_model"}, "bert.tflite": {}}.items():
+        caplog.clear()
+        kbert.save(bert, tmp_path / name, **options)
+        assert f"{name}: the {says} and not trained, so these outputs mean nothing: NSP:" in (
+            caplog.text
+        )
+    caplog.clear()
+    kbert.save(bert, tmp_path / "google", format="google")
+    assert says in caplog.text
+    caplog.clear()
+    kbert.save(bert, tmp_path / "again")
+    assert "newly initialized" not in caplog.text
+
+
+def test_what_a_run_did_not_train_stays_marked(berts, tmp_path):
+    """A new pooler that is frozen; trained, it has no mark."""
+    write_texts(tmp_path / "train.tsv", 6, 1)
+    settings = {"train": tmp_path / "train.tsv", "epochs": 1, "batch_size": 6} | QUIET
+    for freeze, untrained in {"pooler": ("NSP-Dense",), "embeddings": ()}.items():
+        folder = tmp_path / freeze
+        kbert.finetune(berts["qa"], "classify", output=folder, freeze=freeze, **settings)
+        assert kbert.load(folder).report.initialized_layers == untrained
+
+
+def test_next_sentences_that_pretraining_left_out_stay_marked(tmp_path):
+    random.seed(3)
+    shards, config = make_shards(tmp_path), kbert.BertConfig(**CONFIG)
+    settings = SETTINGS | QUIET | {"steps": 1, "mlm_only": True}
+    kbert.pretrain(shards, config, output=tmp_path / "run", **settings)
+    with pytest.raises(ValueError, match="next_sentence needs the weights of NSP-Dense, NSP"):
+        kbert.next_sentence(kbert.load(tmp_path / "run"), "the cat", "sat")

@@ -1,0 +1,198 @@
+"""The tokenizer's files: what is read, what is written, which are refused."""
+
+import json
+
+import pytest
+from helpers import texts
+from helpers.texts import TOKENS
+
+from kbert.data.tokenization.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with vocab.txt and its settings."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8", newline="\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def peer():
+    return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+
+
+def saved_json(folder, **changes) -> dict:
+    """Changes the tokenizer.json of a saved tokenizer: {"model.type": "BPE"}."""
+    Tokenizer.from_vocab(TOKENS, lowercase=True).save(folder)
+    values = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    for keys, value in changes.items():
+        *parents, last = keys.split("__")
+        part = values
+        for key in parents:
+            part = part[key]
+        part[last] = value
+    (folder / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    return values
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("after", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_endings_blank_last_lines_and_a_mark_change_nothing(tmp_path, ending, after, mark):
+    text = mark + ending.join(TOKENS) + after.replace("\n", ending)
+    (tmp_path / "vocab.txt").write_bytes(text.encode())
+    assert Tokenizer.from_vocab(tmp_path / "vocab.txt", lowercase=True).tokens == tuple(TOKENS)
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    tokens = [*TOKENS, "a\u2028b", "\x0c", "\u0085", "z"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8", newline="\n")
+    tokenizer = Tokenizer.from_vocab(str(tmp_path / "vocab.txt"), lowercase=True)
+    assert tokenizer.id_of("z") == len(tokens) - 1
+    tokenizer.save(tmp_path / "again")
+    assert Tokenizer.load(tmp_path / "again" / "vocab.txt").tokens == tuple(tokens)
+
+
+def test_the_files_say_the_casing_and_the_argument_goes_before_them(folder):
+    assert not Tokenizer.load(folder).lowercase
+    assert Tokenizer.load(folder / "vocab.txt", lowercase=True).lowercase
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match="say lowercase=True"):
+        Tokenizer.load(folder)
+    saved_json(folder, normalizer__lowercase=True)
+    (folder / "tokenizer_config.json").unlink()
+    assert Tokenizer.load(folder).lowercase
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert not Tokenizer.load(folder).lowercase
+
+
+def test_truncation_in_a_tokenizer_json_is_not_the_tokenizers():
+    """all-MiniLM-L6-v2's file cuts at 128 and pads to 128: a caller's choice, not the file's."""
+    tokenizer = Tokenizer.load(texts.real_vocabulary())
+    assert tokenizer.vocab_size == 30_522
+    assert len(tokenizer.encode("dog " * 200)) == 202
+    assert len(tokenizer.encode("dog")) == 3
+
+
+def test_the_truncation_of_a_call_does_not_go_into_the_file(tmp_path):
+    tokenizer = Tokenizer.from_vocab(TOKENS, lowercase=True)
+    tokenizer.encode("the dog", max_length=3)
+    tokenizer.save(tmp_path)
+    values = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    assert values["truncation"] is None and values["padding"] is None
+
+
+def test_saving_overwrites_whole_files_or_nothing(tmp_path, monkeypatch):
+    Tokenizer.from_vocab(TOKENS, lowercase=True).save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"vocab.txt", "tokenizer.json", "tokenizer_config.json"}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match=r"No space left.*vocab\.txt"):
+        Tokenizer.from_vocab([*TOKENS, "new"], lowercase=False).save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "must hold one token a line, got an empty file"),
+        (b"\n\r\n\n", "got an empty file"),
+        ("\n".join(TOKENS).encode("utf-16"), "must be UTF-8 text, got other bytes at 0"),
+        ("naïve\ncafé\n".encode("latin-1"), "must be UTF-8 text, got other bytes"),
+        ("\n".join(TOKENS[2:5]).encode(), r"\[PAD\] \[MASK\] missing"),
+    ],
+    ids=["empty", "blank", "utf-16", "latin-1", "special"],
+)
+def test_a_bad_vocab_txt_is_one_line_that_names_it(tmp_path, content, message):
+    (tmp_path / "vocab.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        Tokenizer.from_vocab(tmp_path / "vocab.txt", lowercase=True)
+    assert str(tmp_path / "vocab.txt") in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"type": "WordLevel", "vocab": {}}}, "must be WordPiece.*got WordLevel"),
+        ({"model__continuing_subword_prefix": "@"}, "prefix '##', got WordPiece, prefix '@'"),
+        ({"model": None}, "must be a file of the Rust tokenizers"),
+        ({"model__vocab": ["a", "b"]}, "vocab must be ids by token"),
+        (
+            {"model__vocab__dog": 8},
+            "its own id, got 8 for 'dog' and for '##s'",
+        ),
+        ({"model__vocab__dog": 2**31 - 1}, "ids must be below 4,194,304, got 2,147,483,647"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer must be BertNormalizer, got NFKC"),
+        ({"pre_tokenizer": None}, "pre_tokenizer must be BertPreTokenizer, got None"),
+        ({"post_processor": {"type": "ByteLevel"}}, "post_processor must be .*ByteLevel"),
+        ({"post_processor__single": []}, "template of a single must be BERT's"),
+        ({"added_tokens": [{"id": 7, "content": "cat"}]}, "'cat' must have the id 21, got 7"),
+        ({"added_tokens": ["dog"]}, r"added_tokens\[0\] must be a JSON object, got 'dog'"),
+        ({"normalizer": "Bert"}, "normalizer must be a JSON object, got 'Bert'"),
+        ({"model__max_input_chars_per_word": 1.5}, "max_input_chars_per_word must be a whole"),
+        ({"added_tokens": [{"id": 7}]}, r"added_tokens\[0\].content must be a text, got nothing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_tokenizer_json_that_is_not_berts_is_refused(tmp_path, changes, message):
+    saved_json(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message) as error:
+        Tokenizer.load(tmp_path)
+    assert "tokenizer.json" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_token_that_stands_twice_has_its_last_id(folder, peer, caplog):
+    """As in transformers; the first id has no token, and stays free in saved files."""
+    tokens = [*TOKENS, "dog", "new"]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    tokenizer, first = Tokenizer.load(folder), TOKENS.index("dog")
+    assert f"'dog' (id {first})" in caplog.text
+    wanted = peer.BertTokenizer.from_pretrained(folder)("the dog [MASK]")["input_ids"]
+    assert tokenizer.encode("the dog [MASK]").ids == wanted
+    assert len(TOKENS) in wanted and tokenizer.id_of("new") == len(TOKENS) + 1
+    tokenizer.save(folder)
+    caplog.clear()
+    for file in ("vocab.txt", "tokenizer.json"):
+        again = Tokenizer.load(folder / file)
+        assert again.tokens == tokenizer.tokens
+        assert again.encode("the dog [MASK]").ids == wanted
+    assert not caplog.text
+
+
+def test_an_id_that_is_missing_has_no_token(tmp_path, peer):
+    saved_json(tmp_path, model__vocab__dog=2 * len(TOKENS))
+    tokenizer, text = Tokenizer.load(tmp_path), "the dog [MASK] [no_token_7]"
+    wanted = peer.PreTrainedTokenizerFast.from_pretrained(tmp_path)(text)["input_ids"]
+    assert tokenizer.encode(text).ids == wanted and 2 * len(TOKENS) in wanted
+    assert tokenizer.vocab_size == 2 * len(TOKENS) + 1
+    assert tokenizer.token_of(TOKENS.index("dog")) == f"[no_token_{TOKENS.index('dog')}]"
+
+
+def test_other_bad_files_are_one_line(folder):
+    (folder / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json must be JSON"):
+        Tokenizer.load(folder)
+    (folder / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(ValueError, match="must be a JSON object, got list"):
+        Tokenizer.load(folder)
+    (folder / "tokenizer_config.json").write_text(
+        '{"do_lower_case": true, "tokenizer_class": "BertJapaneseTokenizer"}'
+    )
+    with pytest.raises(ValueError, match="must be BertTokenizer, got BertJapaneseTokenizer"):
+        Tokenizer.load(folder)
+    (folder / "tokenizer_config.json").write_text('{"cls_token": {}, "do_lower_case": true}')
+    with pytest.raises(ValueError, match=r"cls_token\.content must be a text, got nothing"):
+        Tokenizer.load(folder)
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
+    with pytest.raises(ValueError, match="do_lower_case must be true or false, got 'yes'"):
+        Tokenizer.load(folder)
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(FileNotFoundError, match="has no tokenizer"):
+        Tokenizer.load(folder)
+    with pytest.raises(FileNotFoundError, match=r"nothing\.txt: no such folder or file"):
+        Tokenizer.load(folder / "nothing.txt", lowercase=True)

@@ -1,0 +1,144 @@
+"""What people expect of a command line: examples, sections, completion, --quiet, NO_COLOR."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+from click.shell_completion import get_completion_class
+from helpers.command_line import kbert
+
+from kbert.cli import console
+from kbert.cli.main import SECTIONS, cli
+from kbert.graph.presets import PRESETS
+from kbert.io import progress
+
+ESCAPE = "\x1b["
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Streams that click takes for a terminal's."""
+    for name in ("should_strip_ansi",):
+        monkeypatch.setattr(f"click.utils.{name}", lambda stream=None, color=None: color is False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return monkeypatch
+
+
+def examples():
+    for name, command in cli.commands.items():
+        joined = "\n".join(command.examples).replace("\\\n", "")
+        for line in joined.splitlines():
+            yield pytest.param(name, line, id=line[:40])
+
+
+@pytest.mark.parametrize(("name", "line"), list(examples()))
+def test_an_example_is_a_command_that_parses(name, line):
+    line = re.search(r"kbert .*", line).group().split("|")[0].split(">")[0].strip(')" ')
+    words = shlex.split(line + ('"' if line.count('"') % 2 else ""))
+    assert words[:2] == ["kbert", name]
+    with click.Context(cli, **cli.context_settings) as context:
+        cli.commands[name].make_context(name, words[2:], parent=context)
+
+
+def test_every_command_stands_in_one_section():
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(cli.commands)
+
+
+def test_help_has_its_sections_and_each_command_its_examples(capsys):
+    out = kbert(capsys, "--help").out
+    assert all(f"\n{heading}:\n" in out for heading in SECTIONS)
+    for name, command in cli.commands.items():
+        out = kbert(capsys, name, "--help").out
+        assert "Examples:\n  " + "\n  ".join(command.examples) in out
+
+
+def test_a_terminal_has_colours_and_a_pipe_none(capsys, terminal):
+    coloured = kbert(capsys, "--help").out
+    refused = kbert(capsys, "summary", "nope").err
+    assert ESCAPE in coloured and refused.startswith(ESCAPE)
+    terminal.setenv("NO_COLOR", "1")
+    plain = kbert(capsys, "--help").out
+    assert plain == click.unstyle(coloured)
+    assert kbert(capsys, "summary", "nope").err == click.unstyle(refused)
+    terminal.setenv("NO_COLOR", "")  # as if it were not set: no-color.org
+    assert ESCAPE in kbert(capsys, "--help").out
+    terminal.undo()
+    assert kbert(capsys, "--help").out == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("summ", {"summary"}),
+        ("summary ti", {"tiny"}),
+        ("plan large_", {"large_uncased", "large_cased"}),
+        ("params L12_H7", {"L12_H768"}),
+        ("summary --hea", {"--head"}),
+        ("summary --head cl", {"classifier"}),
+        ("inspect some", {"some"}),
+        ("evaluate folder --task ta", {"tag"}),
+        ("completion z", {"zsh"}),
+    ],
+)
+def test_what_a_shell_is_offered(words, offered):
+    *before, last = words.split()
+    found = get_completion_class("bash")(cli, {}, "kbert", "X").get_completions(before, last)
+    assert {item.value for item in found} == offered
+
+
+def test_every_preset_is_offered():
+    found = get_completion_class("zsh")(cli, {}, "kbert", "X").get_completions(["account"], "")
+    assert {item.value for item in found} == set(PRESETS)
+
+
+def test_bash_itself_completes(tmp_path):
+    """As in a shell: its own function is asked, which asks kbert."""
+    folder = os.path.dirname(sys.executable)
+    script = """
+        eval "$(kbert completion bash)"
+        COMP_WORDS=(kbert summary ti) COMP_CWORD=2
+        _kbert_completion kbert
+        echo "${COMPREPLY[@]}"
+    """
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["tiny"]
+
+
+def test_an_unknown_shell_is_a_line(capsys):
+    done = kbert(capsys, "completion", "tcsh")
+    assert (done.status, len(done.err.splitlines())) == (2, 1)
+    assert all(word in done.err for word in ("bash", "zsh", "fish", "tcsh"))
+
+
+def test_quiet_leaves_results_and_errors(capsys, saved, monkeypatch):
+    folder, _ = saved
+    monkeypatch.setattr(progress, "PROGRESS_DELAY_S", 0.0)
+    arguments = ("similarity", folder / "encoder", "one text", "another")
+    loud = kbert(capsys, *arguments)
+    quiet = kbert(capsys, *arguments, "--quiet")
+    assert "reading" in loud.err and "reading" not in quiet.err
+    assert (quiet.status, quiet.out) == (0, loud.out)
+    assert "reading" in kbert(capsys, *arguments).err  # the next is not quiet
+    refused = kbert(capsys, "similarity", folder / "nope", "a", "b", "-q")
+    assert (refused.status, len(refused.err.splitlines())) == (2, 1)
+
+
+def test_a_run_that_is_quiet_has_no_live_line(capsys):
+    from kbert.training.loop.progress_line import Live
+
+    with progress.silent(), Live(7, first="compiling") as live:
+        live.evaluated(3, {"loss": 1.0})
+    with progress.silent(), console.progress("what takes long"):
+        pass
+    assert capsys.readouterr().err == ""
+    with Live(7) as live:
+        live.evaluated(3, {"loss": 1.0})
+    assert "3/7" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""`kbert` as a process of its own: pipes that close, terminals without "·", missing packages."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.sizes import SIZES
+
+KBERT = Path(sys.executable).with_name("kbert")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a command line with bash; `pipefail`, so that a pipe's first error counts."""
+    if not KBERT.exists():
+        pytest.skip("kbert is not installed beside this Python: pip install -e .")
+
+    def bash(line: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            env={**os.environ, "PATH": f"{KBERT.parent}:{os.environ['PATH']}", **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=300,
+        )
+
+    return bash
+
+
+def one_line(done) -> str:
+    """The one line on stderr with which a command was refused."""
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert done.stderr.startswith("kbert: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def without(tmp_path):
+    """A folder for PYTHONPATH in front of which a package is not installed."""
+
+    def hide(package: str) -> str:
+        stub = tmp_path / "hidden" / package
+        stub.mkdir(parents=True)
+        error = f'raise ModuleNotFoundError("No module named {package!r}", name="{package}")\n'
+        (stub / "__init__.py").write_text(error, encoding="utf-8")
+        return os.pathsep.join([str(stub.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    return hide
+
+
+def test_a_reader_that_has_had_enough_is_no_error(run, tmp_path):
+    """As for every other filter: nothing on stderr, and a script with pipefail goes on."""
+    config = SIZES | {"num_hidden_layers": 40}  # more than a pipe holds
+    (tmp_path / "deep.json").write_text(json.dumps(config), encoding="utf-8")
+    for line, printed in (
+        ("kbert account base | true", 0),
+        ("kbert params large --format json | true", 0),
+        ("kbert summary deep.json | head -n 2", 2),
+    ):
+        done = run(line)
+        assert done.stdout.count("\n") == printed
+        complaints = [text for text in done.stderr.splitlines() if not text.endswith("…")]
+        assert (complaints, done.returncode) == ([], 0), line
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""},
+    ],
+    ids=["encoding", "locale"],
+)
+def test_a_terminal_that_has_only_ascii_is_no_error(run, locale):
+    done = run("kbert account base && kbert --help && kbert params tiny", **locale)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "23,040,000" in done.stdout and "4,722,432" in done.stdout
+    assert "H?T = 768?30000" in done.stdout or "H·T = 768·30000" in done.stdout
+    assert "basse" in one_line(run("kbert account basse", **locale))
+
+
+def test_an_output_that_cannot_be_written_is_one_line(run):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    assert "No space left on device" in one_line(run("kbert account base > /dev/full"))
+
+
+def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    said = one_line(run("kbert embed empty - -o v.npy <&-"))
+    assert "stdin" in said and "closed" in said
+    assert "stdout is closed" in one_line(run("kbert account base >&-"))
+    done = run("kbert account tiny 2>&- && kbert account basse 2>&-")
+    assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
+
+
+def test_python_m_kbert_is_kbert(run):
+    module, script = (
+        run(f"{name} account tiny") for name in (f"{sys.executable} -m kbert", "kbert")
+    )
+    assert module.stdout == script.stdout and module.returncode == 0
+    assert one_line(run(f"{sys.executable} -m kbert acount"))
+
+
+def test_an_unknown_backend_is_one_line_with_those_there_are(run):
+    said = one_line(run("kbert summary tiny --built", KERAS_BACKEND="nope"))
+    for part in ("KERAS_BACKEND", "nope", "tensorflow", "jax", "torch"):
+        assert part in said
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_a_backend_that_is_not_installed_is_one_line_with_what_to_do(run, without, backend):
+    hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}
+    said = one_line(run("kbert verify tiny", **hidden))
+    for part in (backend, "not installed", "pip install", "KERAS_BACKEND"):
+        assert part in said
+    assert run("kbert account tiny", **hidden).returncode == 0  # needs no backend
+
+
+def test_a_public_name_is_what_it_names_in_any_order_of_imports(run):
+    """A submodule of the same name does not take its place."""
+    code = """
+import importlib, pkgutil, kbert
+submodules = {module.name for module in pkgutil.iter_modules(kbert.__path__)}
+for name in submodules & set(kbert.__all__):
+    importlib.import_module(f"kbert.{name}")
+    value = getattr(kbert, name)
+    assert not hasattr(value, "__path__") and type(value).__name__ != "module", value
+    namespace = {}
+    exec(f"from kbert import {name}", namespace)
+    assert namespace[name] is value
+"""
+    done = run(f"{sys.executable} - <<'EOF'\n{code}\nEOF")
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_stops(run):
+    """Python only prints what is raised there, and goes on; JAX has such a callback."""
+    code = """
+import gc, signal, time, click
+from kbert.cli.console import run
+
+@click.command()
+def command():
+    def callback(phase, info):
+        if phase == "start":
+            gc.callbacks.remove(callback)
+            signal.raise_signal(signal.SIGINT)
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(9)
+    print("it went on")
+
+run(command, [])
+"""
+    done = run(f"{sys.executable} - <<'EOF'\n{code}\nEOF")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "kbert: stopped\n")

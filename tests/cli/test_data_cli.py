@@ -1,0 +1,87 @@
+"""`kbert vocab` and `kbert prepare`, as the shell sees them."""
+
+import logging
+import os
+from functools import partial
+
+import click
+import pytest
+from helpers.command_line import kbert
+from helpers.wikitext_shards import text_files
+
+from kbert.cli.console import run
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
+
+
+@pytest.fixture
+def call(capsys):
+    """Runs a command line; its exit status, stdout and stderr."""
+    return partial(kbert, capsys)
+
+
+def test_from_text_to_shards(call, tmp_path):
+    corpus, vocab, shards = text_files()[1], tmp_path / "vocab", tmp_path / "shards"
+    status, out, _ = call("vocab", corpus, "--size", 700, "-o", vocab)
+    assert (status, out) == (0, f"wrote {vocab}: 700 tokens\n")
+    for _ in range(2):
+        status, out, _ = call("prepare", corpus, "--vocab", vocab, "-o", shards)
+        assert status == 0 and out.startswith(f"wrote {shards}: 60 documents, 7,7")
+
+
+def test_a_warning_of_any_command_is_a_line_on_stderr(capsys):
+    @click.command()
+    def warns():
+        logging.getLogger("kbert").warning("the %s is wet", "cat")
+        logging.getLogger("kbert").info("nobody asked")
+
+    for _ in range(2):  # no handler stays
+        with pytest.raises(SystemExit) as ended:
+            run(warns, [])
+        assert (ended.value.code, *capsys.readouterr()) == (0, "", "kbert: the cat is wet\n")
+
+
+def test_mistakes_are_one_line(call, tmp_path):
+    text = tmp_path / "bad.txt"
+    text.write_bytes(b"fine\n\xff\n")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    tokens = tmp_path / "tokens"
+    Tokenizer.from_vocab([*SPECIAL_TOKENS.values(), "a"], lowercase=True).save(tokens)
+    before = sorted(tmp_path.rglob("*"))
+    for arguments, message in (
+        (("vocab", text, "--size", 700, "-o", tmp_path / "v"), "bad.txt, line 2: must be UTF-8"),
+        (("prepare", text, "--vocab", tmp_path / "no", "-o", tmp_path / "s"), "no"),
+        (("prepare", tmp_path / "no", "--vocab", tmp_path, "-o", tmp_path / "s"), "no such file"),
+        (("vocab", empty, "--size", 700, "-o", tmp_path / "v"), "got no sentence in empty.txt"),
+        (("vocab", text, "--size", 700, "--unused", -1, "-o", tmp_path / "v"), "unused must be"),
+        (("vocab", text, "--size", 7, "--unused", 3, "-o", tmp_path / "v"), "from 0 to 2, size"),
+        (
+            ("prepare", text, "--vocab", text, "--processes", 0, "-o", tmp_path / "s"),
+            "processes must be a whole number of at least 1, got 0",
+        ),
+        (("vocab", text, "--size", 5, "-o", tmp_path / "v"), "size must be more than the special"),
+        (("prepare", empty, "--vocab", tokens, "-o", tmp_path / "s"), "no sentence in empty.txt"),
+        (("pretrain", text, "--steps", 3, "-o", tmp_path / "r"), "bad.txt: a file, not a folder"),
+        (("inspect", ""), "a checkpoint's path must be given, got an empty one"),
+        (("vocab", text, "--size", "x", "-o", tmp_path / "v"), "'x' is not a valid integer"),
+    ):
+        status, out, err = call(*arguments)
+        assert status == 2 and out == "" and err.count("\n") == 1 and message in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_read_is_said_and_not_left_out(call, tmp_path, monkeypatch):
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "open.txt").write_text("the cat sat on the mat\n")
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):  # root may read everywhere
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    status, out, err = call("vocab", tmp_path, "--size", 30, "-o", tmp_path / "v")
+    assert (status, out) == (2, "") and err.endswith("locked: Permission denied\n")
+    assert not (tmp_path / "v").exists()

@@ -1,0 +1,48 @@
+"""Addresses where a path is meant are one line that names them as they were written."""
+
+from pathlib import Path
+
+import pytest
+from helpers.command_line import kbert as run
+
+import kbert
+from kbert.io.urls import refuse_url
+
+HUB = "hf://google/bert"
+LINE = f"kbert: {HUB} is an address, and kbert opens local paths only: download it first, "
+LINE += "hf download google/bert --local-dir FOLDER, and give the folder\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", HUB),
+        ("fill-mask", HUB, "[MASK]"),
+        ("convert", "x", HUB),
+        ("finetune", HUB, "--task", "classify", "--train", __file__, "-o", "run"),
+        ("finetune", "x", "--task", "classify", "--train", HUB, "-o", "run"),
+        ("pretrain", "x", "--steps", "1", "-o", HUB),
+        ("account", HUB),
+        ("prepare", HUB, "--vocab", "x", "-o", "y"),
+    ],
+)
+def test_an_address_is_shown_as_it_was_written(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    done = run(capsys, *arguments)
+    assert (done.status, done.out, done.err) == (2, "", LINE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_to_a_folder_of_that_name(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bert = kbert.Bert(small, "encoder", model=None)
+    with pytest.raises(ValueError, match=r"s3://bucket/run is an address.*copy what it names here"):
+        kbert.save(bert, "s3://bucket/run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_paths_are_no_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hf:").mkdir()
+    for path in ("C:/bert", r"C:\bert", "a/b", Path("hf:"), "hf:/", "12:/x", "a b://x"):
+        refuse_url(path)

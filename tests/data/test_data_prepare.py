@@ -1,0 +1,180 @@
+"""Shards: the tokenizer's ids, the same bytes whatever happened meanwhile, and what is refused."""
+
+import gzip
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.corpus_documents import read_documents
+from helpers.folder_content import content
+from helpers.sizes import ROOT
+from helpers.wikitext_shards import SHARD, folders, text_files, wikitext_shards
+
+from kbert.data.corpus.preparing import prepare
+from kbert.data.tokenization.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A copy of WikiText-2's shards."""
+    shutil.copytree(folders()[1], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_ids_are_the_tokenizers():
+    shards, tokenizer = wikitext_shards(), Tokenizer.load(folders()[0])
+    documents = list(read_documents(text_files()))
+    sentences = [sentence for document in documents for sentence in document]
+    expected = [
+        encoding.ids
+        for encoding in tokenizer.encode_batch(sentences, add_special_tokens=False).encodings
+    ]
+    assert len(shards.offsets) - 1 == len(sentences)
+    assert np.array_equal(np.diff(shards.offsets), list(map(len, expected)))
+    every = shards.take(np.arange(shards.offsets[-1]))
+    assert np.array_equal(every, np.concatenate(expected))
+    ends = np.cumsum(list(map(len, documents)))
+    assert np.array_equal(shards.ends, ends) and np.array_equal(shards.starts[1:], ends[:-1])
+    assert len(list(folders()[1].glob("tokens-*"))) == 3  # several shards
+    assert np.load(folders()[1] / "tokens-00000.npy").dtype == np.uint16
+    assert np.array_equal(shards.sentence(999), expected[999])
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_the_same_bytes_with_any_number_of_processes(tmp_path, processes):
+    prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
+    assert content(tmp_path) == content(folders()[1])
+
+
+def test_again_is_done_at_once(damaged):
+    before = {path: path.stat().st_mtime_ns for path in damaged.rglob("*")}
+    prepare(text_files(), folders()[0], damaged, shard_tokens=SHARD)
+    assert before == {path: path.stat().st_mtime_ns for path in damaged.rglob("*")}
+
+
+_KILLED = """
+import os, signal, sys
+import kbert.io.atomic_write
+from kbert.data.corpus import text_files
+text_files.BLOCK = 1 << 16
+after, number = sys.argv[1] == "after", int(sys.argv[2])
+replace, rename, calls = os.replace, os.rename, [0]
+def kill(call):
+    def wrapped(*arguments):
+        calls[0] += 1
+        if calls[0] == number and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        call(*arguments)
+        if calls[0] == number and after:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return wrapped
+os.replace, os.rename = kill(replace), kill(rename)
+from kbert.data.corpus.preparing import prepare
+prepare(sys.argv[5:], sys.argv[3], sys.argv[4], shard_tokens=120_000, processes=1)
+"""
+
+
+def run_killed(output: Path, when: str, number: int) -> int:
+    """The exit status of a preparation that is killed at one of its writes."""
+    command = [
+        sys.executable,
+        "-c",
+        _KILLED,
+        when,
+        str(number),
+        folders()[0],
+        output,
+        *text_files(),
+    ]
+    return subprocess.run(command, cwd=ROOT, timeout=120).returncode
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "shards"
+    assert run_killed(folder, "before", 10_000) == 0
+    return content(folder)
+
+
+@pytest.mark.parametrize(("when", "number"), [("before", 6), ("after", 5)])
+def test_killed_over_and_over_it_ends_with_the_same_bytes(tmp_path, uninterrupted, when, number):
+    """Each run is killed at one of its first writes, until one has little enough to do."""
+    kills = 0
+    while (status := run_killed(tmp_path / "shards", when, number)) != 0:
+        assert status == -signal.SIGKILL and kills < 40
+        kills += 1
+    assert kills >= 4
+    assert content(tmp_path / "shards") == uninterrupted
+
+
+@pytest.mark.parametrize("number", [1, 3, 7, 12, 26, 28, 29, 30])
+def test_killed_at_any_write(tmp_path, uninterrupted, number):
+    when = random.Random(number).choice(["before", "after"])
+    status = run_killed(tmp_path / "shards", when, number)
+    assert status == -signal.SIGKILL
+    assert run_killed(tmp_path / "shards", "before", 10_000) == 0
+    assert content(tmp_path / "shards") == uninterrupted
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists children")
+def test_killed_while_it_tokenizes_no_process_stays(tmp_path):
+    text = tmp_path / "long.txt"
+    text.write_bytes(b"".join(path.read_bytes() for path in text_files()) * 20)
+    code = (
+        "from kbert.data.corpus.preparing import prepare; "
+        f"prepare({str(text)!r}, {str(folders()[0])!r}, {str(tmp_path / 'o')!r}, processes=2)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    deadline = time.time() + 30
+    while not (workers := children(process.pid)) and time.time() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers):
+        assert time.time() < deadline, "a process of a killed preparation still runs"
+        time.sleep(0.05)
+    assert len(workers) >= 1
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return found
+
+
+def test_packed_text_gives_the_same_tokens(tmp_path):
+    path = tmp_path / "valid.txt.gz"
+    path.write_bytes(gzip.compress(text_files()[1].read_bytes()))
+    packed = prepare(path, folders()[0], tmp_path / "packed")
+    plain = prepare(text_files()[1], folders()[0], tmp_path / "plain")
+    assert np.array_equal(packed.offsets, plain.offsets)
+    everything = np.arange(plain.offsets[-1])
+    assert np.array_equal(packed.take(everything), plain.take(everything))
+
+
+def test_special_tokens_in_a_text_are_no_structure(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the [SEP] game [MASK] was\n\x01\x02\n\n\x03\n\n[PAD] [CLS] [UNK]\n", "utf-8")
+    tokenizer = Tokenizer.load(folders()[0])
+    shards = prepare(path, tokenizer, tmp_path / "shards")
+    game = [tokenizer.id_of(token) for token in ("the", "[UNK]", "game", "[UNK]", "was")]
+    assert shards.sentence(0).tolist() == game
+    assert shards.sentence(1).tolist() == [tokenizer.unk_id] * 3
+    assert shards.documents == 2 and len(shards.offsets) == 3  # control characters are no sentence
+
+
+def test_a_huge_line_is_tokenized_in_pieces(tmp_path):
+    path = tmp_path / "text.txt"
+    line = "the game was released " * 20_000  # more than three pieces
+    path.write_text(f"{line}\n\nother\n", "utf-8")
+    tokenizer = Tokenizer.load(folders()[0])
+    shards = prepare(path, tokenizer, tmp_path / "shards")
+    assert shards.sentence(0).tolist() == tokenizer.encode(line, add_special_tokens=False).ids

@@ -1,0 +1,246 @@
+"""What the data side of pretraining refuses, in one line each."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from helpers.wikitext_shards import SHARD, folders, text_files, wikitext_shards
+
+import kbert
+from kbert.cli.early_checks import check_file
+from kbert.cli.inputs import read_lines
+from kbert.data.corpus.preparing import prepare
+from kbert.data.corpus.shards import open_shards
+from kbert.data.npy_files import read_npy
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
+from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.io import json_schema as js
+from kbert.tasks.classification.reading import read_labelled
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A copy of WikiText-2's shards."""
+    shutil.copytree(folders()[1], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
+    path, output = tmp_path / "text.txt", tmp_path / "shards"
+    path.write_text("\n\n", "utf-8")
+    with pytest.raises(ValueError, match=r"must hold text, got no sentence in text.txt"):
+        prepare(path, folders()[0], output)
+    path.write_bytes(b"fine\n" * 100_000 + b"not \xff so\n")
+    with pytest.raises(ValueError, match=r"text.txt, line 100001: must be UTF-8"):
+        prepare(path, folders()[0], output)
+    assert not output.exists()
+    with pytest.raises(FileNotFoundError, match=r"no tokenizer.json and no vocab.txt"):
+        prepare(path, tmp_path, output)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_text_that_is_mended_is_prepared_into_the_same_folder(tmp_path, resumed):
+    """What was begun of the bad text does not stand in the way, shards of it neither."""
+    path, output = tmp_path / "text.txt", tmp_path / "shards"
+    good = b"the game was released\n\n" * 60_000
+    path.write_bytes(good + b"not \xff so\n")
+    for _ in range(1 + resumed):
+        with pytest.raises(ValueError, match=r"text.txt, line 120001: must be UTF-8"):
+            prepare(path, folders()[0], output, shard_tokens=40_000)
+        assert not output.exists()
+    path.write_bytes(good)
+    shards = prepare(path, folders()[0], output, shard_tokens=40_000)
+    assert shards.documents == 60_000
+
+
+def test_a_changed_byte_of_a_header_is_one_line(tmp_path):
+    """NumPy's parser raises TokenError, SyntaxError, TypeError and others of these."""
+    path, array = tmp_path / "a.npy", np.arange(7, dtype="int64")
+    np.save(path, array)
+    whole, random = path.read_bytes(), np.random.default_rng(3)
+    refused = 0
+    for place in range(len(whole) - array.nbytes):
+        for value in (0, ord("("), ord("'"), ord("9"), 255, int(random.integers(256))):
+            path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            for mode in (None, "r"):
+                try:
+                    found = read_npy(path, mode)
+                except ValueError as error:
+                    said, refused = str(error), refused + 1
+                    assert said.startswith(f"{path} must be a whole .npy file") and "\n" not in said
+                else:
+                    assert isinstance(found, np.ndarray)
+                    del found
+    assert refused > 400
+    path.write_text("a film\n")
+    with pytest.raises(ValueError, match=r"must be a whole .npy file, got a file of another kind"):
+        read_npy(path)
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    """Reading it would wait for ever, or never end."""
+    os.mkfifo(tmp_path / "fifo")
+    for name in (tmp_path / "fifo", "/dev/zero"):
+        said = f"a regular file expected, got a {'FIFO' if name != '/dev/zero' else 'device'}"
+        for read in (
+            read_npy,
+            js.read,
+            Tokenizer.from_vocab,
+            read_labelled,
+            check_file,
+            read_lines,
+            kbert.load,
+            lambda path: prepare(path, folders()[0], tmp_path / "shards"),
+        ):
+            options = {"lowercase": True} if read == Tokenizer.from_vocab else {}
+            with pytest.raises(OSError, match=said) as error:
+                read(name, **options)
+            assert error.value.filename == str(name)
+
+
+def test_the_shells_pipes_are_read(tmp_path):
+    reader, writer = os.pipe()
+    os.write(writer, b"a text\n")
+    os.close(writer)
+    try:
+        assert read_lines(f"/dev/fd/{reader}") == ["a text"]
+        with pytest.raises(OSError, match="a regular file expected"):
+            prepare(f"/dev/fd/{reader}", folders()[0], tmp_path / "shards")
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("processes", [0, -1, 10_000, 1.0, True, "2"])
+def test_processes_that_cannot_be_are_refused(tmp_path, processes):
+    """Before anything is read: there is no corpus."""
+    with pytest.raises(ValueError, match=r"processes must be .* got"):
+        prepare(tmp_path / "nowhere", tmp_path, tmp_path / "shards", processes=processes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_settings_text_or_vocabulary_are_named(damaged, tmp_path):
+    options = {"shard_tokens": SHARD}
+    with pytest.raises(ValueError, match=r"settings.language is 'en' there, 'de' now"):
+        prepare(text_files(), folders()[0], damaged, language="de", **options)
+    with pytest.raises(ValueError, match="corpus has 2 entries there, 1 now"):
+        prepare(text_files()[:1], folders()[0], damaged, **options)
+    with pytest.raises(ValueError, match=r"vocabulary.lowercase is True there, False now"):
+        cased = Tokenizer.from_vocab(folders()[0] / "vocab.txt", lowercase=False)
+        prepare(text_files(), cased, damaged, **options)
+    for path in text_files():
+        shutil.copy(path, tmp_path)
+    with open(tmp_path / "valid.txt", "ab") as file:
+        file.write(b" More . \n")
+    changed = [tmp_path / path.name for path in text_files()]
+    with pytest.raises(
+        ValueError, match=r"corpus\[valid.txt\].bytes is 1121681 there, 1121690 now"
+    ):
+        prepare(changed, folders()[0], damaged, **options)
+
+
+def test_two_at_once_are_refused(damaged):
+    fcntl = pytest.importorskip("fcntl")
+    handle = os.open(damaged, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(RuntimeError, match="another process prepares this folder"):
+        prepare(text_files(), folders()[0], damaged, shard_tokens=SHARD)
+    os.close(handle)
+
+
+def test_damaged_shards_are_refused(damaged):
+    tokens, other = damaged / "tokens-00001.npy", damaged / "tokens-00002.npy"
+    good = tokens.read_bytes()
+    tokens.write_bytes(good[:-2])
+    with pytest.raises(ValueError, match=r"tokens-00001.npy must be a whole .npy file"):
+        open_shards(damaged)
+    tokens.write_bytes(other.read_bytes())
+    with pytest.raises(ValueError, match=r"tokens-00001.npy must (hold|be the file)"):
+        open_shards(damaged)
+    tokens.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"tokens-00001.npy must be the file that the index names"):
+        open_shards(damaged)
+    assert open_shards(damaged, check=False).documents == wikitext_shards().documents
+    tokens.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"tokens-00001.npy must be a whole .npy file"):
+        open_shards(damaged)
+    tokens.unlink()
+    with pytest.raises(FileNotFoundError, match=r"tokens-00001.npy"):
+        open_shards(damaged)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kbert_shards": 2}, "must be of kbert's shards 1, got 2"),
+        ({"files": None}, r"index\.json: files must be a list, got None"),
+        ({"sentences": 7}, r"sentences.npy must hold 8 numbers of int64, as the index says"),
+        ({"dtype": "uint32"}, r"tokens-00000.npy must hold \d+ numbers of uint32"),
+    ],
+)
+def test_a_damaged_index_is_refused(damaged, change, message):
+    index = json.loads((damaged / "index.json").read_text())
+    (damaged / "index.json").write_text(json.dumps(index | change))
+    with pytest.raises(ValueError, match=message):
+        open_shards(damaged)
+
+
+def test_no_shards_at_all(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        open_shards(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"no index.json"):
+        open_shards(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["gone", "cut"])
+def test_a_file_that_vanishes_while_training_is_named(damaged, how):
+    source = PretrainingBatches(open_shards(damaged), batch_size=64, seq_len=61)
+    source.batch(0)
+    path = damaged / "tokens-00002.npy"
+    if how == "gone":
+        path.unlink()
+    else:
+        os.truncate(path, 1000)
+    with pytest.raises(OSError, match="since the shards were opened") as caught:
+        source.batch(1)
+    assert caught.value.filename == str(path)
+
+
+def test_bad_settings_of_batches(tmp_path):
+    shards = wikitext_shards()
+    for options, message in (
+        ({"seq_len": 5}, "seq_len must be at least 8"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
+        ({"max_predictions": 0}, "max_predictions must be a whole number"),
+        ({"masked_share": 0}, "masked_share must be a share"),
+        ({"short_share": 1.5}, "short_share must be a share"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PretrainingBatches(shards, **{"batch_size": 3, "seq_len": 61} | options)
+    with pytest.raises(ValueError, match="step must be a whole number of at least 0, got -1"):
+        PretrainingBatches(shards, batch_size=3, seq_len=61).batch(-1)
+    for share in (0, 1, -0.5):
+        with pytest.raises(ValueError, match="held_out must be a share"):
+            shards.split(share)
+    path = tmp_path / "one.txt"
+    path.write_text("the game\nwas released\n", "utf-8")
+    one = prepare(path, folders()[0], tmp_path / "one")
+    with pytest.raises(ValueError, match="at least two documents, got one: next-sentence"):
+        PretrainingBatches(one, batch_size=3, seq_len=61)
+    assert len(PretrainingBatches(one, batch_size=3, seq_len=61, mlm_only=True).batch(0)) == 3
+    part = shards.split(1.1 / shards.documents)[1]
+    with pytest.raises(ValueError, match=r"split off, must hold .* choose another held_out, or 0"):
+        PretrainingBatches(part, batch_size=3, seq_len=61)
+    with pytest.raises(ValueError, match="train with, got 1 in all: lower it, or prepare"):
+        one.split(0.5)
+
+
+def test_sentences_longer_than_the_model_are_counted(tmp_path, caplog):
+    path = tmp_path / "text.txt"
+    path.write_text("the game\n" + "the game " * 50 + "\n\nwas released\n", "utf-8")
+    shards = prepare(path, folders()[0], tmp_path / "shards")
+    source = PretrainingBatches(shards, batch_size=3, seq_len=21)
+    warn_of_long(shards, 21)
+    assert "1 of 3 sentences are longer than seq_len=21: 78.8 % of the tokens" in caplog.text
+    assert len(source.batch(0)) == 3

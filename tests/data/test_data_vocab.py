@@ -1,0 +1,115 @@
+"""A trained vocabulary: BERT's special tokens, the same file every time, read by transformers."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from helpers.wikitext_shards import VOCABULARY, folders, text_files
+
+from kbert.data.corpus.vocab_training import train_vocab
+from kbert.data.tokenization.tokenizer import Tokenizer
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+TEXT = "low lower lowest newer newest wider\n" * 50 + "\nshow slow snow\n" * 30
+
+
+def test_special_tokens_come_first_and_the_size_is_kept():
+    tokenizer = Tokenizer.load(folders()[0])
+    assert tokenizer.tokens[:5] == SPECIAL and tokenizer.pad_id == 0
+    assert tokenizer.vocab_size == VOCABULARY and tokenizer.lowercase
+    assert not any(token != token.lower() for token in tokenizer.tokens[5:])
+    words = tokenizer.encode("The game was released in japan .").tokens
+    assert words[1:-1] == ["the", "game", "was", "released", "in", "japan", "."]
+
+
+def test_every_process_trains_the_same_file(tmp_path, run_python):
+    """The trainer's hash differs from process to process; the vocabulary must not."""
+    code = (
+        "from kbert.data.corpus.vocab_training import train_vocab; "
+        f"train_vocab({str(text_files()[0])!r}, 1500, {{!r}}, lowercase=False)"
+    )
+    found = []
+    for number in range(3):
+        run_python(code.format(str(tmp_path / str(number))))
+        found.append((tmp_path / str(number) / "vocab.txt").read_bytes())
+    assert found[0] == found[1] == found[2]
+    assert found[0].count(b"\n") == 1500
+
+
+def test_transformers_reads_it_alike():
+    transformers = pytest.importorskip("transformers")
+    peer, ours = (
+        transformers.BertTokenizer.from_pretrained(folders()[0]),
+        Tokenizer.load(folders()[0]),
+    )
+    lines = text_files()[1].read_text(encoding="utf-8").splitlines()[:60]
+    assert peer(lines)["input_ids"] == [
+        encoding.ids for encoding in ours.encode_batch(lines).encodings
+    ]
+
+
+def test_cased_unused_and_a_small_corpus(tmp_path, caplog):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT.replace("low", "Low"), encoding="utf-8")
+    tokenizer = train_vocab(path, 500, tmp_path / "vocab", lowercase=False, unused=3)
+    assert tokenizer.tokens[5:8] == ("[unused0]", "[unused1]", "[unused2]")
+    assert "Low" in tokenizer.tokens and "##est" in tokenizer.tokens
+    assert f"a vocabulary of {tokenizer.vocab_size} tokens, not 500" in caplog.text
+
+
+def test_rare_characters_are_left_out(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT + "ж ю я\n", encoding="utf-8")
+    tokenizer = train_vocab(path, 60, tmp_path / "vocab", alphabet=11)
+    single = [token for token in tokenizer.tokens if len(token) == 1]
+    assert len(single) == 11
+    assert not {"ж", "ю", "я"} & set(tokenizer.tokens)
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"size must be at least \d+, for 5 special tokens .* 9"):
+        train_vocab(path, 9, tmp_path / "vocab")
+    assert not (tmp_path / "vocab").exists()
+    with pytest.raises(ValueError, match="size must be a whole number"):
+        train_vocab(path, 0, tmp_path / "vocab")
+    path.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(ValueError, match="must hold text, got no sentence"):
+        train_vocab(path, 100, tmp_path / "vocab")
+
+
+@pytest.mark.parametrize("unused", [-1, 96, 9_999_999, 1.0, True, "3", None])
+def test_unused_tokens_that_cannot_be_are_refused(tmp_path, unused):
+    """Before anything is read: there is no corpus."""
+    with pytest.raises(ValueError, match=r"unused must be a whole number from 0 to 95, .* got"):
+        train_vocab(tmp_path / "nowhere", 100, tmp_path / "vocab", unused=unused)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
+    """A word of 200 thousand letters: the trainer alone takes minutes. Its peer: without them."""
+    draw = random.Random(3)
+    long, address = "".join(draw.choices("abcdé", k=200_000)), "https://low/" + "slow/" * 40
+    for name, text in (("with", f"{long} {TEXT} {long}, {long}"), ("without", f"{TEXT} , ")):
+        (tmp_path / name).write_text(text + f"{address}\n" * 3, encoding="utf-8")
+        train_vocab(tmp_path / name, 90, tmp_path / f"{name}-vocab")
+    found = [(tmp_path / f"{name}-vocab/vocab.txt").read_text() for name in ("with", "without")]
+    assert found[0] == found[1] and "\nhttps\n" in found[0]
+    tokenizer = Tokenizer.load(tmp_path / "with-vocab")
+    assert tokenizer.encode("low" * 33).tokens[1] == "low"
+    assert tokenizer.encode(long[:101]).tokens[1:-1] == ["[UNK]"]  # as transformers'
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say it")
+def test_a_long_line_without_an_end_takes_bounded_memory(tmp_path, run_python):
+    path = tmp_path / "text.txt"
+    path.write_text("low lower lowest " * 200_000, encoding="utf-8")
+    code = (
+        "from pathlib import Path; from kbert.data.corpus.vocab_training import train_vocab; "
+        f"train_vocab({str(path)!r}, 40, {str(tmp_path / 'vocab')!r}); "
+        "print(Path('/proc/self/status').read_text())"
+    )
+    peak = re.search(r"VmHWM:\s+(\d+) kB", run_python(code).stdout)
+    assert int(peak[1]) < 150_000  # it was 400,000

@@ -1,0 +1,309 @@
+"""Labelled data in memory: every way in which people have them gives a file's records."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from helpers.peer_tasks import VOCABULARY
+from helpers.sample_data import ANSWERED, TAGGED
+
+import kbert
+from kbert.tasks.answering.squad import given_questions, read_squad
+from kbert.tasks.classification.reading import given_labelled, labels_of, read_labelled
+from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.tagging.reading import given_tagged, read_tagged, tags_of
+
+TEXTS = ["a cat sat", "the dog, red", "a big café", " a mat ", "the cat"]
+PAIRS = ["a dog", "the dog", "red", "the mat", "a"]
+LABELS = [2, 0, 1, 2, 10]
+KINDS = [int, np.int8, np.uint16, np.int64, np.float32, str, np.str_]
+
+
+def plain(records) -> list[tuple]:
+    return [record[:3] for record in records]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The same rows in a file of texts, and in one of pairs."""
+    names = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for path, columns in zip(names, ((TEXTS,), (TEXTS, PAIRS)), strict=True):
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(zip(*columns, LABELS, strict=True))
+    return [plain(read_labelled(path)) for path in names]
+
+
+# What people have, each with the same rows.
+
+
+def tensors(*columns):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(columns if len(columns) > 1 else columns[0])
+
+
+def frame(columns):
+    return pytest.importorskip("pandas", reason="pip install pandas").DataFrame(columns)
+
+
+def polars(columns):
+    return pytest.importorskip("polars", reason="pip install polars").DataFrame(columns)
+
+
+def table(columns):
+    return pytest.importorskip("pyarrow", reason="pip install pyarrow").table(columns)
+
+
+def datasets():
+    return pytest.importorskip("datasets", reason="pip install datasets")
+
+
+ONE = {"text": TEXTS, "label": LABELS}
+TWO = {"label": LABELS, "idx": [4, 3, 2, 1, 0], "hypothesis": PAIRS, "premise": TEXTS}
+ROWS = list(zip(TEXTS, LABELS, strict=True))
+BYTES = [text.encode() for text in TEXTS]
+WAYS = {
+    "pairs": (lambda: ROWS, 0),
+    "lists": (lambda: [list(row) for row in ROWS], 0),
+    "iterator": (lambda: zip(TEXTS, LABELS, strict=True), 0),
+    "array": (lambda: np.array([TEXTS, LABELS]).T, 0),
+    "objects": (lambda: np.array([TEXTS, LABELS], object).T, 0),
+    "dicts": (lambda: [dict(zip(ONE, row, strict=True)) for row in ROWS], 0),
+    "columns": (lambda: ONE, 0),
+    "arrays by column": (lambda: {key: np.array(column) for key, column in ONE.items()}, 0),
+    "bytes": (lambda: zip(BYTES, LABELS, strict=True), 0),
+    "triples": (lambda: zip(TEXTS, PAIRS, LABELS, strict=True), 1),
+    "pair, label": (lambda: zip(zip(TEXTS, PAIRS, strict=True), LABELS, strict=True), 1),
+    "columns of pairs": (lambda: TWO, 1),
+    "tf.data": (lambda: tensors(TEXTS, LABELS), 0),
+    "tf.data of dicts": (lambda: tensors(TWO), 1),
+    "tf.data of triples": (lambda: tensors(TEXTS, PAIRS, LABELS), 1),
+    "tf.data for fit": (lambda: tensors({"text": TEXTS, "pair": PAIRS}, LABELS), 1),
+    "tf.data for fit, two inputs": (lambda: tensors((TEXTS, PAIRS), LABELS), 1),
+    "eager tensors": (lambda: iter(tensors(TEXTS, LABELS)), 0),
+    "pandas": (lambda: frame(ONE), 0),
+    "pandas, another index": (lambda: frame(TWO).set_index("idx"), 1),
+    "pandas, category": (lambda: frame(ONE).astype({"label": "category"}), 0),
+    "pandas, text": (lambda: frame(ONE).astype({"text": "string", "label": "Int32"}), 0),
+    "pandas, itertuples": (lambda: frame(ONE).itertuples(), 0),
+    "polars": (lambda: polars(TWO), 1),
+    "pyarrow": (lambda: table(TWO), 1),
+    "datasets": (lambda: datasets().Dataset.from_dict(TWO), 1),
+    "datasets, columns": (lambda: datasets().Dataset.from_dict(ONE)[:], 0),
+    "datasets, numpy": (lambda: datasets().Dataset.from_dict(ONE).with_format("numpy"), 0),
+    "datasets, torch": (lambda: datasets().Dataset.from_dict(ONE).with_format("torch"), 0),
+    "datasets, streamed": (lambda: datasets().Dataset.from_dict(ONE).to_iterable_dataset(), 0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the packages that hold the rows
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_in_memory_are_those_of_a_file(files, way):
+    make, which = WAYS[way]
+    records = given_labelled(make(), "train")
+    assert plain(records) == files[which]
+    assert [record.place for record in records] == [f"train[{n}]" for n in range(len(TEXTS))]
+    assert labels_of(records) == ("0", "1", "2", "10")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_labels_of_every_kind_have_the_same_names(kind):
+    records = given_labelled([(text, kind(label)) for text, label in ROWS], "train")
+    assert [record.label for record in records] == [str(label) for label in LABELS]
+
+
+@pytest.mark.parametrize("kind", [bool, np.bool_])
+def test_truth_values_are_labels_as_csv_writers_write_them(kind, tmp_path):
+    rows = [("a cat", kind(1)), ("a dog", kind(0))]
+    path = tmp_path / "some.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    assert plain(given_labelled(rows, "train")) == plain(read_labelled(path))
+    assert labels_of(given_labelled(rows, "train")) == ("False", "True")
+
+
+def test_records_are_taken_as_they_are():
+    records = given_labelled([("a", 1), ("b", 0)], "train")
+    assert given_labelled(records, "dev") == records
+    for read, take, path in (
+        (read_tagged, given_tagged, TAGGED),
+        (read_squad, given_questions, ANSWERED),
+    ):
+        assert take(read(path)[3:9], "dev") == read(path)[3:9]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_class_labels_give_their_names_in_their_order():
+    """Not sorted as text, and one that no row has is there."""
+    names = ["world", "sports", "business", "arts"]
+    sets = datasets()
+    features = sets.Features({"text": sets.Value("string"), "label": sets.ClassLabel(names=names)})
+    rows = {"text": TEXTS, "label": [2, 0, 1, 2, 0]}
+    data = sets.Dataset.from_dict(rows, features=features)
+    records = given_labelled(data, "train")
+    assert [record.label for record in records] == [names[label] for label in rows["label"]]
+    assert labels_of(records) == tuple(names)
+    hidden = sets.Dataset.from_dict(rows | {"label": [2, 0, -1, 2, 0]}, features=features)
+    with pytest.raises(ValueError, match=r'test\[2\]: "label" must number one of world, .* got -1'):
+        given_labelled(hidden, "test")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tags_of_datasets_give_their_names():
+    sets, names = datasets(), ["O", "B-PER", "I-PER"]
+    tags = sets.Sequence(sets.ClassLabel(names=names))
+    features = sets.Features({"tokens": sets.Sequence(sets.Value("string")), "ner_tags": tags})
+    rows = {"tokens": [["Ada", "Lovelace"], ["No", "one", "."]], "ner_tags": [[1, 2], [0, 0, 0]]}
+    records = given_tagged(sets.Dataset.from_dict(rows, features=features), "train")
+    assert records[0].labels == ("B-PER", "I-PER")
+    assert tags_of(records) == tuple(names)
+
+
+def test_words_and_tags_in_memory_are_those_of_a_file():
+    read = read_tagged(TAGGED)
+    rows = [(sentence.words, sentence.labels) for sentence in read]
+    dicts = [{"tokens": np.array(words), "tags": list(labels)} for words, labels in rows]
+    for given in (rows, dicts, iter(rows)):
+        found = given_tagged(given, "dev")
+        assert [(one.words, one.labels) for one in found] == rows
+        assert found[4].places == ("dev[4]",) * len(rows[4][0])
+
+
+def test_ragged_words_of_tf_data_are_taken():
+    import tensorflow as tf
+
+    words = tf.ragged.constant([["Ada", "said"], ["no"]])
+    rows = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant([[1, 0], [0]])))
+    found = given_tagged(rows, "train")
+    assert [(one.words, one.labels) for one in found] == [
+        (("Ada", "said"), ("1", "0")),
+        (("no",), ("0",)),
+    ]
+
+
+def flat(content: dict) -> list[dict]:
+    """The rows that `datasets` has of SQuAD's JSON, as its own script writes them."""
+    return [
+        {
+            "id": entry["id"],
+            "title": article["title"],
+            "context": paragraph["context"],
+            "question": entry["question"],
+            "answers": {
+                "text": [answer["text"] for answer in entry["answers"]],
+                "answer_start": [answer["answer_start"] for answer in entry["answers"]],
+            },
+        }
+        for article in content["data"]
+        for paragraph in article["paragraphs"]
+        for entry in paragraph["qas"]
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("way", ["whole", "articles", "rows", "arrays", "frame", "datasets"])
+def test_questions_in_memory_are_those_of_the_file(way):
+    content = json.loads(ANSWERED.read_text(encoding="utf-8"))
+    rows = flat(content)
+    arrays = [
+        row | {"answers": {key: np.array(cells) for key, cells in row["answers"].items()}}
+        for row in rows
+    ]
+    make = {
+        "whole": lambda: content,
+        "articles": lambda: content["data"],
+        "rows": lambda: rows,
+        "arrays": lambda: arrays,
+        "frame": lambda: frame(rows),
+        "datasets": lambda: datasets().Dataset.from_list(rows),
+    }[way]
+    expected = [question[:4] for question in read_squad(ANSWERED)]
+    assert any(not answers for *_, answers in expected)  # SQuAD 2.0
+    assert [question[:4] for question in given_questions(make(), "dev")] == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "said"),
+    [
+        ("classify", 3, "train must be a file or rows: a list of tuples or dicts, a DataFrame, "),
+        ("classify", b"a", "train must be a file or rows"),
+        ("classify", [], "train for classify must have one record or more, got none"),
+        ("classify", ["a", "b"], "train[0]: (text, label), (text, second text, label) or a dict"),
+        ("classify", [("a", 1), ("b", 2, 3, 4)], "train[1]: (text, label), .* got 4 values"),
+        ("classify", [("a", 1), ("b",)], "train[1]: (text, label), .* got 1 values"),
+        ("classify", [("a", 1), ("b", None)], 'train[1]: "label" must be a text or a whole'),
+        ("classify", [("a", 1), ("b", 0.5)], 'train[1]: "label" must be .* number, got 0.5'),
+        ("classify", [("a", 1), ("b", float("nan"))], 'train[1]: "label" must be .*, got nan'),
+        ("classify", [("a", 1), ("", 1)], "train[1]: \"text\" must be a text, got ''"),
+        ("classify", [("a", 1), (None, 1)], 'train[1]: "text" must be a text, got None'),
+        ("classify", [("a", 1), (b"\xff", 1)], "train[1]: UTF-8 text expected, got byte 0xff"),
+        ("classify", [("a", 1), (["b", "c"], [1, 0])], 'train[1]: "label" must be .* unbatched'),
+        ("classify", [{"body": "a", "label": 1}], "train[0]: a column called text .* got body, la"),
+        ("classify", [{"text": "a"}], "train[0]: a column called text .* one called label"),
+        ("classify", [{"sentence": "a", "review": "b", "label": 1}], "train[0]: a column called"),
+        ("classify", {"text": ["a", "b"], "label": [1]}, "lists of one length .* 2 text, 1 label"),
+        ("classify", {"text": "a", "label": 1}, "lists of one length where it is a dict"),
+        ("tag", [("a b", ["O"])], 'train[0]: "words" must be a list of texts, got'),
+        ("tag", [(["a"], ["O"]), (["a", "b"], ["O"])], "train[1]: 2 words but 1 labels: give each"),
+        ("tag", [(["a", 3], ["O", "O"])], 'train[0]: "words" must be a text, got 3'),
+        ("tag", [{"tokens": ["a"], "pos_tags": [1], "ner_tags": [1]}], "several may be it, ner_ta"),
+        ("tag", [{"tokens": ["a"]}], 'train[0]: "labels" expected, a list, got tokens'),
+        ("qa", [("a", "b")], "train[0]: a dict with the keys question, context and answers"),
+        ("qa", [{"question": "a", "answers": []}], 'train[0]: "context" must be a text, got None'),
+        (
+            "qa",
+            [{"question": "a", "context": "b", "answers": {"text": ["c"], "answer_start": [0]}}],
+            "train[0]: answer 'c' expected at character 0 of the context, got 'b'",
+        ),
+        (
+            "qa",
+            [{"question": "a", "context": "b", "answers": {"text": ["b"], "answer_start": []}}],
+            "train[0]: 1 answers but 0 answer_start: give each text its start",
+        ),
+    ],
+)
+def test_a_bad_row_is_named_with_its_place(task, data, said):
+    """Before a checkpoint is opened."""
+    pattern = ".*".join(map(re.escape, said.split(".*")))
+    with pytest.raises(ValueError, match=pattern) as error:
+        kbert.finetune("nowhere", task, train=data)
+    assert "\n" not in str(error.value)
+    assert task_of(task).name == task
+
+
+def test_a_data_set_without_end_and_one_in_batches_are_refused():
+    data = tensors(TEXTS, LABELS)
+    with pytest.raises(ValueError, match="train must have an end, got a data set that repeats"):
+        kbert.finetune("nowhere", "classify", train=data.repeat())
+    with pytest.raises(ValueError, match=r"train\[0\]: .*: give rows one by one, unbatched"):
+        kbert.finetune("nowhere", "classify", train=data.batch(3))
+
+
+def test_several_data_sets_by_name_are_refused():
+    data = tensors(TEXTS, LABELS)
+    with pytest.raises(ValueError, match="train must have columns that are lists"):
+        kbert.finetune("nowhere", "classify", train={"train": data, "test": data})
+    sets = datasets()
+    both = sets.DatasetDict(train=sets.Dataset.from_dict(ONE), test=sets.Dataset.from_dict(ONE))
+    with pytest.raises(ValueError, match="one data set, got several by name: choose from train, t"):
+        kbert.finetune("nowhere", "classify", train=both)
+
+
+def test_columns_that_are_not_read_are_named(caplog):
+    given_labelled([{"text": "a", "label": 1, "idx": 3, "context": "b", "place": "c"}], "train")
+    assert "train[0]: columns that are not read: context, place" in caplog.text
+
+
+def test_finetune_and_evaluate_take_rows():
+    """The figures are those of the same rows in a file."""
+    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    config = kbert.get_config("tiny").replace(vocab_size=len(VOCABULARY), hidden_size=24)
+    config = config.replace(num_attention_heads=3, intermediate_size=40, num_hidden_layers=1)
+    bert = kbert.Bert(config, "encoder", kbert.build_encoder(config, seq_len=None), tokenizer)
+    rows = [(text, label % 2) for text, label in ROWS] + [("a red mat", 1), ("a dog sat", 1)]
+    tuned = kbert.finetune(bert, "classify", train=rows, dev=rows, epochs=1, show=False)
+    assert tuned.bert.labels == ("0", "1")
+    given = kbert.evaluate(tuned.bert, "classify", tensors(*map(list, zip(*rows, strict=True))))
+    assert given["loss"] == pytest.approx(tuned.metrics["loss"], abs=1e-6)

@@ -1,0 +1,178 @@
+"""`kbert prepare --dask` with a scheduler and workers of Dask's own, a process each."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from helpers.command_line import kbert
+from helpers.folder_content import content
+from helpers.prepared_text import SHARD, prepare_some
+from helpers.sizes import ROOT
+
+from kbert.cli import dask_cluster
+from kbert.data.corpus import preparing, tokenizing_executor
+
+pytest.importorskip("distributed")
+PATIENCE_S = 60.0
+
+
+@contextlib.contextmanager
+def started(module: str, *arguments):
+    """A process of Dask's, until the end of the block."""
+    command = [sys.executable, "-m", f"distributed.cli.{module}", *map(str, arguments)]
+    process = subprocess.Popen(
+        [*command, "--no-dashboard"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(true, what: str):
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """The process and its address."""
+    file = tmp_path / "scheduler.json"
+    options = ("--host", "127.0.0.1", "--port", 0, "--scheduler-file", file)
+    with started("dask_scheduler", *options) as process:
+        wait_until(lambda: file.exists() and file.read_text().endswith("}"), "no scheduler")
+        yield process, json.loads(file.read_text())["address"]
+
+
+@contextlib.contextmanager
+def workers(address: str, count: int, folder: Path):
+    """Processes of one thread each, once the scheduler has all of them."""
+    import distributed
+
+    options = ("--nthreads", 1, "--no-nanny", "--local-directory", folder)
+    with contextlib.ExitStack() as stack:
+        found = [
+            stack.enter_context(started("dask_worker", address, *options)) for _ in range(count)
+        ]
+        with distributed.Client(address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=PATIENCE_S)
+        yield found
+
+
+@pytest.fixture
+def call(corpus, capsys, tmp_path, monkeypatch):
+    """Runs the command, given an address and options; its exit status, stdout and stderr."""
+    monkeypatch.setitem(preparing.prepare.__kwdefaults__, "shard_tokens", SHARD)
+    folder = corpus[0]
+    command = ("prepare", folder / "a.txt", folder / "b.jsonl.gz", "--vocab", folder / "vocabulary")
+    return partial(kbert, capsys, *command, "-o", tmp_path / "shards", "--dask")
+
+
+def killed_midway(process, shards: Path) -> threading.Thread:
+    """A thread that kills the process once the first shard is there."""
+
+    def kill():
+        wait_until((shards / "part-00000.json").exists, "no shard")
+        process.kill()
+        assert not (shards / "index.json").exists()  # else it was no kill in the middle
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_two_workers_one_killed_midway_give_the_same_bytes(corpus, scheduler, call, tmp_path):
+    with workers(scheduler[1], 2, tmp_path) as (victim, _):
+        killer = killed_midway(victim, tmp_path / "shards")
+        status, out, err = call(scheduler[1])
+        killer.join()
+    assert (status, err) == (0, "") and out.startswith(f"wrote {tmp_path / 'shards'}: ")
+    assert content(tmp_path / "shards") == corpus[1]
+
+
+def test_a_scheduler_that_is_lost_is_one_line_and_it_goes_on_later(
+    corpus, scheduler, call, tmp_path
+):
+    with workers(scheduler[1], 1, tmp_path):
+        killer = killed_midway(scheduler[0], tmp_path / "shards")
+        status, out, err = call(scheduler[1])
+        killer.join()
+    assert (status, out) == (2, "")
+    said = r"kbert: the executor .*, got (its work cancelled|\w+Error: ).*: what is done is kept\n"
+    assert re.fullmatch(said, err)
+    prepare_some(corpus[0], tmp_path / "shards", processes=1)
+    assert content(tmp_path / "shards") == corpus[1]
+
+
+def test_without_workers_it_says_so_and_waits_for_some(scheduler, call, monkeypatch):
+    monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.5)
+    status, out, err = call(scheduler[1])
+    first, second = err.splitlines()
+    assert (status, out) == (2, "")
+    assert first == f"kbert: {scheduler[1]} has no workers yet: waiting for some"
+    assert "a.txt, line 1, got no answer within 0.5 seconds; see to its workers" in second
+
+
+def test_no_scheduler_is_one_line_soon(call, monkeypatch):
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.7)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_port = silent.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            closed_port = closed.getsockname()[1]
+        for address in (
+            f"tcp://127.0.0.1:{silent_port}",
+            f"tcp://127.0.0.1:{closed_port}",
+            "tcp://127.0.0.1",
+            "x://127.0.0.1:1",
+            "",
+        ):
+            begun = time.monotonic()
+            status, out, err = call(address)
+            assert (status, out, err.count("\n")) == (2, "", 1), err
+            assert f"answers within 0.7 seconds, got {address!r}: " in err
+            assert time.monotonic() - begun < 5
+
+
+def test_what_is_missing_or_too_much_is_one_line(call, monkeypatch):
+    status, out, err = call("tcp://127.0.0.1:1", "--processes", 2)
+    assert (status, out) == (2, "")
+    assert err == "kbert: --dask and --processes cannot go together: leave one out\n"
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    status, out, err = call("tcp://127.0.0.1:1")
+    assert (status, out) == (2, "")
+    assert err == (
+        "kbert: --dask needs the package distributed, which is not installed: pip install "
+        '"kbert-keras[dask]"\n'
+    )
+
+
+@pytest.mark.parametrize("name", ["kbert prepare", "dask scheduler", "dask worker"])
+def test_the_options_on_the_page_are_there(name):
+    from distributed.cli import dask_scheduler, dask_worker
+
+    from kbert.cli.data_commands import prepare
+
+    command = {"kbert prepare": prepare, "dask scheduler": dask_scheduler.main}
+    options = command.get(name, dask_worker.main).params
+    there = {one for option in options for one in (*option.opts, *option.secondary_opts)}
+    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    used = {
+        word
+        for rest in re.findall(rf"{name} (.*)", page)
+        for word in re.findall(r"(?<!\S)--?[a-z][\w-]*", rest)
+    }
+    assert used and used <= there

@@ -1,0 +1,183 @@
+"""`prepare` by executors of others: the same bytes, and one line where they fail."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import weakref
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+from helpers.folder_content import content
+from helpers.prepared_text import prepare_some
+
+from kbert.data.corpus import tokenizing_executor
+from kbert.data.corpus.preparing import prepare
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Two processes, started anew: what tests have loaded does not bear a fork."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+class Odd(ThreadPoolExecutor):
+    """Takes three tasks at a time, ends the first last, and counts the futures that are alive."""
+
+    def __init__(self):
+        super().__init__(3)
+        self.room, self.alive = threading.Semaphore(3), weakref.WeakSet()
+        self.tasks = self.most = 0
+
+    def submit(self, function, *arguments):
+        self.room.acquire()
+        self.tasks += 1
+        future = super().submit(self.late, (0.03, 0.01, 0)[self.tasks % 3], function, *arguments)
+        self.alive.add(future)
+        self.most = max(self.most, len(self.alive))
+        return future
+
+    def late(self, seconds, function, *arguments):
+        time.sleep(seconds)
+        try:
+            return function(*arguments)
+        finally:
+            self.room.release()
+
+
+class Failing(ThreadPoolExecutor):
+    """Fails from some task on; `how` has the function that a task is then."""
+
+    def __init__(self, after: int, how):
+        super().__init__(2)
+        self.left, self.how = after, how
+
+    def submit(self, function, *arguments):
+        self.left -= 1
+        return super().submit(function if self.left > 0 else self.how, *arguments)
+
+
+def lost(*arguments):
+    raise OSError("the worker\nis gone")
+
+
+def test_threads_and_processes_give_the_same_bytes(corpus, processes, tmp_path):
+    with ThreadPoolExecutor(3) as threads:
+        for name, executor in (("threads", threads), ("processes", processes)):
+            prepare_some(corpus[0], tmp_path / name, executor=executor)
+            assert content(tmp_path / name) == corpus[1]
+            assert executor.submit(abs, -7).result() == 7  # it stays open
+
+
+def test_results_out_of_order_give_the_same_bytes_and_few_are_held(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizing_executor, "IN_FLIGHT", 11)
+    with Odd() as executor:
+        prepare_some(corpus[0], tmp_path, executor=executor)
+    assert content(tmp_path) == corpus[1]
+    assert executor.tasks > 100 and executor.most == 11
+
+
+def test_blocks_of_long_lines_are_fewer_at_a_time(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizing_executor, "BLOCK", 1 << 10)  # 64 KiB in all
+    text = tmp_path / "long.txt"
+    text.write_bytes((b"a word and another " * 1_000 + b"\n") * 50)  # a block of 19 kB each
+    with Odd() as executor:
+        prepare(text, corpus[0] / "vocabulary", tmp_path / "shards", executor=executor)
+    assert executor.tasks >= 40 and executor.most == 4
+
+
+def test_it_goes_on_with_another_executor_where_one_failed(corpus, processes, tmp_path):
+    said = r"must tokenize .*a\.txt, line \d+, got OSError: the worker is gone; see to its workers"
+    for after in (60, 50):
+        with Failing(after, lost) as executor, pytest.raises(RuntimeError, match=said) as caught:
+            prepare_some(corpus[0], tmp_path, executor=executor)
+        assert "\n" not in str(caught.value)
+    done = sorted(path.name for path in tmp_path.glob("tokens-*"))
+    assert 2 <= len(done) < sum(name.startswith("tokens-") for name in corpus[1])
+    prepare_some(corpus[0], tmp_path, executor=processes)
+    assert content(tmp_path) == corpus[1]
+
+
+def test_it_goes_on_without_an_executor(corpus, tmp_path):
+    with Failing(60, lost) as executor, pytest.raises(RuntimeError):
+        prepare_some(corpus[0], tmp_path, executor=executor)
+    prepare_some(corpus[0], tmp_path, processes=1)
+    assert content(tmp_path) == corpus[1]
+
+
+def test_a_worker_that_dies_is_one_line(corpus, tmp_path):
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        worker = executor.submit(os.getpid).result()
+        os.kill(worker, signal.SIGSTOP)  # so that it has work when it is killed
+        threading.Timer(0.5, os.kill, (worker, signal.SIGKILL)).start()
+        with pytest.raises(RuntimeError, match=r"got BrokenProcessPool: .* what is done is kept"):
+            prepare_some(corpus[0], tmp_path, executor=executor)
+        with pytest.raises(RuntimeError, match="line 1, got BrokenProcessPool: "):  # no work taken
+            prepare_some(corpus[0], tmp_path, executor=executor)
+
+
+def test_an_executor_that_is_closed_is_one_line(corpus, tmp_path):
+    with ThreadPoolExecutor(1) as executor:
+        pass
+    with pytest.raises(RuntimeError, match="got RuntimeError: cannot schedule new futures"):
+        prepare_some(corpus[0], tmp_path, executor=executor)
+
+
+class Silent(Executor):
+    """Answers nothing; has what it was asked."""
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, function, *arguments):
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+def test_an_executor_that_does_not_answer_is_one_line(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.1)
+    executor = Silent()
+    with pytest.raises(RuntimeError, match=r"line 1, got no answer within 0\.1 seconds; "):
+        prepare_some(corpus[0], tmp_path, executor=executor)
+    assert len(executor.futures) == 64 and all(one.cancelled() for one in executor.futures)
+
+
+def test_work_that_is_cancelled_is_one_line(corpus, tmp_path):
+    executor = Silent()
+    threading.Timer(0.3, lambda: executor.futures[0].cancel()).start()
+    with pytest.raises(RuntimeError, match=r"got its work cancelled, as where a scheduler is lost"):
+        prepare_some(corpus[0], tmp_path, executor=executor)
+
+
+def test_an_error_of_the_text_names_file_and_line(corpus, processes, tmp_path):
+    bad, output = tmp_path / "bad.txt", tmp_path / "shards"
+    bad.write_bytes(b"fine words\n" * 2_000 + b"not \xff so\n" + b"fine words\n" * 2_000)
+    for executor in (processes, ThreadPoolExecutor(2)):
+        with pytest.raises(ValueError, match=r"bad\.txt, line 2001: must be UTF-8, got 0xff"):
+            prepare(bad, corpus[0] / "vocabulary", output, executor=executor, shard_tokens=999)
+        assert not output.exists()
+    executor.shutdown()
+
+
+def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
+    here = tokenizing_executor.software()
+    there = here | {"tokenizers": "0.7.0"}
+    asked = iter([here])
+    monkeypatch.setattr(tokenizing_executor, "software", lambda: next(asked, there))
+    tokenizing_executor._unpacked.cache_clear()
+    said = rf"must have .*tokenizers {here['tokenizers']}, as here, got .*tokenizers 0\.7\.0; see"
+    with ThreadPoolExecutor(1) as executor, pytest.raises(RuntimeError, match=said):
+        prepare_some(corpus[0], tmp_path, executor=executor)
+
+
+def test_what_is_no_executor_is_refused_before_anything_is_read(tmp_path):
+    with ThreadPoolExecutor(1) as executor:
+        for options, error, message in (
+            ({"executor": executor, "processes": 2}, ValueError, "left out .* got 2: its workers"),
+            ({"executor": "tcp://a:1"}, TypeError, r"futures\.Executor, got a str: .*get_executor"),
+        ):
+            with pytest.raises(error, match=message):
+                prepare(tmp_path / "nowhere", tmp_path, tmp_path / "shards", **options)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,187 @@
+"""The tokenizer on its own: what it gives, and what it refuses."""
+
+import pickle
+import threading
+import unicodedata
+
+import numpy as np
+import pytest
+from helpers import texts
+from helpers.texts import TOKENS
+
+from kbert.data.tokenization.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def uncased():
+    return Tokenizer.from_vocab(TOKENS, lowercase=True)
+
+
+def test_the_papers_frame_of_one_text_and_of_two(uncased):
+    """BERT paper, section 3: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with segments A and B."""
+    one = uncased.encode("The dogs barked.")
+    assert one.tokens == ["[CLS]", "the", "dog", "##s", "bark", "##ed", ".", "[SEP]"]
+    assert one.ids == [3, 6, 7, 8, 9, 10, 11, 4]
+    assert one.segment_ids == [0] * 8
+    assert one.offsets == [(0, 0), (0, 3), (4, 7), (7, 8), (9, 13), (13, 15), (15, 16), (0, 0)]
+    assert one.word_ids == [None, 0, 1, 1, 2, 2, 3, None]
+    assert len(one) == 8 and not one.truncated
+    two = uncased.encode("dog", "Café!")
+    assert two.tokens == ["[CLS]", "dog", "[SEP]", "cafe", "!", "[SEP]"]
+    assert two.segment_ids == [0, 0, 0, 1, 1, 1]
+    assert two.offsets == [(0, 0), (0, 3), (0, 0), (0, 4), (4, 5), (0, 0)]
+    assert uncased.encode("dog", add_special_tokens=False).ids == [7]
+
+
+def test_casing_and_accents_follow_the_arguments():
+    for rules, expected in (
+        ({"lowercase": True}, ["the", "cafe"]),
+        ({"lowercase": True, "strip_accents": False}, ["the", "café"]),
+        ({"lowercase": False}, ["The", "café"]),
+        ({"lowercase": False, "strip_accents": True}, ["The", "cafe"]),
+    ):
+        tokenizer = Tokenizer.from_vocab(TOKENS, **rules)
+        assert tokenizer.encode("The café", add_special_tokens=False).tokens == expected
+    whole = Tokenizer.from_vocab([*TOKENS, "中国"], lowercase=True, tokenize_chinese_chars=False)
+    assert whole.encode("中国", add_special_tokens=False).tokens == ["中国"]
+
+
+def test_special_tokens_go_by_name_wherever_they_are(uncased):
+    ids = (uncased.pad_id, uncased.unk_id, uncased.cls_id, uncased.sep_id, uncased.mask_id)
+    assert ids == (0, 2, 3, 4, 5)
+    names = {"pad": "<p>", "unk": "<u>", "cls": "<c>", "sep": "<s>", "mask": "<m>"}
+    tokens = ["a", *reversed(names.values())]
+    other = Tokenizer.from_vocab(tokens, lowercase=True, special_tokens=names)
+    ids = (other.pad_id, other.unk_id, other.cls_id, other.sep_id, other.mask_id)
+    assert ids == (5, 4, 3, 2, 1)
+    assert other.encode("a <m> zz").tokens == ["<c>", "a", "<m>", "<u>", "<s>"]
+    np.testing.assert_array_equal(other.encode_batch(["", "a"]).token_ids, [[3, 2, 5], [3, 0, 2]])
+
+
+def test_offsets_point_at_the_token_in_the_original_text(shared):
+    tokenizer = Tokenizer.load(texts.real_vocabulary())
+    lines = texts.UNICODE[3:9] + texts.shared_lines(shared)[::97]
+    for line, encoding in zip(lines, tokenizer.encode_batch(lines), strict=True):
+        for token, (start, end) in list(zip(encoding.tokens, encoding.offsets, strict=True))[1:-1]:
+            if token == "[UNK]":
+                continue
+            characters = unicodedata.normalize("NFD", line[start:end].lower())
+            kept = [c for c in characters if unicodedata.category(c) != "Mn"]
+            assert "".join(kept) == token.removeprefix("##")
+
+
+def test_a_batch_pads_its_arrays_and_not_its_encodings(uncased):
+    batch = uncased.encode_batch(iter(["the dogs", "dog", ""]), pad_to_multiple_of=7)
+    expected = [[3, 6, 7, 8, 4, 0, 0], [3, 7, 4, 0, 0, 0, 0], [3, 4, 0, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(batch.token_ids, expected)
+    assert batch.token_ids.dtype == batch.segment_ids.dtype == np.int32
+    assert [encoding.ids for encoding in batch] == [[3, 6, 7, 8, 4], [3, 7, 4], [3, 4]]
+    assert len(batch) == 3 and batch[1].tokens == ["[CLS]", "dog", "[SEP]"]
+    assert uncased.encode_batch([]).token_ids.shape == (0, 0)
+    assert uncased.encode_batch([], max_length=5, padding="max_length").token_ids.shape == (0, 5)
+
+
+def test_truncation_is_marked_and_is_gone_in_the_next_call(uncased):
+    batch = uncased.encode_batch(["the dog barked the dog", "dog"], max_length=5)
+    assert [encoding.truncated for encoding in batch] == [True, False]
+    assert batch[0].tokens == ["[CLS]", "the", "dog", "bark", "[SEP]"]
+    assert not uncased.encode("the dog barked the dog").truncated
+
+
+def test_threads_do_not_change_one_anothers_truncation(uncased):
+    wrong = []
+
+    def work(length):
+        for _ in range(20):
+            batch = uncased.encode_batch(["dog " * 50] * 100, max_length=length)
+            wrong.extend(len(e) for e in batch if len(e) != length)
+
+    threads = [threading.Thread(target=work, args=(length,)) for length in (5, 11, 17, 31)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_decoding_joins_pieces_and_leaves_special_tokens_out(uncased):
+    ids = uncased.encode("The dogs barked, the dog's [MASK]!").ids
+    assert uncased.decode(ids) == "the dogs barked, the dog ' s!"
+    with_them = uncased.decode(np.array(ids), skip_special_tokens=False)
+    assert with_them == "[CLS] the dogs barked, the dog ' s [MASK]! [SEP]"
+    assert uncased.decode([]) == ""
+
+
+def test_tokens_and_ids_go_both_ways(uncased):
+    assert uncased.vocab_size == len(TOKENS) and uncased.tokens == tuple(TOKENS)
+    assert [uncased.id_of(uncased.token_of(i)) for i in range(21)] == list(range(21))
+
+
+def test_a_tokenizer_survives_pickling(uncased):
+    again = pickle.loads(pickle.dumps(uncased))
+    assert again.encode("The dogs").ids == uncased.encode("The dogs").ids
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.encode(b"dog"), "text must be a str, got bytes"),
+        (lambda t: t.encode("dog", 5), "pair must be a str, got int"),
+        (lambda t: t.encode("a\ud800"), "text must.*lone surrogate at character 1"),
+        (lambda t: t.encode_batch("dog"), "texts must be a list of str, got one str"),
+        (lambda t: t.encode_batch(["a", "b", None]), r"texts\[2\] must be a str, got NoneType"),
+        (lambda t: t.encode_batch(["a", "b"], ["a", 1.5]), r"pairs\[1\] must be a str, got float"),
+        (lambda t: t.encode_batch(["a"], ["\udfff"]), r"pairs\[0\].*lone surrogate"),
+        (lambda t: t.encode_batch(["a", "b"], ["c"]), "as many as texts, 2, got 1"),
+        (
+            lambda t: t.encode("dog", max_length=1),
+            r"at least 2, to hold \[CLS\] and \[SEP\], got 1",
+        ),
+        (
+            lambda t: t.encode("a", "b", max_length=2),
+            r"at least 3, to hold \[CLS\] and two \[SEP\]",
+        ),
+        (lambda t: t.encode("a", max_length=0, add_special_tokens=False), "whole number"),
+        (lambda t: t.encode("a", max_length=2.5), "whole number"),
+        (lambda t: t.encode("a", truncation=True), "truncation must be one of longest_first"),
+        (lambda t: t.encode("a", max_length=5, truncation="only_second"), "needs a pair"),
+        (
+            lambda t: t.encode("a " * 9, "b", max_length=5, truncation="only_second"),
+            "cannot reach max_length=5",
+        ),
+        (lambda t: t.encode_batch(["a"], padding="max_length"), "needs max_length"),
+        (lambda t: t.encode_batch(["a"], padding=True), "padding must be one of longest"),
+        (lambda t: t.encode_batch(["a"], pad_to_multiple_of=0), "whole number of at least 1"),
+        (lambda t: t.encode_batch(["a"], max_length=9, pad_to_multiple_of=8), "a multiple of"),
+        (lambda t: t.decode([7, 21]), r"ids\[1\] must be within the vocabulary, 0 … 20, got 21"),
+        (lambda t: t.decode([-1]), r"ids\[0\].*got -1"),
+        (lambda t: t.decode([1.5]), "whole numbers"),
+        (lambda t: t.decode([[1, 2]]), "one sequence"),
+        (lambda t: t.token_of(21), "within the vocabulary"),
+        (lambda t: t.id_of("cat"), "got 'cat'"),
+        (lambda t: Tokenizer.from_vocab([], lowercase=True), "must hold tokens, got none"),
+        (lambda t: Tokenizer.from_vocab([*TOKENS, 7], lowercase=True), "one line of text, got 7"),
+        (lambda t: Tokenizer.from_vocab([*TOKENS, "a\nb"], lowercase=True), "one line of text"),
+        (lambda t: Tokenizer.from_vocab(TOKENS, lowercase=None), "lowercase must be True or False"),
+        (
+            lambda t: Tokenizer.from_vocab(TOKENS, lowercase=True, special_tokens={"eos": "."}),
+            "must be of pad, unk, cls, sep, mask, got eos",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(uncased, call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call(uncased)
+    assert "\n" not in str(error.value)
+
+
+def test_the_tokenizer_needs_no_keras_and_no_backend(run_python):
+    code = f"""
+import os, sys
+os.environ.pop("KERAS_BACKEND", None)
+from kbert.data.tokenization.tokenizer import Tokenizer
+tokenizer = Tokenizer.from_vocab({TOKENS!r}, lowercase=True)
+print(tokenizer.encode_batch(["the dogs"]).token_ids.tolist(), tokenizer.decode([6, 7, 8]))
+print(sorted({{"keras", "tensorflow", "jax", "torch", "transformers"}} & set(sys.modules)))
+"""
+    assert run_python(code).stdout.splitlines() == ["[[3, 6, 7, 8, 4]] the dogs", "[]"]

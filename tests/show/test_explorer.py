@@ -1,0 +1,355 @@
+"""A page of the explorer: one file that needs nothing else, of whatever it is made."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as run_kbert
+from safetensors.numpy import load_file, save_file
+
+import kbert
+from kbert.graph.reference import document_004
+from kbert.graph.spec import HEADS, GraphSpec
+from kbert.show.explorer import explore as explore_module
+from kbert.show.explorer.counted import graphs
+from kbert.show.explorer.drawing import Drawing, geometries, right_angles
+from kbert.show.explorer.figure import STATES, figure_data
+from kbert.show.explorer.tensors import described
+
+LOADS = {"src", "href", "srcset", "data", "poster", "action", "background", "xlink:href"}
+
+
+class Loads(HTMLParser):
+    """What a page would load, by its elements."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.found, self.tags = [], set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.found += [value for name, value in attrs if name in LOADS]
+
+
+def data_of(page: str) -> dict:
+    """The page's data, as its scripts read it."""
+    return json.loads(re.search(r"^const DATA = (.*);$", page, re.MULTILINE)[1])
+
+
+@pytest.fixture(scope="module")
+def base():
+    return kbert.explore("base").html
+
+
+def test_a_page_needs_nothing_but_itself(base):
+    seen = Loads(base)
+    assert seen.found == [] and not seen.tags & {"link", "iframe", "object", "embed", "img", "base"}
+    assert all(url.startswith("data:") for url in re.findall(r"url\(([^)]*)\)", base))
+    addresses = set(re.findall(r"https?://[^\s\"'<>)]+", base))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing loads
+    assert not re.search(r"\b(fetch|XMLHttpRequest|import)\s*\(|@import|require\(", base)
+    assert len(base.encode()) < 400_000
+
+
+def test_the_command_writes_it_without_keras_and_nothing_heavy(tmp_path, run_python):
+    code = f"""
+import sys
+from kbert.cli.main import main
+try:
+    main(["explore", "base", "-o", {str(tmp_path / "bert.html")!r}])
+except SystemExit as end:
+    print(end.code)
+print(sorted({{"keras", "tensorflow", "numpy", "matplotlib"}} & set(sys.modules)))
+"""
+    printed = run_python(code).stdout.splitlines()
+    assert printed[0].startswith(f"wrote {tmp_path}/bert.html") and printed[1:] == ["0", "[]"]
+    assert (tmp_path / "bert.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_notebook_gets_one_frame_with_the_whole_page_in_it(base):
+    class Frame(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            assert tag == "iframe"
+            self.page = dict(attrs)["srcdoc"]
+
+    shown = kbert.explore(GraphSpec.of("base"), title="base")
+    assert shown.html == base  # the same graph gives the same bytes
+    frame = Frame()
+    frame.feed(shown._repr_html_())
+    assert frame.page == base
+    assert repr(shown) == (
+        "Explorer('base: BERT with head pretraining, 109,705,010 parameters', "
+        f"{len(base.encode()):,} bytes)"
+    )
+
+
+def test_every_row_of_the_document_is_in_its_data(base):
+    data = data_of(base)
+    rows = [row for place in ("before", "block", "after") for row in data["graphs"]["all"][place]]
+    names = [row["name"].replace("{n}", "1") for row in rows]
+    assert names == [
+        row.layer for row in document_004() if not re.match(r"Encoder-(?!1-)", row.layer)
+    ]
+    noted = set(data["notes"])
+    for head in HEADS:
+        for parts in graphs(GraphSpec.of("tiny", head)).values():
+            assert {row.name for place in parts.values() for row in place} <= noted
+    assert len(data["errata"]) == 11
+    assert all(set(erratum["layers"]) <= noted for erratum in data["errata"])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_box_stands_apart_in_every_state_and_every_edge_has_two(head):
+    found = figure_data(graphs(GraphSpec.of("tiny", head)))
+    assert len(found) == len(STATES) * (2 if head == "pretraining" else 1)
+    for key, figure in found.items():
+        width, height = figure["size"]
+        boxes = list(figure["nodes"].items())
+        for place, (name, (x, y, wide, high)) in enumerate(boxes):
+            assert x >= 0 and y >= 0 and x + wide <= width + 0.2 and y + high <= height + 0.2
+            for other, (a, b, other_wide, other_high) in boxes[:place]:
+                apart = x >= a + other_wide or a >= x + wide or y >= b + other_high or b >= y + high
+                assert apart, (key, name, other)
+        for source, target, _, points in figure["edges"]:
+            assert near(points[:2], figure["nodes"][source]), (key, source, target)
+            assert near(points[-2:], figure["nodes"][target]), (key, source, target)
+            crossed = [
+                name for name, box in boxes if name not in (source, target) and passes(points, box)
+            ]
+            assert not crossed, (key, source, target)
+        for name, (x, y, wide, _) in figure["frames"].items():
+            members = [box for node, box in boxes if node.startswith("Encoder-{n}-")]
+            assert not out_of_frame(figure, name), key
+            if name == "block":
+                assert len(members) == (12 if "attention" in figure["frames"] else 8)
+                assert all(x < a and y < b and a + c < x + wide for a, b, c, _ in members)
+
+
+def out_of_frame(figure, name) -> list[tuple[str, str]]:
+    """The edges between boxes in a frame that leave it."""
+    frame = figure["frames"][name]
+    x, y, wide, high = frame
+    inside = {
+        node
+        for node, (a, b, c, d) in figure["nodes"].items()
+        if x < a and y < b and a + c < x + wide and b + d < y + high
+    }
+    assert len(inside) > 4
+    return [
+        (source, target)
+        for source, target, _, points in figure["edges"]
+        if {source, target} <= inside
+        and not all(
+            near(points[place : place + 2], frame, -3) for place in range(0, len(points), 2)
+        )
+    ]
+
+
+def near(point, box, by=3) -> bool:
+    (x, y), (left, top, width, height) = point, box
+    return left - by <= x <= left + width + by and top - by <= y <= top + height + by
+
+
+def passes(points, box) -> bool:
+    """Whether a line of right angles runs through a box."""
+    left, top, width, height = box
+    for place in range(0, len(points) - 2, 2):
+        x1, y1, x2, y2 = points[place : place + 4]
+        across = min(x1, x2) < left + width and max(x1, x2) > left
+        if across and min(y1, y2) < top + height and max(y1, y2) > top:
+            return True
+    return False
+
+
+def test_the_inputs_are_at_the_bottom():
+    figure = figure_data(graphs(GraphSpec.of("base")))["all/closed"]
+    levels = {name: top for name, (_, top, _, _) in figure["nodes"].items()}
+    assert max(levels, key=levels.get).startswith("Input-")
+    assert levels["Input-Token"] > levels["Embedding-Norm"] > levels["encoder"] > levels["NSP"]
+
+
+def test_an_edge_runs_straight_or_around_what_is_in_its_way():
+    source, target = (0, 90, 40, 10), (20, 0, 50, 20)
+    assert right_angles(source, target, []) == [30, 90, 30, 20]
+    assert right_angles(source, (60, 0, 20, 20), []) == [20, 90, 20, 55, 70, 55, 70, 20]
+    # 20 … 40 is shared, 7 points lie between a line and a box
+    assert right_angles(source, target, [(0, 40, 24, 9)]) == [35.5, 90, 35.5, 20]
+    assert right_angles(source, target, [(15, 40, 90, 9)]) == [8, 90, 8, 10, 20, 10]
+    assert right_angles(source, target, [(-90, 40, 145, 9)]) == [40, 95, 62, 95, 62, 20]
+    assert right_angles(source, target, [(15, 4, 30, 9)]) == [30, 90, 30, 20]  # beside the target
+
+
+def test_a_figures_own_errors_are_seen():
+    """A box in a line's way: what the check above is for."""
+    assert passes([0, 0, 0, 10, 5, 10], [3, 8, 4, 4]) and not passes([0, 0, 0, 10], [3, 8, 4, 4])
+    drawing = Drawing({"a": (40, 20), "b": (40, 20)}, [("a", "b", 0)], {})
+    figure = geometries({"one": drawing})["one"]
+    assert figure["nodes"]["a"][1] > figure["nodes"]["b"][1]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "float64", "bfloat16", "int64"])
+def test_the_figures_of_a_tensor_are_numpys(kind):
+    import ml_dtypes
+
+    random = np.random.default_rng(3)
+    dtype = ml_dtypes.bfloat16 if kind == "bfloat16" else kind
+    array = (
+        random.normal(0.3, 20, (3, 70_001)) if kind == "int64" else random.normal(0.3, 2, (41, 29))
+    )
+    array = array.astype(dtype)
+    wide = array.astype("float64")
+    found = described(array)
+    assert found["shape"] == list(array.shape) and found["dtype"] == kind
+    assert found["mean"] == pytest.approx(wide.mean(), rel=1e-9, abs=1e-12)
+    assert found["std"] == pytest.approx(wide.std(), rel=1e-9)
+    assert found["norm"] == pytest.approx(np.linalg.norm(wide), rel=1e-9)
+    assert (found["min"], found["max"]) == (wide.min(), wide.max())
+    counts, _ = np.histogram(wide, 32)
+    assert sum(found["histogram"]) == array.size
+    if kind in ("float64", "float32"):
+        assert np.abs(np.array(found["histogram"]) - counts).max() <= 1  # a number on an edge
+
+
+def test_what_is_not_finite_is_counted_and_left_out():
+    array = np.array([1.0, np.nan, 3.0, np.inf, -np.inf], "float32")
+    found = described(array)
+    assert found["notFinite"] == 3 and found["mean"] == 2.0 and sum(found["histogram"]) == 2
+    assert described(np.full((2, 2), np.nan, "float32")) == {
+        "shape": [2, 2],
+        "dtype": "float32",
+        "notFinite": 4,
+    }
+    assert described(np.zeros(5, "float32"))["histogram"][0] == 5
+
+
+@pytest.fixture(scope="module")
+def checkpoint(small, tmp_path_factory):
+    """A checkpoint's folder, and the `Bert` that is in it."""
+    bert = kbert.Bert(small, "pretraining", kbert.build_bert(small, seq_len=None))
+    folder = tmp_path_factory.mktemp("checkpoint") / "bert"
+    kbert.save(bert, folder)
+    return folder, bert
+
+
+def test_a_checkpoint_shows_what_is_in_its_tensors(checkpoint):
+    folder, bert = checkpoint
+    from_file, from_bert, from_model = (
+        data_of(kbert.explore(source).html) for source in (folder, bert, bert.model)
+    )
+    assert from_file["head"] == "pretraining" and from_file["missing"] == []
+    assert "transformers" in from_file["origin"] and "built model" in from_bert["origin"]
+    assert from_bert == from_model and from_file["tensors"].keys() == from_bert["tensors"].keys()
+    places = 0
+    for layer in bert.model.layers:
+        for weight in layer.weights:
+            place = f"{layer.name}/{weight.path.rpartition(layer.name + '/')[2]}"
+            numbers = weight.numpy().astype("float64")
+            places += 1
+            for data in (from_file, from_bert):
+                found = data["tensors"][place]
+                assert np.prod(found["shape"]) == numbers.size
+                assert found["norm"] == pytest.approx(np.linalg.norm(numbers), rel=1e-6)
+                assert found["std"] == pytest.approx(numbers.std(), rel=1e-6)
+    assert places == len(from_file["tensors"]) == 62
+
+
+def test_what_a_checkpoint_lacks_is_said(checkpoint, tmp_path):
+    shutil.copytree(checkpoint[0], tmp_path / "part")
+    file = tmp_path / "part" / "model.safetensors"
+    kept = {name: one for name, one in load_file(file).items() if "seq_relationship" not in name}
+    save_file(kept, file)
+    data = data_of(kbert.explore(tmp_path / "part").html)
+    assert data["missing"] == ["NSP/kernel", "NSP/bias"]
+    assert "NSP/kernel" not in data["tensors"]
+
+
+def test_a_damaged_checkpoint_is_one_line(checkpoint, tmp_path, capsys):
+    shutil.copytree(checkpoint[0], tmp_path / "bad")
+    file = tmp_path / "bad" / "model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if "query.weight" in name)
+    save_file(tensors | {name: np.zeros((3, 3), "float32")}, file)
+    done = run_kbert(capsys, "explore", tmp_path / "bad", "-o", tmp_path / "x.html")
+    assert done.status == 2 and "does not fit" in done.err and done.err.count("\n") == 1
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_model_of_ones_own_is_drawn_as_it_is(tmp_path):
+    import keras
+
+    x = keras.Input((7,), name="<b>given")
+    y = keras.layers.Dense(5, name="wide & deep")(x)
+    z = keras.layers.Dense(5, name="other")(x)
+    model = keras.Model(x, keras.layers.Add(name="sum")([y, z]), name="own")
+    page = kbert.explore(model, tmp_path / "own.html").html
+    data = data_of(page)
+    assert "<b>given" not in page and "not a graph of kbert" in page
+    rows = {row["name"]: row for row in data["generic"]["rows"]}
+    assert rows["wide & deep"]["params"] == 40 and rows["sum"]["shape"] == "(None, 5)"
+    assert set(data["generic"]["figure"]["model"]["nodes"]) == set(rows)
+    assert data["tensors"]["other/kernel"]["shape"] == [7, 5]
+
+
+def test_what_cannot_be_explored_is_one_error(tmp_path, monkeypatch):
+    import keras
+
+    sequential = keras.Sequential([keras.layers.Dense(3)])
+    for source, said in (
+        ("basse", "unknown preset 'basse'.*no checkpoint is at"),
+        (7, "explore needs .* got int"),
+        ([], "got list"),
+        (sequential, "functional"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            kbert.explore(source)
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        kbert.explore("tiny", tmp_path / "x.txt")
+    with pytest.raises(ValueError, match="batch_size must be a whole number"):
+        kbert.explore("tiny", batch_size=0)
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        kbert.explore("tiny", tmp_path / "none" / "x.html")
+    monkeypatch.setattr(explore_module.os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError, match="cannot write"):
+        kbert.explore("tiny", tmp_path / "x.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_too_many_layers_is_refused(monkeypatch):
+    import keras
+
+    monkeypatch.setattr("kbert.show.explorer.generic.MOST_LAYERS", 2)
+    x = keras.Input((3,))
+    model = keras.Model(x, keras.layers.Dense(2)(keras.layers.Dense(2)(x)))
+    with pytest.raises(ValueError, match="at most 2 layers, got 3"):
+        kbert.explore(model)
+
+
+def test_options_of_the_command_line_are_where_the_page_begins(tmp_path, capsys):
+    path = tmp_path / "x.html"
+    line = "--head pretraining --max-predictions 5 --seq-len 33 --batch-size 7 --dtype bfloat16"
+    done = run_kbert(capsys, "explore", "tiny", "-o", path, *line.split())
+    assert done.status == 0 and done.out.startswith(f"wrote {path} (")
+    values = data_of(path.read_text(encoding="utf-8"))["values"]
+    assert {name: values[name] for name in ("S", "B", "M", "dtype")} == {
+        "S": 33,
+        "B": 7,
+        "M": 5,
+        "dtype": "bfloat16",
+    }
+
+
+@pytest.mark.parametrize("option", ["--head qa", "--seq-len 5", "--dtype float16"])
+def test_a_checkpoint_says_itself_what_it_is(checkpoint, capsys, option):
+    done = run_kbert(capsys, "explore", checkpoint[0], "-o", "x.html", *option.split())
+    assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
+
+
+def test_every_asset_is_in_the_package_and_has_one_task():
+    folder = Path(explore_module.__file__).parent / "page"
+    for file in folder.glob("*.js"):
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 300, file.name

@@ -1,0 +1,218 @@
+"""The explorer counts in JavaScript what `kbert.account` counts in Python, and refuses the same."""
+
+import pytest
+from helpers.sizes import ODD
+
+import kbert
+from kbert.graph.accounting import DTYPES
+from kbert.graph.attention_parts import ATTENTION_PARTS
+from kbert.graph.closed_form import config_letters
+from kbert.graph.formulas import compute
+from kbert.graph.spec import HEADS
+from kbert.io import row_formats
+from kbert.show.explorer import formula_code
+
+pytest.importorskip("py_mini_racer", reason="pip install -e '.[test]': an engine of JavaScript")
+hypothesis = pytest.importorskip("hypothesis", reason="pip install -e '.[test]'")
+from helpers.explorer_pages import engine  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+SIZES = st.integers(1, 5000)
+
+
+@st.composite
+def configurations(draw):
+    """(configuration, arguments of `account`) that make sense, of any size."""
+    heads = draw(st.integers(1, 40))
+    positions = draw(SIZES)
+    seq_len = draw(st.integers(1, positions))
+    config = kbert.BertConfig(
+        vocab_size=draw(st.integers(1, 2**31 - 1)),
+        hidden_size=heads * draw(st.integers(1, 200)),
+        num_hidden_layers=draw(st.integers(1, 9)),
+        num_attention_heads=heads,
+        intermediate_size=draw(SIZES),
+        max_position_embeddings=positions,
+        type_vocab_size=draw(st.integers(1, 9)),
+    )
+    head = draw(st.sampled_from(list(HEADS)))
+    options = {"head": head, "seq_len": seq_len, "batch_size": draw(SIZES)}
+    options["dtype"] = draw(st.sampled_from(list(DTYPES)))
+    if head == "pretraining":
+        options["max_predictions"] = draw(st.one_of(st.none(), st.integers(1, seq_len)))
+    if head in ("classifier", "tokens"):
+        options["num_labels"] = draw(st.integers(1, 99))
+    return config, options
+
+
+def in_the_page(config, options) -> dict:
+    return config_letters(config) | {
+        "G": config.type_vocab_size,
+        "S": options["seq_len"],
+        "B": options["batch_size"],
+        "M": options.get("max_predictions"),
+        "K": options.get("num_labels"),
+        "dtype": options["dtype"],
+    }
+
+
+@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@hypothesis.given(configurations())
+def test_every_number_is_pythons(given):
+    config, options = given
+    account = kbert.account(config, **options)
+    ask, values = engine(options["head"]), in_the_page(config, options)
+    found = ask("count", values)
+    totals = {"params": account.params, "flops": account.flops, "kept": account.activation_bytes}
+    assert {name: int(text) for name, text in found["total"].items()} == totals
+    assert int(found["training"]) == account.training_flops_per_sequence
+    memory = {name: int(text) for name, text in found["memory"].items()}
+    assert memory == vars(account.memory) | {"total": account.memory.total}
+    for group, part in account.groups.items():
+        own = found["byGroup"][group]
+        counts = (part.params, part.flops, part.activation_bytes)
+        assert tuple(int(own[name]) for name in totals) == counts
+    assert ask("csv", values) == row_formats.to_csv(account.rows)
+
+
+LETTERS = ["L", "H", "A", "FFD", "T", "P", "S", "B", "M"]
+
+
+@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@hypothesis.given(
+    st.dictionaries(st.sampled_from(LETTERS), st.sampled_from([0, -3, 1, 7, 12, 96, 513, 2**31]))
+)
+@hypothesis.example({"S": 512})  # the ends of what makes sense
+@hypothesis.example({"M": 128})
+@hypothesis.example({"H": 12, "T": 2**31 - 1})
+def test_what_makes_no_sense_is_refused_in_pythons_words(changes):
+    values = {"T": 30_000, "H": 96, "L": 2, "A": 12, "FFD": 31, "P": 512, "G": 2}
+    values |= {"S": 128, "B": 1, "M": None, "K": None, "dtype": "float32"} | changes
+    found = engine()("problems", values)
+    assert next(iter(found.values()), None) == refused(values)
+
+
+def refused(values) -> str | None:
+    try:
+        config = kbert.BertConfig(
+            vocab_size=values["T"],
+            hidden_size=values["H"],
+            num_hidden_layers=values["L"],
+            num_attention_heads=values["A"],
+            intermediate_size=values["FFD"],
+            max_position_embeddings=values["P"],
+        )
+        if values["L"] < 10_000:  # a list of rows
+            kbert.account(
+                config, values["S"], values["B"], max_predictions=values["M"], dtype="float32"
+            )
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_layer_has_the_connections_and_variables_of_pythons(head):
+    config = kbert.BertConfig(**ODD)
+    labels = {"num_labels": 7} if head in ("classifier", "tokens") else {}
+    account = kbert.account(config, 11, head=head, **labels)
+    options = {"seq_len": 11, "batch_size": 1, "dtype": "float32", **labels}
+    ask, values = engine(head), in_the_page(config, options)
+    from kbert.checkpoints.weight_names import COLUMNS, entries_of
+    from kbert.graph.spec import GraphSpec
+    from kbert.graph.summary_rows import sources
+
+    spec = GraphSpec(config, head, **labels)
+    expected = {
+        (column, entry.layer, entry.name, str(entry.shape))
+        for column in COLUMNS
+        for entry in entries_of(spec, column)
+    }
+    found = set()
+    for row in account.rows:
+        layer = ask("layerOf", values, row.layer)
+        near = ask("connections", values, layer)
+        assert [(one["name"], one["tensor"]) for one in near["inputs"]] == sources(row)
+        readers = [
+            one.layer for one in account.rows for name, _ in sources(one) if name == row.layer
+        ]
+        assert sorted(one["name"] for one in near["outputs"]) == sorted(readers)
+        for variable in ask("variablesOf", values, layer):
+            for column, name in variable["names"].items():
+                if name is not None:
+                    shape = in_numbers(variable["shapes"][column], values)
+                    found.add((column, row.layer, name, shape))
+    assert found == expected
+
+
+def in_numbers(shape: str, values: dict) -> str:
+    size = values["H"] // values["A"]
+    for letter, number in {"(H/A)": size, **values}.items():
+        shape = shape.replace(letter, str(number))
+    return shape
+
+
+def test_a_name_of_no_layer_means_nothing():
+    values = in_the_page(kbert.base, {"seq_len": 512, "batch_size": 1, "dtype": "float32"})
+    attention = "Encoder-12-MultiHeadSelfAttention"
+    for name in ("Encoder-13-FeedForward", "Encoder-0-FeedForward", "FeedForward", "", "NSP/query"):
+        assert engine()("layerOf", values, name) is None, name
+    for name in (
+        f"{attention}/head-13",
+        f"{attention}/head-0",
+        f"{attention}/other",
+        "Input-Positions",
+    ):
+        assert engine()("layerOf", values, name) is None, name
+    assert engine()("layerOf", values, f"{attention}/head-12")["head"] == 12
+
+
+def test_the_configuration_to_copy_is_the_one_that_is_chosen(tmp_path):
+    values = in_the_page(
+        kbert.BertConfig(**ODD), {"seq_len": 7, "batch_size": 1, "dtype": "float32"}
+    )
+    path = tmp_path / "bert_config.json"
+    path.write_text(engine()("configJson", values), encoding="utf-8")
+    assert kbert.BertConfig.from_json(path) == kbert.BertConfig(**ODD)
+
+
+@hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@hypothesis.given(configurations())
+def test_the_parts_of_attention_add_up_to_it(given):
+    config, options = given
+    account = kbert.account(config, **options)
+    row = next(row for row in account.rows if row.type == "MultiHeadAttention")
+    letters = config_letters(config) | {
+        "S": options["seq_len"],
+        "B": options["batch_size"],
+        "w": DTYPES[options["dtype"]][3],
+    }
+    for own, of in (("params", "params"), ("flops", "flops"), ("activation_bytes", "kept")):
+        parts = [compute(getattr(part, of), letters) for part in ATTENTION_PARTS]
+        assert sum(parts) == getattr(row, own)
+
+
+@pytest.mark.parametrize(
+    ("formula", "javascript"),
+    [
+        ("", "() => 0n"),
+        ("A·H·(H/A)·3 + H", "({A, H}) => (A * H * (H / A) * 3n + H)"),
+        ("A·(w + 1 + w)", "({A, w}) => A * ((w + 1n) + w)"),
+    ],
+)
+def test_a_formula_as_javascript(formula, javascript):
+    assert formula_code.javascript(formula) == javascript
+
+
+def test_a_formula_as_mathml_keeps_its_brackets():
+    inner = "<mi>H</mi><mo>·</mo><mi>FFD</mi><mo>+</mo><mi>FFD</mi>"
+    assert formula_code.mathml("(H·FFD + FFD)·2 + (H/A)") == (
+        f"<math><mrow><mo>(</mo>{inner}<mo>)</mo></mrow><mo>·</mo><mn>2</mn><mo>+</mo>"
+        "<mfrac><mi>H</mi><mi>A</mi></mfrac></math>"
+    )
+
+
+@pytest.mark.parametrize("formula", ["H**2", "H - 1", "f(H)", "H·", "H/2", "'H'"])
+def test_what_is_no_formula_is_refused(formula):
+    with pytest.raises(ValueError, match="formula must"):
+        formula_code.javascript(formula)

@@ -1,0 +1,53 @@
+"""An attribution as one sees it: words, a coloured text, the command; and what is refused."""
+
+import json
+
+import pytest
+from helpers.command_line import kbert as run
+
+import kbert
+
+TEXT = "the red cat $ees <dogs>"
+
+
+def test_the_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
+    folder, berts = saved
+    found = kbert.attribute(berts["classifier"], TEXT, steps=5)
+    assert (found.baseline, found.similar_to) == ("[PAD]", None)
+    words = found.words()
+    assert "".join(word.word for word in words) == TEXT.replace(" ", "")
+    assert sum(word.score for word in words) == pytest.approx(float(found.scores.sum()), abs=1e-5)
+    assert "&lt;" in found._repr_html_() and "<dogs" not in found._repr_html_()
+    for ending in ("html", "png"):
+        out = tmp_path / f"why.{ending}"
+        done = run(capsys, "attribute", folder / "classifier", TEXT, "--steps", 5, "-o", out)
+        assert done.status == 0 and f"wrote {out}" in done.out, done.err
+        assert out.read_bytes()[:4] in (b"<!DO", b"\x89PNG")
+    options = ("--steps", 5, "--format", "json")
+    done = run(capsys, "attribute", folder / "classifier", TEXT, *options)
+    assert json.loads(done.out)["target"] == found.target
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "options", "said"),
+    [
+        ("tokens", "cat", {}, "needs a model with the head classifier or pretraining"),
+        (
+            "classifier",
+            "cat",
+            {"target": "nope"},
+            "target must be a label of the model, got 'nope'",
+        ),
+        ("pretraining", "cat", {}, "text must have a [MASK]"),
+        ("pretraining", "[MASK]", {"mask": 2}, "mask must be one of the text's [MASK], 1 … 1"),
+        ("pretraining", "[MASK]", {"target": "東"}, "target must be one token of the vocabulary"),
+        ("encoder", "cat", {"similar_to": "dog", "target": "x"}, "goes with one text alone"),
+        ("classifier", "cat", {"baseline": "zero"}, "baseline must be one of pad, mask"),
+        ("classifier", "cat", {"value": "x"}, "value must be one of probability, logit"),
+        ("classifier", ["cat"], {}, "text must be a str, got list"),
+    ],
+)
+def test_what_cannot_be_attributed_is_one_line(saved, head, text, options, said):
+    with pytest.raises(ValueError) as raised:
+        kbert.attribute(saved[1][head], text, **options)
+    assert said in str(raised.value) and "\n" not in str(raised.value)

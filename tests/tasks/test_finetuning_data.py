@@ -1,0 +1,546 @@
+"""Labelled texts from files, and their batches."""
+
+import collections
+import csv
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+from helpers.peer_tasks import VOCABULARY
+from helpers.sizes import ROOT
+
+from kbert import Tokenizer
+from kbert.data.labelled.columns import NAMES, ColumnOptions
+from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
+from kbert.data.padding import LENGTHS, cheapest_lengths, lengths_up_to, padded_length
+from kbert.graph.names import (
+    CLASSIFIER,
+    SEGMENT_IDS,
+    SPAN_END,
+    SPAN_START,
+    TOKEN_CLASSIFIER,
+    TOKEN_IDS,
+)
+from kbert.tasks.classification.reading import (
+    Labelled,
+    encode_labelled,
+    given_labelled,
+    labels_of,
+    read_labelled,
+)
+
+COUNT, BATCH = 45, 13  # 3 whole batches and one of 6 examples an epoch
+STEPS = 4
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes, name: str = "some.tsv"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    """Of 3 … 40 tokens; the first id of each is its number."""
+    sizes = np.random.default_rng(3).integers(3, 41, COUNT)
+    return Examples(
+        ids=[[100 + place, *[7] * (size - 1)] for place, size in enumerate(sizes)],
+        segment_ids=[[0, *[1] * (size - 1)] for size in sizes],
+        labels={CLASSIFIER: [place % 5 for place in range(COUNT)]},
+    )
+
+
+def batches_of(examples, **options) -> BucketedBatches:
+    return BucketedBatches(examples, **{"batch_size": BATCH, "seed": 2} | options)
+
+
+def real_rows(batch) -> np.ndarray:
+    """The numbers of the examples that count."""
+    return batch.inputs[TOKEN_IDS][:, 0][batch.weights[CLASSIFIER] > 0] - 100
+
+
+def test_texts_are_read(write):
+    records = read_labelled(write("a fine film\t2\r\n\r\n  Bad .\t0\nCafé “x”\t10"))
+    assert [(r.text, r.label, r.pair) for r in records] == [
+        ("a fine film", "2", None),
+        ("Bad .", "0", None),
+        ("Café “x”", "10", None),
+    ]
+    assert records[1].place.endswith("some.tsv, line 3")
+    assert labels_of(records) == ("0", "2", "10")  # numbers by their value
+
+
+def test_pairs_and_a_header_are_read(write):
+    records = read_labelled(
+        write("\ufeffpremise\thypothesis\tLabel\nA cat .\tNo cat .\tno\nB\tB\tyes\n")
+    )
+    assert records[0][:3] == ("A cat .", "no", "No cat .")
+    assert len(records) == 2
+    assert labels_of(records) == ("no", "yes")
+
+
+HEADER_WORDS = ["label", "labels", "gold_label", "class", "target", "category", "Label", "TARGET"]
+ENDINGS = [("some.tsv", "\t"), ("some.csv", ",")]
+
+
+@pytest.mark.parametrize(("name", "between"), ENDINGS)
+@pytest.mark.parametrize("word", HEADER_WORDS)
+def test_a_first_row_with_a_headers_word_for_a_label_stays(write, caplog, word, name, between):
+    """`zip` of two lists is the peer: nothing vanishes, whatever a class is called."""
+    rows = list(zip(["a fine film", "it drags", "text"], [word, "other", word], strict=True))
+    lines = "".join(f"{text}{between}{label}\n" for text, label in rows)
+    records = read_labelled(write(lines, name))
+    assert [(record.text, record.label) for record in records] == rows
+    assert (
+        f"{name}, line 1: taken as a text with the label '{word}'; if it is a header" in caplog.text
+    )
+
+
+@pytest.mark.parametrize(("name", "between"), ENDINGS)
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("sentence label", ("a film", "1"), ("a film", "1", None)),  # GLUE's SST-2
+        ("label text", ("1", "a film"), ("a film", "1", None)),
+        ("class review", ("1", "a film"), ("a film", "1", None)),
+        ("index sentence1 sentence2 label", ("0", "a", "b", "x"), ("a", "x", "b")),  # RTE
+        ("index question sentence label", ("0", "a", "b", "x"), ("a", "x", "b")),  # QNLI
+        ("gold_label premise hypothesis", ("x", "a", "b"), ("a", "x", "b")),
+        ("hypothesis label premise", ("b", "x", "a"), ("a", "x", "b")),
+        (" Label Text", ("7", "1", "a film"), ("a film", "1", None)),  # pandas: the index
+    ],
+)
+def test_a_header_names_its_columns_in_any_order(
+    write, caplog, name, between, header, row, expected
+):
+    cells = header.split(" ")
+    (record,) = read_labelled(write(f"{between.join(cells)}\n{between.join(row)}\n", name))
+    assert record[:3] == expected
+    assert f"{name}, line 1: taken as a header: {', '.join(cells)}" in caplog.text
+    (record,) = read_labelled(write(json.dumps(dict(zip(cells, row, strict=True))), "some.jsonl"))
+    assert record[:3] == expected
+
+
+LINES = [(f"text {n} of the film", "good" if n % 3 else "bad") for n in range(7)]
+EITHER = "line 1: '{}' may be a header or an example: if it is a header, name its columns: "
+
+
+@pytest.mark.parametrize(("name", "between"), ENDINGS)
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("id comment toxic", "comment --label-column toxic"),  # two are known
+        ("words mood", "words --label-column mood"),  # none, but its label occurs once
+        ("Review positive", "Review --label-column positive"),  # a text of one word, perhaps
+        ("phrase good", "phrase --label-column good"),  # a label that occurs below
+        ("uid blurb vibe", "blurb --label-column vibe"),  # the longest texts
+    ],
+)
+def test_a_header_in_doubt_is_refused_and_either_reading_can_be_chosen(
+    write, name, between, header, columns
+):
+    """`csv.DictReader` and plain rows are the peers of the two readings."""
+    cells = header.split()
+    rows = [("7", *row)[-len(cells) :] for row in LINES]
+    file = write("".join(f"{between.join(row)}\n" for row in (cells, *rows)), name)
+    with pytest.raises(ValueError) as refused:
+        read_labelled(file)
+    said = str(refused.value)
+    assert EITHER.format(", ".join(cells)) + f"--text-column {columns}" in said
+    assert "--no-header (no_header=True)" in said and "\n" not in said
+    text, label = columns.split(" --label-column ")
+    with open(file, newline="") as lines:
+        expected = [(row[text], row[label]) for row in csv.DictReader(lines, delimiter=between)]
+    found = read_labelled(file, ColumnOptions(text, None, label))
+    assert [(one.text, one.label) for one in found] == expected
+    numbers = ColumnOptions(str(cells.index(text) + 1), None, str(len(cells)), no_header=True)
+    for options in [numbers] + [ColumnOptions(no_header=True)] * (len(cells) == 2):
+        first, *found = read_labelled(file, options)
+        assert (first.text, first.label) == (text, label)
+        assert [(one.text, one.label) for one in found] == expected
+
+
+def test_the_documentation_lists_every_name():
+    page = (ROOT / "docs" / "do" / "finetune.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES - {""} if f"`{name}`" not in page] == []
+
+
+def test_no_header_is_seen_where_none_is(write):
+    """Labels that occur once among others like them, or that the training data have."""
+    many = [(f"text {n}", f"class {n}") for n in range(9)]
+    rare = [("a fine film", "mixed"), *LINES]
+    for rows, options in ((many, {}), (rare, {"known_labels": ["mixed"]}), (rare[:4], {})):
+        file = write("".join(f"{text}\t{label}\n" for text, label in rows))
+        found = read_labelled(file, ColumnOptions(**options))
+        assert [(one.text, one.label) for one in found] == rows
+
+
+def test_columns_of_rows_can_be_named():
+    rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
+    (found,) = given_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))
+    assert found[:3] == ("a", "x", "b")
+    with pytest.raises(ValueError, match=r"train\[0\]: a column 'bodi' expected, got text, body"):
+        given_labelled(rows, "train", ColumnOptions("bodi"))
+    with pytest.raises(
+        ValueError, match=r"a column '1' expected, .*: give numbers with --no-header"
+    ):
+        given_labelled(rows, "train", ColumnOptions(1))
+    with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
+        ColumnOptions(text_pair="other")
+    with pytest.raises(ValueError, match="columns must be numbers from 1 on where no_header"):
+        ColumnOptions("body", no_header=True)
+
+
+def test_labels_that_mark_none_are_counted(caplog):
+    records = [Labelled("a", label) for label in ["0", "1"] * 20 + ["-1", "NaN", "nan"]]
+    assert labels_of(records) == ("-1", "0", "1", "NaN", "nan")
+    said = [record.getMessage() for record in caplog.records]
+    counts = [("-1", 1), ("NaN", 1), ("nan", 1)]
+    for (label, count), message in zip(counts, said, strict=True):
+        assert f"train: the label {label!r} of {count} of 43 records looks like a marker" in message
+    caplog.clear()
+    labels_of([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class like the others
+    assert not caplog.records
+
+
+def test_labels_that_hardly_repeat_are_refused(write):
+    """Text and label swapped: either reading can be chosen; few examples prove nothing."""
+    swapped = [(("good", "bad", "mixed")[n % 3], f"film {n}") for n in range(13)]
+    right = [(text, label) for label, text in swapped]
+    file = write("".join(f"{label},{text}\n" for label, text in swapped), "some.csv")
+    first, second = "--text-column 2 --label-column 1", "--text-column 1 --label-column 2"
+    with pytest.raises(ValueError) as refused:
+        read_labelled(file)
+    said = str(refused.value)
+    assert "line 1: labels that repeat expected, got 13 different labels in 13 examples" in said
+    assert f"swapped, give {first} --no-header; if they are right, give {second} --no" in said
+    assert "regress" not in said and "\n" not in said
+    for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
+        found = read_labelled(file, ColumnOptions(*options, no_header=True))
+        assert [(one.text, one.label) for one in found] == expected
+    found = given_labelled(swapped, "train", ColumnOptions("label", None, "text"))
+    assert [(one.text, one.label) for one in found] == right
+    with pytest.raises(ValueError, match="swapped, give --text-column label --label-column text;"):
+        given_labelled(swapped, "train")
+    numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
+    assert len(given_labelled(numbers, "train")) == 16 > len(given_labelled(swapped[:10], "train"))
+    with pytest.raises(
+        ValueError,
+        match=r"pair --text-pair-column label --label-column text; .*the.* take the task regress",
+    ):
+        given_labelled(numbers[:15], "train")
+    assert len(read_labelled(file, ColumnOptions(known_labels=["film 0"]))) == 13
+
+
+def test_columns_that_are_not_read_are_named(write, caplog):
+    read_labelled(write("text\tcategory\tlabel\tidx\na film\tx\t1\t0\n"))
+    assert "line 1: columns that are not read: category\n" in caplog.text
+
+
+def test_csv_is_read(write):
+    content = '\ufefftext,Label\r\n"a cat, ""red""\nand big",good\r\n\r\n a dog ,bad\n'
+    records = read_labelled(write(content, "some.csv"))
+    assert [(r.text, r.label, r.pair) for r in records] == [
+        ('a cat, "red"\nand big', "good", None),
+        ("a dog", "bad", None),
+    ]
+    assert [r.place.rpartition(" ")[2] for r in records] == ["2", "5"]
+    (record,) = read_labelled(write("a\tb,c,1", "some.CSV"))
+    assert record[:3] == ("a\tb", "1", "c")
+
+
+def test_json_lines_are_read(write):
+    lines = '{"text": "a cat", "label": 2}\n\n{"label": "2", "pair": " b ", "text": "a\\nc"}\n'
+    records = read_labelled(write(lines, "some.jsonl"))
+    assert [record[:3] for record in records] == [("a cat", "2", None), ("a\nc", "2", "b")]
+    assert records[1].place.endswith("some.jsonl, line 3")
+
+
+@pytest.mark.parametrize("name", ["some.tsv", "some.csv", "some.jsonl"])
+def test_whatever_ends_lines_the_records_are_the_same(write, name):
+    between = {"some.tsv": "\t", "some.csv": ","}.get(name)
+    lines = [f"a cat{between}1", f"a dog{between}0"]
+    if between is None:
+        lines = ['{"text": "a cat", "label": 1}', '{"text": "a dog", "label": 0}']
+    for end in ("\n", "\r\n", "\r"):
+        records = read_labelled(write(end.join(lines) + end, name))
+        assert [record[:2] for record in records] == [("a cat", "1"), ("a dog", "0")]
+
+
+def test_a_text_of_any_length_takes_bounded_memory(write, tokenizer):
+    """A line of 3 million characters; its first tokens are those of its beginning."""
+    text = "a cat sat " * 300_000
+    records = read_labelled(write(f"{text}\tx\nred\ty\n"))
+    kept = []
+
+    class Measured:
+        def encode_batch(self, texts, pairs=None, **options):
+            kept.append(sum(map(len, texts)))
+            return tokenizer.encode_batch(texts, pairs, **options)
+
+    examples = encode_labelled(records, Measured(), ("x", "y"), 13)
+    assert examples.ids[0] == tokenizer.encode(text[:200], max_length=13).ids
+    assert 0 < max(kept) < 1_200_000
+    short = [Labelled("a cat sat", "x", "a dog") for _ in range(100_000)]
+    examples = encode_labelled(short, Measured(), ("x", "y"), 13)
+    assert len(examples) == 100_000 and max(kept) < 1_200_000
+    assert examples.ids[0] == examples.ids[-1] == tokenizer.encode("a cat sat", "a dog").ids
+
+
+def test_sst2_is_read(shared):
+    folder = shared / "data" / "sst2"
+    counts = {name: len(read_labelled(folder / f"{name}.tsv")) for name in ("train", "dev", "test")}
+    assert counts == {"train": 6920, "dev": 872, "test": 1821}  # Socher et al. 2013
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "some.tsv: lines of a text, a tab and a label expected, got none"),
+        ("text\tlabel\n", "some.tsv: lines of a text, a tab and a label expected, got none"),
+        ("good\t1\nno label\n", "some.tsv, line 2: 2 columns expected as before, got 1"),
+        ("good\t1\nbad\t0\t0\n", "some.tsv, line 2: 2 columns expected as before, got 3"),
+        ("no label at all\n", "some.tsv, line 1: a text, or two, and a label expected"),
+        ("a\tb\tc\td\n", "some.tsv, line 1: a text, or two, and a label expected"),
+        ("good\t1\n\nbad\t\n", "some.tsv, line 3: column 2 of 2 is empty: fill it in"),
+        ("good\t1\n\t0\n", "some.tsv, line 2: column 1 of 2 is empty"),
+        (b"good\t1\ncaf\xe9\t0\n", "some.tsv, line 2: UTF-8 text expected, got byte 0xe9"),
+    ],
+)
+def test_bad_files_are_refused_with_the_line(write, content, said):
+    with pytest.raises(ValueError, match=said) as error:
+        read_labelled(write(content))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "", "a.csv: lines of a text, a comma and a label expected, got none"),
+        ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: 2 columns expected as before, got 1"),
+        ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: column 2 of 2 is empty"),
+        ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: a row of CSV expected: unexpected end"),
+        ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: a row of CSV expected: "),
+        ("a.csv", "a\n", "a.csv, line 1: a text, or two, and a label expected, between commas"),
+        (
+            "a.csv",
+            "a;1\nb;2\n",
+            "line 1: columns between commas expected, got 1 column: the columns "
+            "seem to be separated by ';'",
+        ),
+        ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs; save them"),
+        ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'; save them"),
+        ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: UTF-8 text expected, got byte 0xe9"),
+        (
+            "a.csv",
+            "label,note\n1,a\n",
+            "line 1: 'label, note' may be a header or an example: if it",
+        ),
+        (
+            "a.csv",
+            "text,label,class,labels\n",
+            "lines of a text, a comma and a label expected, got",
+        ),
+        ("a.csv", "text,sentence2\n", "a.csv, line 1: a column called text (or text and pair) and"),
+        ("a.csv", "text,label,Text\n", "a.csv, line 1: a column called text (or text and pair)"),
+        ("a.csv", "idx,text,label\n4,,1\n", "a.csv, line 2: column 2 of 3 is empty"),
+        ("a.csv", "idx,text,label\n4,a\n", "a.csv, line 2: 3 columns expected as before, got 2"),
+        ("a.json", "\n", 'a.json: objects {"text": …, "label": …} expected, got none'),
+        ("a.json", "\n[]\n", "a.json, line 2 must be a JSON object, got list"),
+        ("a.json", '{"text": "a"', "a.json, line 1 must be JSON, got: Expecting"),
+        (
+            "a.json",
+            '{"text": "a"}',
+            "line 1: a column called text .* and one called label expected",
+        ),
+        ("a.json", '{"text": "a", "label": 1.5}', '"label" must be a text or a whole number, got'),
+        ("a.json", '{"text": "a", "label": [1]}', '"label" must be a text or a whole number, got'),
+        ("a.json", '{"label": 1}', "a.json, line 1: a column called text .* expected, got label"),
+        ("a.json", '{"label": 1, "text": null}', '"text" must be a text, got None'),
+        ("a.json", '{"text": "a", "label": 1, "pair": 2}', '"pair" must be a text, got 2'),
+    ],
+)
+def test_bad_csv_and_json_are_refused_with_the_line(write, name, content, said):
+    said = ".*".join(map(re.escape, said.split(".*")))
+    with pytest.raises(ValueError, match=said) as error:
+        read_labelled(write(content, name))
+    assert "\n" not in str(error.value)
+
+
+def test_bad_labels_are_refused_with_the_line(write, tokenizer):
+    records = read_labelled(write("a cat\t1\na dog\t2\n"))
+    with pytest.raises(
+        ValueError, match=r"some.tsv, line 2: label must be one of the model's 0, 1, got '2'"
+    ):
+        encode_labelled(records, tokenizer, ("0", "1"), 16)
+    with pytest.raises(ValueError, match=r"line 1: two labels or more expected .* only '1'"):
+        labels_of(records[:1])
+    mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
+    with pytest.raises(ValueError, match="pairs of texts, or none, got both: leave one"):
+        encode_labelled(mixed, tokenizer, ("0", "1"), 16)
+
+
+def test_texts_are_encoded_and_cut_ones_counted(tokenizer, caplog):
+    records = [Labelled("a cat", "x", "the dog"), Labelled("a cat sat on the mat", "y", "the dog")]
+    examples = encode_labelled(records, tokenizer, ("x", "y"), 8)
+    pair = tokenizer.encode("a cat", "the dog")
+    assert examples.ids[0] == pair.ids
+    assert examples.segment_ids[0] == pair.segment_ids
+    assert [len(ids) for ids in examples.ids] == [7, 8]
+    assert examples.labels == {CLASSIFIER: [0, 1]}
+    assert "1 of 2 texts cut to 8 tokens" in caplog.text
+
+
+def test_every_example_comes_once_an_epoch(examples):
+    batches = batches_of(examples)
+    assert batches.steps_per_epoch == STEPS
+    for epoch in range(3):
+        rows = [batches.batch(epoch * STEPS + turn) for turn in range(STEPS)]
+        seen = np.concatenate([real_rows(batch) for batch in rows])
+        assert sorted(seen) == list(range(COUNT))
+        assert all(len(batch) == BATCH for batch in rows)  # static, the odd one as well
+        assert sorted(len(real_rows(batch)) for batch in rows) == [COUNT % BATCH, *[BATCH] * 3]
+
+
+def test_rows_are_the_examples(examples):
+    batches = batches_of(examples)
+    for step in range(STEPS):
+        batch = batches.batch(step)
+        for row in range(len(batch)):
+            place = batch.inputs[TOKEN_IDS][row, 0] - 100
+            size = len(examples.ids[place])
+            assert list(batch.inputs[TOKEN_IDS][row, :size]) == examples.ids[place]
+            assert not batch.inputs[TOKEN_IDS][row, size:].any()
+            assert list(batch.inputs[SEGMENT_IDS][row, :size]) == examples.segment_ids[place]
+            assert batch.labels[CLASSIFIER][row] == examples.labels[CLASSIFIER][place]
+        assert batch.weights[CLASSIFIER].sum() == pytest.approx(1)
+        kinds = {array.dtype for group in (batch.inputs, batch.labels) for array in group.values()}
+        assert kinds == {np.dtype("int32")}
+
+
+def test_a_batch_depends_on_seed_and_step_alone(examples):
+    first, again = batches_of(examples), batches_of(examples)
+    for step in (9, 0, 5, 9):
+        one, two = first.batch(step), again.batch(step)
+        parts = [again.batch(step, part) for part in (slice(0, 4), slice(4, 9), slice(9, BATCH))]
+        for group in ("inputs", "labels", "weights"):
+            for name, array in getattr(one, group).items():
+                assert np.array_equal(array, getattr(two, group)[name])
+                pieces = [getattr(part, group)[name] for part in parts]
+                assert np.array_equal(array, np.concatenate(pieces))  # on three hosts
+    orders = [tuple(real_rows(first.batch(step))) for step in range(2 * STEPS)]
+    assert len(set(orders)) == 2 * STEPS  # another epoch, another order
+    assert tuple(real_rows(batches_of(examples, seed=3).batch(0))) not in orders
+
+
+def test_shapes_are_few_and_padding_little(examples):
+    sorted_batches = batches_of(examples)
+    random = batches_of(examples, pool=1)
+
+    def sizes(batches):
+        return [batches.batch(step).inputs[TOKEN_IDS].shape[1] for step in range(STEPS)]
+
+    assert set(sizes(sorted_batches)) <= {16, 32, 48}
+    assert sorted_batches.lengths == (16, 32, 48)
+    assert sum(sizes(sorted_batches)) < sum(sizes(random))
+
+
+def test_few_lengths_where_each_is_compiled(examples):
+    assert lengths_up_to(100) == (16, 32, 48, 64, 96, 100)
+    assert lengths_up_to(512) == LENGTHS
+    assert lengths_up_to(18, compiled=False) == (4, 8, 12, 16, 18)
+    assert [padded_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
+
+
+def test_lengths_cost_least_of_all_that_there_could_be():
+    """Against every choice, tried."""
+    random = np.random.default_rng(3)
+    for shape_cost in (0.0, 0.3, 2.0, 11.0):
+        lengths = sorted(random.choice(60, 7, replace=False) + 1)
+        needed = {int(length): int(random.integers(1, 9)) for length in lengths}
+        mean = np.average(list(needed), weights=list(needed.values()))
+
+        def cost(chosen, needed=needed, mean=mean, shape_cost=shape_cost):
+            waste = sum(
+                count * (padded_length(chosen, length) - length) for length, count in needed.items()
+            )
+            return waste / mean + shape_cost * len(chosen)
+
+        *shorter, longest = needed
+        every = [
+            (*chosen, longest)
+            for count in range(len(shorter) + 1)
+            for chosen in itertools.combinations(shorter, count)
+        ]
+        found = cheapest_lengths(needed, shape_cost)
+        assert found in every
+        assert cost(found) == pytest.approx(min(map(cost, every)))
+    assert cheapest_lengths({8: 3, 12: 1}, 0.0) == (8, 12)
+    assert cheapest_lengths({8: 3, 12: 1}, 99.0) == (12,)
+
+
+def test_other_lengths_are_the_same_batches(examples):
+    batches = batches_of(examples, lengths=range(4, 65, 4))
+    few = batches.with_lengths((20, 64))
+    for step in range(STEPS):
+        one, other = batches.batch(step), few.batch(step)
+        assert other.inputs[TOKEN_IDS].shape[1] in (20, 64)
+        width = one.inputs[TOKEN_IDS].shape[1]
+        np.testing.assert_array_equal(other.inputs[TOKEN_IDS][:, :width], one.inputs[TOKEN_IDS])
+        assert not other.inputs[TOKEN_IDS][:, width:].any()
+    assert few.fingerprint != batches.fingerprint and batches.lengths != few.lengths
+
+
+def test_labels_of_tokens_weigh_the_same(examples):
+    """1 / (labelled tokens of the batch), however long the texts are."""
+    random = np.random.default_rng(5)
+    given = [
+        [int(n) if n else IGNORED for n in random.integers(0, 3, len(i))] for i in examples.ids
+    ]
+    tokens = Examples(examples.ids, examples.segment_ids, {TOKEN_CLASSIFIER: given})
+    batch = batches_of(tokens, batch_size=COUNT + 2).batch(0)
+    counted = collections.Counter(label for row in given for label in row if label != IGNORED)
+    labels, weights = batch.labels[TOKEN_CLASSIFIER], batch.weights[TOKEN_CLASSIFIER]
+    assert labels.shape == weights.shape == batch.inputs[TOKEN_IDS].shape
+    assert collections.Counter(labels[weights > 0].tolist()) == counted
+    assert np.allclose(weights[weights > 0], 1 / counted.total())
+
+
+def test_two_outputs_share_the_loss(examples):
+    """0.5 / B each; a window without an answer that counts weighs nothing."""
+    spans = {SPAN_START: [1] * COUNT, SPAN_END: [IGNORED, *[2] * (COUNT - 1)]}
+    batch = batches_of(Examples(examples.ids, examples.segment_ids, spans), batch_size=COUNT).batch(
+        0
+    )
+    assert np.allclose(batch.weights[SPAN_START], 0.5 / COUNT)
+    assert sorted(np.unique(batch.weights[SPAN_END])) == pytest.approx([0, 0.5 / (COUNT - 1)])
+
+
+def test_what_cannot_be_batched_is_refused(examples):
+    with pytest.raises(ValueError, match="an example must have at most 16 tokens, got 39"):
+        batches_of(examples, lengths=(8, 16))
+    with pytest.raises(ValueError, match="examples must be one or more, got none"):
+        batches_of(Examples([], [], {CLASSIFIER: []}))
+    with pytest.raises(ValueError, match="labels of Classifier must be as many as ids, 45, got 2"):
+        Examples(examples.ids, examples.segment_ids, {CLASSIFIER: [0, 1]})
+    with pytest.raises(ValueError, match="step must be a whole number of at least 0, got -1"):
+        batches_of(examples).batch(-1)
+
+
+def test_the_fingerprint_tells_data_and_settings_apart(examples):
+    labels = {CLASSIFIER: [1, *examples.labels[CLASSIFIER][1:]]}
+    other = Examples(examples.ids, examples.segment_ids, labels)
+    prints = [batches_of(examples), batches_of(other), batches_of(examples, seed=4)]
+    assert len({str(batches.fingerprint) for batches in prints}) == 3
+    assert batches_of(examples).fingerprint == prints[0].fingerprint

@@ -1,0 +1,236 @@
+"""Question answering: files, answers by characters, windows, best spans, a real sample."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from helpers.sample_data import ANSWERED, small_bert, tokenizer
+
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.data.labelled.length_buckets import BucketedBatches
+from kbert.data.labelled.spans import best_span
+from kbert.graph.names import SPAN_END, SPAN_START
+from kbert.tasks.answering.squad import (
+    Question,
+    best_answers,
+    encode_squad,
+    given_questions,
+    read_squad,
+)
+from kbert.tasks.finetuning.task import task_of
+
+
+def asked(context: str, *answers: str, question: str = "who?", nth: int = 0) -> Question:
+    found = []
+    for text in answers:
+        start = -1
+        for _ in range(nth + 1):
+            start = context.index(text, start + 1)
+        found.append((text, start))
+    return Question("q1", question, context, tuple(found), "f, question q1")
+
+
+def labelled(examples):
+    """(record, text between the labels or None) of each window, by its offsets and record."""
+    pairs = zip(*examples.labels.values(), examples.notes, strict=True)
+    for start, end, note in pairs:
+        if start == 0:
+            assert end == 0
+            yield note.record, None
+        else:
+            offsets = note.offsets
+            yield note.record, slice(offsets[start - note.first][0], offsets[end - note.first][1])
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "nth"),
+    [
+        ("Café Ångström, naïve e\u0301a.", "Ångström", 0),
+        ("in 東京都 and 東京 again", "東京", 1),
+        ("Rollo met Rollo and Rollo.", "Rollo", 2),
+        ("I\u0307stanbul  was\u200b here; 😂 it is.", "it is", 0),
+        ("a\tlong\n\nanswer, with (marks)!", "long\n\nanswer, with (marks)", 0),
+        ("the end", "end", 0),
+        ("begin here", "begin", 0),
+    ],
+)
+def test_an_answer_is_found_by_its_characters(context, answer, nth):
+    record = asked(context, answer, nth=nth)
+    examples = encode_squad([record], tokenizer(), 60)
+    (where,) = [found for _, found in labelled(examples)]
+    assert context[where] == answer
+    assert where.start == record.answers[0][1]
+
+
+def test_an_answer_within_a_word_becomes_the_pieces_that_hold_it():
+    record = asked("the xyzzy end", "yzz")
+    examples = encode_squad([record], tokenizer(), 60)
+    ((_, where),) = labelled(examples)
+    assert record.context[where] == "yzz"  # x ##y ##z ##z ##y
+
+
+def test_windows_hold_the_whole_answer_or_point_to_cls():
+    words = [f"{'abcdefgh'[n % 8]}{n}" for n in range(70)]
+    context, answer = " ".join(words), " ".join(words[30:33])
+    record = asked(context, answer)
+    none = Question("q2", "why?", context, (), "f, question q2")
+    examples = encode_squad([record, none], tokenizer(), 40, stride=10)
+    pieces = len(tokenizer().encode(context, add_special_tokens=False))
+    seen, hits = set(), 0
+    for (number, where), note, ids in zip(
+        labelled(examples), examples.notes, examples.ids, strict=True
+    ):
+        assert len(ids) <= 40
+        assert ids[note.first - 1] == ids[-1] == tokenizer().sep_id
+        assert len(ids) == note.first + len(note.offsets) + 1
+        if number == 1:
+            assert where is None
+            continue
+        seen |= set(note.offsets)
+        start = record.answers[0][1]
+        whole = note.offsets[0][0] <= start and note.offsets[-1][1] >= start + len(answer)
+        assert (where is not None) == whole
+        hits += whole
+        assert where is None or context[where] == answer
+    assert len(seen) == pieces
+    assert hits >= 1
+    assert len(examples) > 8
+
+
+def test_long_questions_are_cut_with_a_warning(caplog):
+    record = asked("a b c", "b", question="x " * 80)
+    with caplog.at_level(logging.WARNING, "kbert"):
+        examples = encode_squad([record, asked("a b", "b")], tokenizer(), 100)
+    assert caplog.messages == ["1 of 2 questions cut to 64 tokens"]
+    assert len(examples.ids[0]) == 1 + 64 + 1 + 3 + 1
+
+
+def test_an_answer_without_a_token_counts_for_nothing(caplog):
+    records = [asked("a \u200b b", "\u200b"), asked("a b", "b")]
+    with caplog.at_level(logging.WARNING, "kbert"):
+        examples = encode_squad(records, tokenizer(), 20)
+    assert caplog.messages == ["1 of 2 answers have no token: they are left out"]
+    batch = BucketedBatches(examples, batch_size=2).batch(0)
+    labels, weights = batch.labels[SPAN_START], batch.weights[SPAN_START]
+    assert sorted(weights) == [0, 0.5]  # half of the loss
+    assert labels[weights.argmax()] == examples.labels[SPAN_START][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (asked(" ", question="a"), "f, question q1: the context must have a token, got none"),
+        (asked("a", question="a " * 20), "question q1: the question must leave room"),
+    ],
+)
+def test_what_cannot_be_encoded(record, message):
+    with pytest.raises(ValueError, match=message):
+        encode_squad([record], tokenizer(), 20)
+
+
+def squad(**change) -> dict:
+    answer = {"text": "b c", "answer_start": 2}
+    entry = {"id": "x7", "question": "q", "answers": [answer]} | change
+    return {"data": [{"title": "T", "paragraphs": [{"context": "a b c", "qas": [entry]}]}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{\n]", "s.json must be JSON, got: Expecting"),
+        (b'{"\xff": 1}', "s.json must be UTF-8 text in JSON"),
+        ("[]", '"data" must be a list, as in SQuAD'),
+        ('{"data": []}', "s.json: questions expected, got none"),
+        (
+            squad(answers=[{"text": "b c", "answer_start": 1}]),
+            "question x7: answer 'b c' expected at",
+        ),
+        (squad(answers=[{"text": "b c", "answer_start": -3}]), "at character -3 of the context"),
+        (squad(answers=[{"text": "b c"}]), 'question x7: "answer_start" must be a whole number'),
+        (squad(answers=[]), "question x7: an answer expected"),
+        (squad(answers=[], is_impossible=False), "question x7: an answer expected"),
+        (squad(is_impossible=True), "question x7: no answers expected where is_impossible, got 1"),
+        (squad(question=5), 'question x7: "question" must be a text, got 5'),
+        (squad(id=None), 'T, paragraph 1: "id" must be a text, got None'),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "s.json"
+    content = json.dumps(content) if isinstance(content, dict) else content
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError) as error:
+        read_squad(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_best_span_is_that_of_trying_all():
+    random = np.random.default_rng(3)
+    for count in (1, 2, 7, 23):
+        start, end = random.normal(size=(2, count))
+        pairs = [(a, b) for a in range(count) for b in range(a, min(a + 5, count))]
+        best = max(pairs, key=lambda pair: start[pair[0]] + end[pair[1]])
+        logit, *span = best_span(start, end, 5)
+        assert tuple(span) == best
+        assert logit == pytest.approx(start[best[0]] + end[best[1]])
+    assert best_span(np.eye(9)[2], np.eye(9)[6], 5)[1:] == (2, 6)  # five tokens
+    assert best_span(np.eye(9)[2], np.eye(9)[7], 5)[1:] != (2, 7)
+
+
+def test_the_best_window_wins_and_no_answer_where_cls_has_more():
+    words = [f"{'abcdefgh'[n % 8]}{n}" for n in range(70)]
+    records = [asked(" ".join(words), words[40]), asked("x y z", question="why?")]
+    examples = encode_squad(records, tokenizer(), 40, stride=10)
+    logits = {}
+    for name in (SPAN_START, SPAN_END):
+        logits[name] = [np.zeros(len(ids)) for ids in examples.ids]
+        for row, place in zip(logits[name], examples.labels[name], strict=True):
+            row[0] = 3
+            row[place] = 4 if place else row[0]
+    found = best_answers(records, examples.notes, logits[SPAN_START], logits[SPAN_END])
+    assert found[0].text == words[40]
+    assert records[0].context[found[0].start : found[0].end] == words[40]
+    assert found[0].odds < 0 < found[1].odds
+    figures = task_of("qa").metrics(records, examples, logits, None)
+    names = ("exact_match", "f1", "HasAns_f1", "NoAns_exact", "best_exact", "best_f1")
+    assert [figures[name] for name in names] == [1.0] * 6
+    assert figures["best_f1_thresh"] == found[0].odds  # only the first answer is given
+    examples = encode_squad(records[:1], tokenizer(), 40, stride=10)
+    logits = {name: rows[: len(examples)] for name, rows in logits.items()}
+    figures = task_of("qa").metrics(records[:1], examples, logits, None)
+    assert figures == {"exact_match": 1.0, "f1": 1.0}  # SQuAD 1.1
+
+
+def test_the_loss_falls_and_answers_are_found_on_a_real_sample():
+    from kbert.tasks.finetuning.finetune import finetune
+
+    records = read_squad(ANSWERED)
+    answered = [record for record in records if record.answers]
+    assert (len(records), len(answered)) == (38, 17)
+    options = {"epochs": 20, "batch_size": 8, "learning_rate": 2e-3, "max_length": 128, "seed": 3}
+    tuned = finetune(small_bert(), "qa", train=answered, dev=answered, show=False, **options)
+    first, last = (tuned.history.evaluations[place] for place in (0, -1))
+    assert last["val_loss"] < 0.3 * first["val_loss"]
+    assert first["val_f1"] < 0.3
+    assert tuned.metrics["f1"] > 0.6  # no question without an answer: none is right by saying so
+
+
+def test_no_answer_has_the_least_of_the_windows_sums():
+    record = asked(" ".join("abcdefgh" * 6), "b")
+    examples = encode_squad([record], tokenizer(), 40, stride=10)
+    assert len(examples) == 2
+    for first, least in ((5, 5), (9, 7)):  # at [CLS]: the second window has 7
+        start = [np.zeros(len(ids)) for ids in examples.ids]
+        start[0][0], start[1][0], start[0][examples.notes[0].first] = first, 7, 6
+        end = [np.zeros(len(ids)) for ids in examples.ids]
+        (found,) = best_answers([record], examples.notes, start, end)
+        assert (found.text.split(" ")[0], found.logit, found.odds) == ("a", 6, least - 6)
+
+
+def test_columns_of_questions_can_be_named():
+    row = {"q": "who?", "c": "a cat sat", "a": {"text": ["cat"], "answer_start": [2]}}
+    (found,) = given_questions([row], "train", ColumnOptions("q", "c", "a"))
+    assert (found.question, found.context, found.answers) == ("who?", "a cat sat", (("cat", 2),))
+    with pytest.raises(ValueError, match="a file of SQuAD has no columns and no header"):
+        read_squad(ANSWERED, ColumnOptions("q"))

@@ -1,0 +1,228 @@
+"""Token classification: files, the alignment of labels and pieces, windows, a real sample."""
+
+import time
+
+import numpy as np
+import pytest
+from helpers.sample_data import TAGGED, small_bert, tokenizer, vocabulary
+
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.data.labelled.length_buckets import IGNORED
+from kbert.data.labelled.windows import windows
+from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.tagging.reading import (
+    Sentence,
+    encode_tagged,
+    given_tagged,
+    read_tagged,
+    tags_of,
+)
+
+LABELS = ("B-x", "I-x", "O")
+
+
+def sentence(*words: str) -> Sentence:
+    labels = tuple(LABELS[place % 3] for place in range(len(words)))
+    return Sentence(words, labels, tuple(f"f, line {n}" for n in range(len(words))))
+
+
+def written(tmp_path, text: str | bytes, name: str = "a.conll"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_the_three_kinds_of_files(tmp_path):
+    conll = "-DOCSTART- -X- O\n\nThe DT O\nRhine NNP B-x\n\n\n# SYM O\r\n"
+    found = read_tagged(written(tmp_path, conll))
+    assert [(s.words, s.labels) for s in found] == [
+        (("The", "Rhine"), ("O", "B-x")),
+        (("#",), ("O",)),
+    ]
+    assert found[1].places[0].endswith("a.conll, line 7")
+    rest = "\t".join("______")
+    lines = [f"1-2\tdon't\t_\t_\t{rest}", f"1\tdo\tdo\tAUX\t{rest}", f"2\tn't\tnot\tPART\t{rest}"]
+    text = "# sent_id = 1\n" + "\n".join([*lines, f"2.1\tx\tx\tX\t{rest}"]) + "\n"
+    (found,) = read_tagged(written(tmp_path, text, "a.conllu"))
+    assert (found.words, found.labels) == (("do", "n't"), ("AUX", "PART"))
+    text = '{"words": ["New York", "東京"], "labels": ["B-x", "O"]}\n\n'
+    (found,) = read_tagged(written(tmp_path, text, "a.jsonl"))
+    assert (found.words, found.labels) == (("New York", "東京"), ("B-x", "O"))
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_whatever_ends_lines_the_sentences_are_the_same(tmp_path, end):
+    text = TAGGED.read_bytes()
+    found = read_tagged(written(tmp_path, text.replace(b"\n", end.encode())))
+    assert [one[:2] for one in found] == [one[:2] for one in read_tagged(TAGGED)]
+
+
+def test_a_sentence_of_any_length_is_shared_out_in_time_that_grows_with_it(tmp_path):
+    """Where blank lines are forgotten, the whole file is one sentence."""
+    pieces = tokenizer()
+    seconds = []
+    for words in (2_000, 16_000):
+        long = read_tagged(written(tmp_path, "the\tO\nbig\tB-x\n" * (words // 2)))
+        start = time.process_time()
+        examples = encode_tagged(long, pieces, LABELS, 32)
+        seconds.append(time.process_time() - start)
+        counted = [word for note in examples.notes for word in note.words]
+        assert sorted(counted) == list(range(words))  # each once
+    assert seconds[1] < 30 * seconds[0]  # of 8 times the words; it was 64 times
+
+
+def test_a_word_counts_where_it_stands_farthest_from_the_ends():
+    """As a search through all windows finds it."""
+    pieces, width = tokenizer(), 9
+    long = sentence(*(["the", "unbelievable", "zoo"] * 31))
+    (encoding,) = pieces.encode_batch([" ".join(long.words)], add_special_tokens=False)
+    examples = encode_tagged([long], pieces, LABELS, width + 2)
+    where = {word: n for n, note in enumerate(examples.notes) for word in note.words}
+    spans = windows(len(encoding), width, width // 2)
+    first = {}
+    for token, word in enumerate(encoding.word_ids):
+        first.setdefault(word, token)
+    for word, token in first.items():
+        room = [min(token - start, end - 1 - token) for start, end in spans]
+        assert where[word] == room.index(max(room))
+    assert len(first) == 93
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("a\tO\nb\n", "a.conll", "a.conll, line 2: a word and, last, its label expected, got 'b'"),
+        ("a\tO\nb\t \n", "a.conll", "a.conll, line 2: a word and, last, its label"),
+        ("a NN O\nb NN\n", "a.conll", "a.conll, line 2: 3 columns expected as before, got 2"),
+        ("a\tO\n\n# O\n# c\tO\tO\n", "a.conll", "line 4: 2 columns expected as before, got 3"),
+        ("# text = a O\n# newdoc\n", "a.conll", "a.conll: sentences of labelled words expected"),
+        ("\n\n", "a.conll", "a.conll: sentences of labelled words expected, got none"),
+        (b"a\tO\n\xff\tO\n", "a.conll", "a.conll, line 2: UTF-8 text expected, got byte 0xff"),
+        ("1\ta\tO\n", "a.conllu", "a.conllu, line 1: 10 columns expected, got 3"),
+        ("{", "a.jsonl", "a.jsonl, line 1 must be JSON, got"),
+        ('{"words": ["a"]}', "a.json", 'line 1: "labels" expected, a list, got words'),
+        ('{"words": ["a"], "labels": ["O", "O"]}', "a.json", "line 1: 1 words but 2 labels"),
+        ("[1]", "a.json", "line 1 must be a JSON object, got list"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):
+    with pytest.raises(ValueError) as error:
+        read_tagged(written(tmp_path, text, name))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_header_of_words_is_none_of_them(tmp_path, caplog):
+    text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
+    found = read_tagged(written(tmp_path, text))
+    assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
+    assert "a.conll, line 1: taken as a header: token, ner" in caplog.text
+    for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
+        found = read_tagged(written(tmp_path, text), options)
+        assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]
+    (row,) = given_tagged([{"w": ["a"], "t": ["x"]}], "train", ColumnOptions("w", None, "t"))
+    assert row[:2] == (("a",), ("x",))
+    words = "Zed X\n" + "the D\nsun N\n" * 60
+    with pytest.raises(ValueError, match="line 1: 'Zed, X' may be a header or an example"):
+        read_tagged(written(tmp_path, words))
+    (found,) = read_tagged(written(tmp_path, words), ColumnOptions(no_header=True))
+    assert found.words[0] == "Zed" and len(found.words) == 121
+
+
+def test_a_label_per_text_is_refused(tmp_path):
+    text = "a fine film\tgood\ndull\tbad\ntwo hours of my life\tbad\n"
+    with pytest.raises(ValueError) as refused:
+        read_tagged(written(tmp_path, text, "a.tsv"))
+    said = "a.tsv, line 1: a word and its label on each line expected for the task tag, got a text"
+    assert said in str(refused.value) and "take the task classify" in str(refused.value)
+
+
+def test_comments_are_no_words(tmp_path):
+    text = "# newdoc id = 1\n# text = # 1 it\n#\tSYM\n1\tNUM\n\n# text =\n# c = d\tSYM\n"
+    found = read_tagged(written(tmp_path, text))
+    assert [sentence.words for sentence in found] == [("#", "1"), ("# c = d",)]
+    (found,) = read_tagged(written(tmp_path, "# NN O\n# = O\n# newparts O\n"))
+    assert found.words == ("#", "#", "#")
+
+
+def test_labels_of_the_training_data():
+    assert tags_of([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
+    with pytest.raises(ValueError, match=r"f, line 0: two labels or more expected .* only 'B-x'"):
+        tags_of([sentence("a"), sentence("b")])
+
+
+def test_a_label_that_train_lacks():
+    with pytest.raises(ValueError, match=r"f, line 2: label must be one of B-x, I-x, got 'O'"):
+        encode_tagged([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
+    with pytest.raises(ValueError, match="max_length must be at least 3"):
+        encode_tagged([sentence("a")], tokenizer(), LABELS, 2)
+
+
+WORDS = [
+    ("Café", "ÅNGSTRÖM", "naïve", "e\u0301a", "don't", "東京", "a東b", "😂😂", "(x)", "ǅ"),
+    ("a", "\u200b", "b", "\ufffd", "New York", "I\u0307stanbul", "ﬁne", "#", "c" * 201, "d"),
+]
+
+
+def test_labels_are_at_the_first_pieces_as_transformers_aligns_them():
+    transformers = pytest.importorskip("transformers")
+    peer = transformers.BertTokenizer(vocab={t: n for n, t in enumerate(vocabulary())})
+    for words in WORDS:
+        examples = encode_tagged([sentence(*words)], tokenizer(), LABELS, 400)
+        encoding = peer(list(words), is_split_into_words=True)
+        expected, before = [], None
+        for word in encoding.word_ids():
+            new = word is not None and word != before
+            expected.append(word % 3 if new else IGNORED)
+            before = word
+        assert examples.ids[0] == encoding["input_ids"]
+        assert examples.labels[TOKEN_CLASSIFIER][0] == expected
+
+
+def test_windows_label_every_word_once_and_where_it_has_most_context():
+    words = [f"w{n}{'x' * (n % 4)}" for n in range(61)]
+    sentences = [sentence(*words), sentence("a"), sentence(*words[:9])]
+    whole = encode_tagged(sentences, tokenizer(), LABELS, 500)
+    assert len(whole) == 3
+    cut = encode_tagged(sentences, tokenizer(), LABELS, 21)
+    seen = {}
+    for ids, row, note in zip(cut.ids, cut.labels[TOKEN_CLASSIFIER], cut.notes, strict=True):
+        assert 3 <= len(ids) == len(row) <= 21
+        assert [n for n, label in enumerate(row) if label != IGNORED] == list(note.tokens)
+        for word, token in zip(note.words, note.tokens, strict=True):
+            assert (note.record, word) not in seen
+            seen[note.record, word] = min(token - 1, len(ids) - 2 - token)
+            source = whole.notes[note.record]
+            assert ids[token] == whole.ids[note.record][source.tokens[source.words.index(word)]]
+            assert row[token] == word % 3
+    assert len(seen) == 61 + 1 + 9
+    inner = [room for (record, word), room in seen.items() if record == 0 and 15 < word < 45]
+    assert min(inner) >= 4  # a quarter of a window
+
+
+def test_figures_of_given_logits():
+    task = task_of("tag")
+    records = [sentence("a", "b", "c"), sentence("d", "e")]
+    examples = task.encode(records, tokenizer(), LABELS, max_length=9)
+    right = [
+        np.eye(3)[[max(label, 0) for label in row]] for row in examples.labels[TOKEN_CLASSIFIER]
+    ]
+    figures = task.metrics(records, examples, {TOKEN_CLASSIFIER: right}, LABELS)
+    assert figures == {"accuracy": 1, "precision": 1, "recall": 1, "f1": 1}
+    right[0][2] = [1, 0, 0]  # B-x B-x O: two entities, none of them right; B-x I-x is
+    figures = task.metrics(records, examples, {TOKEN_CLASSIFIER: right}, LABELS)
+    expected = {"accuracy": 4 / 5, "precision": 1 / 3, "recall": 1 / 2, "f1": 2 / 5}
+    assert figures == pytest.approx(expected)
+
+
+def test_the_loss_falls_and_entities_are_found_on_a_real_sample():
+    from kbert.tasks.finetuning.finetune import finetune
+
+    options = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "max_length": 64, "seed": 3}
+    tuned = finetune(small_bert(), "tag", train=TAGGED, dev=TAGGED, show=False, **options)
+    first, last = (tuned.history.evaluations[place] for place in (0, -1))
+    assert last["val_loss"] < 0.3 * first["val_loss"]
+    assert first["val_f1"] < 0.1
+    assert tuned.metrics["f1"] > 0.5
+    assert tuned.bert.labels[0] == "B-creative-work"

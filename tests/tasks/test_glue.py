@@ -1,0 +1,262 @@
+"""GLUE from small made-up files of its layout: reading, the protocol, the table, the page."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Crash
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.tasks import metrics
+from kbert.tasks.finetuning import finetune as finetuning
+from kbert.tasks.finetuning.recipe import Finetuned
+from kbert.tasks.glue import glue as runs
+from kbert.tasks.glue.benchmark import TASKS, tasks_named
+from kbert.tasks.glue.grid import Grid, Setting
+from kbert.tasks.glue.reading import read_file, read_task
+from kbert.tasks.glue.results import Figure, published, rows
+
+WORDS = ["cat", "dog", "sun", "moon", "red", "big", "tree"]
+# The headers of GLUE's download; CoLA has none. Cells are {}: a text, a second text, a label.
+LAYOUTS = {
+    "CoLA": (None, "gj04\t{2}\t\t{0}"),
+    "SST-2": ("sentence\tlabel", "{0} \t{2}"),
+    "MRPC": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", '{2}\t70\t71\t"{0}\t{1}"'),
+    "STS-B": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+        "7\tmain-news\tMSRvid\t2012test\t0001\tnone\tnone\t{0}\t{1}\t{2}",
+    ),
+    "QQP": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "1\t2\t3\t{0}\t{1}\t{2}"),
+    "MNLI": (
+        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+        "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label",
+        "0\t31193\t31193n\tgovernment\t( a )\t( b )\t(ROOT)\t(ROOT)\t{0}\t{1}\tneutral\t{2}",
+    ),
+    "QNLI": ("index\tquestion\tsentence\tlabel", "0\t{0}\t{1}\t{2}"),
+    "RTE": ("index\tsentence1\tsentence2\tlabel", "0\t{0}\t{1}\t{2}"),
+    "WNLI": ("index\tsentence1\tsentence2\tlabel", "0\t{0}\t{1}\t{2}"),
+}
+
+
+def write_task(folder, name: str, count: int, seed: int = 1) -> None:
+    """train.tsv and the dev files of a task."""
+    task, (header, line) = TASKS[name], LAYOUTS[name]
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for number, file in enumerate(["train.tsv", *task.dev.values()]):
+        random, lines = np.random.default_rng(seed + number), [header] if header else []
+        for place in range(count):
+            texts = [" ".join(random.choice(WORDS, random.integers(1, 6))) for _ in range(2)]
+            labels = task.labels or (f"{random.uniform(0, 5):.3f}",)
+            lines.append(line.format(*texts, labels[place % len(labels)]))
+        (folder / name / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glue")
+    for name in TASKS:
+        write_task(folder, name, 11)
+    return folder
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_each_tasks_files_are_read(data, name):
+    task = TASKS[name]
+    found = read_task(task, data / name)
+    assert list(found.dev) == (["-m", "-mm"] if name == "MNLI" else [""])
+    for records in (found.train, *found.dev.values()):
+        assert len(records) == 11
+        assert all(set(record.text.strip('"').split()) <= {*WORDS} for record in records)
+        assert all((record.pair is None) == (name in ("CoLA", "SST-2")) for record in records)
+        assert all(isinstance(record.label, str if task.labels else float) for record in records)
+        assert {record.label for record in records} == set(task.labels) or not task.labels
+    first = 1 if name == "CoLA" else 2
+    assert found.train[0].place == f"{data / name / 'train.tsv'}, line {first}"
+
+
+def test_sst_2_without_a_header(shared):
+    """6,920 and 872 sentences, as the shared material's table says."""
+    found = read_task(TASKS["SST-2"], shared / "data" / "sst2")
+    assert (len(found.train), len(found.dev[""])) == (6920, 872)
+    assert {record.label for record in found.train} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    "name, change, said",
+    [
+        (
+            "RTE",
+            ("sentence1", "first"),
+            "line 1: a header with sentence1, sentence2, label between",
+        ),
+        (
+            "RTE",
+            ("\tnot_entailment", "\tmaybe"),
+            "line 3: label must be one of entailment, not_ent",
+        ),
+        ("STS-B", ("none\tnone", "none"), "line 2: 10 columns expected for STS-B, got 9"),
+        ("CoLA", ("gj04\t0", "gj04\tgood"), "line 1: label must be one of 0, 1, got 'good'"),
+        ("CoLA", ("gj04\t", "gj04\tx\t"), "line 1: 4 columns expected for CoLA, got 5"),
+        ("QQP", ("2\t3", "2"), "line 2: 6 columns expected for QQP, got 5; 11 such lines"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line(data, tmp_path, name, change, said):
+    text = (data / name / "dev.tsv").read_text(encoding="utf-8").replace(*change)
+    (tmp_path / "dev.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'dev.tsv'}, {said}")):
+        read_file(TASKS[name], tmp_path / "dev.tsv")
+
+
+def test_qqps_few_broken_lines_are_left_out(data, tmp_path, caplog):
+    text = (data / "QQP" / "dev.tsv").read_text(encoding="utf-8")
+    (tmp_path / "dev.tsv").write_text(text + "1\t2\t3\tcat\n", encoding="utf-8")
+    assert len(read_file(TASKS["QQP"], tmp_path / "dev.tsv")) == 11
+    assert "1 lines left out" in caplog.text and "line 13: 6 columns expected" in caplog.text
+
+
+def test_tasks_by_name():
+    assert [task.name for task in tasks_named("mnli,sst2")] == ["SST-2", "MNLI"]
+    assert len(tasks_named("all")) == 9
+    for wrong in ("mnli,snli", "", []):
+        with pytest.raises(ValueError, match="tasks must be all, or of CoLA, SST-2, MRPC"):
+            tasks_named(wrong)
+
+
+def test_metrics_are_scipys_and_scikit_learns():
+    """The official ones, of 57 predictions of which some are equal."""
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(8)
+    gold, said = random.integers(0, 9, (2, 57)) / 2
+    assert metrics.pearson(gold, said) == pytest.approx(stats.pearsonr(gold, said)[0], abs=1e-12)
+    assert metrics.spearman(gold, said) == pytest.approx(stats.spearmanr(gold, said)[0], abs=1e-12)
+    peer = pytest.importorskip("sklearn.metrics")
+    gold, said = random.integers(0, 2, (2, 57))
+    for name, of in (("matthews", peer.matthews_corrcoef), ("f1", peer.f1_score)):
+        assert getattr(metrics, name)(gold, said) == pytest.approx(of(gold, said), abs=1e-12)
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Runs that train nothing: accuracy is 0.5 + rate · 1000 + seed / 100; returns their list."""
+    begun = []
+
+    def finetune(source, kind, *, output, learning_rate, seed, **options):
+        begun.append((output.name, options["batch_size"], options["epochs"], seed))
+        (output / "model").mkdir(parents=True)
+        value = 0.5 + 1000 * learning_rate + seed / 100
+        return Finetuned(source, None, {"accuracy": value, "f1": value / 2}, output)
+
+    monkeypatch.setattr(runs, "finetune", finetune)
+    return begun
+
+
+@pytest.fixture(scope="module")
+def bert(small):
+    import dataclasses
+
+    return small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+
+
+def test_the_grid_with_one_seed_and_the_best_with_all(bert, data, tmp_path, pretended):
+    """18 points and 4 more seeds, as the paper's lists have them; done ones are not begun again."""
+    found = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=4)
+    assert Grid().runs == 22 and len(pretended) == 18 + 3
+    assert {seed for *_, seed in pretended[:18]} == {0}
+    (task,) = found.tasks
+    assert task.best == Setting(16, 5e-5, 2)  # the first of equals
+    assert [run[1:] for run in pretended[18:]] == [(16, 2, seed) for seed in (1, 2, 3)]
+    f1, accuracy = found.figures
+    assert accuracy.values == pytest.approx((0.55, 0.56, 0.57, 0.58))
+    assert f1.values == pytest.approx((0.275, 0.28, 0.285, 0.29))
+    kept = [run.folder for run in task.runs if (run.folder / "model").exists()]
+    assert kept == [tmp_path / "MRPC" / "batch16-rate5e-05-epochs2-seed3"]
+    again = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=5)
+    assert len(pretended) == 22 and len(again.figures[0].values) == 5
+    with pytest.raises(ValueError, match="was made of other options"):
+        kbert.glue(bert, data, output=tmp_path, tasks="mrpc", max_length=9)
+    write_task(tmp_path / "other", "MRPC", 12)
+    with pytest.raises(ValueError, match="was made of other data"):
+        kbert.glue(bert, tmp_path / "other", output=tmp_path, tasks="mrpc")
+
+
+def test_the_table_stands_beside_the_published_one(tmp_path):
+    """Mean and deviation by hand; BERT-base's row of the paper's table 1, whose mean is 79.6."""
+    figure = Figure("RTE", "accuracy", (0.66, 0.68, 0.61))
+    assert str(figure) == "65.0 ± 3.6"  # √((1² + 3² + 4²) / 2) = 3.61
+    assert str(Figure("RTE", "accuracy", (0.66,))) == "66.0"
+    (row,) = rows([figure])
+    assert row[:5] == ["RTE", "accuracy", "65.0 ± 3.6", "66.4", "70.1"]
+    paper = [float(v) for (model, *_), v in published().items() if model == "base"]
+    assert len(paper) == 9 and np.mean(paper) == pytest.approx(79.6, abs=0.1)
+    large = [float(v) for (model, *_), v in published().items() if model == "large"]
+    assert np.mean(large) == pytest.approx(82.1, abs=0.1)
+
+
+def test_an_interrupted_run_goes_on(bert, data, tmp_path, monkeypatch):
+    """MNLI with its two dev sets, for real: to the figures of one that nothing stopped."""
+    options = {"tasks": ["MNLI"], "batch_sizes": [4], "learning_rates": [1e-3], "epochs": [1]}
+    options |= {"seeds": 1, "save_every": 1, "show": False}
+    whole = kbert.glue(bert, data, output=tmp_path / "whole", **options)
+
+    def crashing(*arguments, **given):
+        return finetuning.finetune(*arguments, callbacks=[Crash(2)], **given)
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
+        patch.setattr(runs, "finetune", crashing)
+        kbert.glue(bert, data, output=tmp_path / "run", **options)
+    run = tmp_path / "run" / "MNLI" / "batch4-rate0.001-epochs1-seed0"
+    assert not (run / "figures.json").exists()
+    again = kbert.glue(bert, data, output=tmp_path / "run", **options)
+    assert again.figures == whole.figures
+    assert [figure.task for figure in again.figures] == ["MNLI-m", "MNLI-mm"]
+    made = json.loads((run / "figures.json").read_text())["figures"]
+    second = read_task(TASKS["MNLI"], data / "MNLI").dev["-mm"]
+    measured = kbert.evaluate(run / "model.keras", "classify", second)
+    assert made["accuracy-mm"] == pytest.approx(measured["accuracy"])
+    page = (tmp_path / "run" / "report.html").read_text()
+    for text in ("MNLI-mm", "84.6", "83.4", f"MNLI/{run.name}/report.html", "arXiv 1810.04805"):
+        assert text in page
+    assert "84.6" in str(again).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--data", "none"], "a folder with a folder a task expected, none there"),
+        (["--data", "DATA", "--tasks", "snli"], "tasks must be all, or of CoLA"),
+        (
+            ["--data", "DATA", "--batch-sizes", "16,x"],
+            "numbers between commas expected, got '16,x'",
+        ),
+        (
+            ["--data", "DATA", "--learning-rates", "0"],
+            "learning_rate must be a finite number above",
+        ),
+        (["--data", "LESS"], "a folder SST-2 expected, got CoLA: give the tasks that are there"),
+    ],
+)
+def test_mistakes_are_one_line(data, tmp_path, capsys, arguments, said):
+    write_task(tmp_path / "less", "CoLA", 3)
+    named = {"DATA": data, "LESS": tmp_path / "less"}
+    arguments = [named.get(argument, argument) for argument in arguments]
+    done = kbert_command(capsys, "glue", "source", *arguments, "-o", tmp_path / "out")
+    assert done.status == 2 and said in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"learning_rate": 1e-5}, "glue has no option 'learning_rate': give learning_rates"),
+        ({"keep_best": True}, "glue has no option 'keep_best': its runs are the paper's"),
+        ({"epochs": []}, "epochs must be one number or more, in a list, got"),
+        ({"seeds": 0}, "seeds must be"),
+        ({"max_length": 0}, "max_length must be a whole number of at least 1"),
+    ],
+)
+def test_options_that_are_the_protocols_are_refused(bert, data, tmp_path, options, said):
+    with pytest.raises(ValueError, match=said):
+        kbert.glue(bert, data, output=tmp_path, **options)

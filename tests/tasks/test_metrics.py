@@ -1,0 +1,88 @@
+"""Metrics against seqeval's, scikit-learn's and SQuAD's own numbers, saved in data/metrics.json."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.sizes import FILES
+
+from kbert.tasks import metrics
+
+PEERS = json.loads((FILES / "metrics.json").read_text(encoding="utf-8"))
+
+
+def test_classes_as_scikit_learn():
+    for case in PEERS["classes"]:
+        gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
+        for name in ("accuracy", "f1", "macro_f1", "matthews"):
+            assert getattr(metrics, name)(gold, predicted) == pytest.approx(case[name], abs=1e-12)
+
+
+def test_entities_as_seqeval():
+    for case in PEERS["entities"]:
+        for labels, expected in zip(case["gold"], case["entities"], strict=True):
+            assert metrics.entities(labels) == {tuple(entity) for entity in expected}
+        found = metrics.entity_scores(case["gold"], case["predicted"])
+        for name in ("precision", "recall", "f1"):
+            assert found[name] == pytest.approx(case[name], abs=1e-12)
+
+
+def test_answers_as_squad():
+    for case in PEERS["answers"]:
+        exact, f1 = metrics.answer_scores(case["answers"], case["predicted"])
+        assert (exact, f1) == (case["exact"], pytest.approx(case["f1"], abs=1e-12))
+
+
+def test_answers_and_none_as_squad_2():
+    """Exact, also the thresholds: it is the same search, in the same order."""
+    for case in PEERS["squad2"]:
+        found = metrics.answer_figures(case["answers"], case["predicted"], case["odds"])
+        assert found == pytest.approx(case["figures"], abs=1e-12)
+        plain = metrics.answer_figures(case["answers"], case["predicted"])
+        pairs = zip(case["answers"], case["predicted"], strict=True)
+        scores = [metrics.answer_scores(*pair) for pair in pairs]
+        assert list(plain.values()) == pytest.approx(np.mean(scores, axis=0))
+
+
+def test_the_best_threshold_gives_what_it_promises():
+    """Where no two odds are the same and the best is not to answer always."""
+    chosen = [
+        (case, name)
+        for case in PEERS["squad2"]
+        for name in ("exact", "f1")
+        if len(set(case["odds"])) == len(case["odds"]) and case["figures"][f"best_{name}_thresh"]
+    ]
+    assert {name for _, name in chosen} == {"exact", "f1"}
+    for case, name in chosen:
+        odds = np.array(case["odds"]) - case["figures"][f"best_{name}_thresh"]
+        found = metrics.answer_figures(case["answers"], case["predicted"], odds)
+        key = "exact_match" if name == "exact" else name
+        assert found[key] == pytest.approx(case["figures"][f"best_{name}"])
+
+
+def test_what_entity_labels_are():
+    assert metrics.are_entity_labels(["O", "B-LOC", "I-LOC", "S-a-b"])
+    assert not metrics.are_entity_labels(["NOUN", "O"])
+    assert not metrics.are_entity_labels(["O"])
+
+
+def test_sentences_of_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="2 labels expected for a sentence, got 1"):
+        metrics.entity_scores([["O", "O"]], [["O"]])
+
+
+def test_numbers_as_scipy():
+    for case in PEERS["numbers"]:
+        gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
+        for name in ("pearson", "spearman"):
+            assert getattr(metrics, name)(gold, predicted) == pytest.approx(case[name], abs=1e-12)
+
+
+def test_several_labels_as_scikit_learn():
+    """Scores of one decimal: many are equal."""
+    for case in PEERS["labels"]:
+        gold, scores = np.array(case["gold"], bool), np.array(case["scores"])
+        for name in ("micro_f1", "mean_f1"):
+            assert getattr(metrics, name)(gold, scores > 0) == pytest.approx(case[name], abs=1e-12)
+        expected = pytest.approx(case["mean_average_precision"], abs=1e-12)
+        assert metrics.mean_average_precision(gold, scores) == expected

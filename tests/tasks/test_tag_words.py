@@ -1,0 +1,143 @@
+"""`kbert.tag` on lists of words, and on texts that are cut as the training data are."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.tasks.tagging.words import cut_into_words, find_punctuation
+
+LABELS = ("O", "B-x", "I-x", "B-y", "I-y")
+SENTENCES = [
+    ["the", "cat-dog", "sat"],
+    ["New York", "by", "a/b", "!", "\u200b", "moon"],
+    ["zzz"],
+    ["he", "(runs)", "it's", "."],
+]
+
+
+@pytest.fixture(scope="module")
+def bert(small):
+    return dataclasses.replace(small_berts(small)["tokens"], labels=LABELS)
+
+
+def plain(words) -> list[tuple[str, str]]:
+    return [(one.word, one.label) for one in words]
+
+
+@pytest.mark.transformers
+@pytest.mark.filterwarnings("ignore")
+def test_words_have_the_labels_of_transformers_first_subwords(bert, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    kbert.save(bert, tmp_path)
+    model = transformers.BertForTokenClassification.from_pretrained(tmp_path).eval()
+    peer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=True)
+    for words, found in zip(SENTENCES, kbert.tag(bert, SENTENCES, batch_size=3), strict=True):
+        encoding = peer(words, is_split_into_words=True, return_tensors="pt")
+        with torch.no_grad():
+            probabilities = model(**encoding).logits[0].softmax(-1).numpy()
+        numbers = encoding.word_ids()
+        for number, (word, one) in enumerate(zip(words, found, strict=True)):
+            assert one.word == word and " ".join(words)[one.start : one.end] == word
+            if number not in numbers:  # the tokenizer drops it
+                assert (one.label, one.probability) == ("O", 0.0)
+                continue
+            row = probabilities[numbers.index(number)]
+            assert one.label == LABELS[row.argmax()]
+            assert one.probability == pytest.approx(row.max(), abs=1e-5)
+
+
+def test_long_lists_of_words_are_read_in_windows(bert):
+    """The small model has 17 positions."""
+    words = ["cat-dog", "sun", "moon"] * 14
+    (found, short, none) = kbert.tag(bert, [words, ["sun"], []])
+    assert [one.word for one in found] == words and all(one.probability > 0.2 for one in found)
+    assert plain(short) == plain(kbert.tag(bert, "sun")) and none == []
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["the", "cat", ".", "中"], None),  # the tokenizer's own words
+        (["the", "cat-dog", "sat"], ""),
+        (["the", "cat-dog", ".", "a", "(", "U.S."], "(."),
+    ],
+)
+def test_the_rule_of_words_is_the_training_datas(bert, words, rule):
+    assert find_punctuation(words, bert.tokenizer) == rule
+
+
+def test_texts_are_cut_between_spaces_with_punctuation_apart():
+    text = " (the cat-dog,\u00a0sat)... a.b"
+    cut = [text[start:end] for start, end in cut_into_words(text, "().")]
+    assert cut == ["(", "the", "cat-dog,", "sat", ")", ".", ".", ".", "a.b"]
+    assert [text[slice(*span)] for span in cut_into_words(text, "")] == text.split()
+
+
+def test_the_rule_is_learned_and_survives(small, tmp_path, capsys):
+    train = [(["the", "cat-dog", "sees", "it", "."], ["O", "B-x", "O", "O", "O"])] * 2
+    settings = {"epochs": 1, "show": False, "peak_flops": 1e9, "lora": 2}
+    source = small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+    kbert.save(source, tmp_path / "base")
+    tuned = kbert.finetune(tmp_path / "base", "tag", train=train, **settings).bert
+    assert tuned.split_punctuation == "."
+    wanted = kbert.tag(tuned, "a cat-dog sees it.")
+    assert [one.word for one in wanted] == ["a", "cat-dog", "sees", "it", "."]
+    for name, options in (("a.keras", {}), ("a", {}), ("b", {"format": "peft"})):
+        kbert.save(tuned, tmp_path / name, **options)
+    again = [kbert.load(tmp_path / name) for name in ("a.keras", "a")]
+    again.append(kbert.load(tmp_path / "base", adapter=tmp_path / "b"))
+    for one in again:
+        assert plain(kbert.tag(one, "a cat-dog sees it.")) == plain(wanted)
+    assert kbert.load(tmp_path / "a", head="encoder").split_punctuation is None
+    said = kbert_command(capsys, "tag", str(tmp_path / "a"), "a cat-dog sees it.", "a/b.")
+    assert [line.split()[-1] for line in said.out.splitlines() if line] == [
+        *(one.word for one in wanted),
+        *("a/b", "."),
+    ]
+    said = kbert_command(capsys, "tag", str(tmp_path / "a"), "a/b.", "--words")
+    assert said.out.split()[-1] == "a/b."
+
+
+def test_a_saved_graph_cuts_texts_alike(bert):
+    tf = pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("a SavedModel is TensorFlow's")
+    from kbert.checkpoints.exports import text_tags
+    from kbert.checkpoints.exports.text_graph import TextGraph
+
+    texts = ["(the cat-dog, sat)... a.b", "", "zzz sun\u00a0moon.", "é. it's\x01a !!", "a"]
+    graph = TextGraph(bert.tokenizer.vocabulary)
+    for punctuation in ("", "().!"):
+        one = dataclasses.replace(bert, split_punctuation=punctuation)
+        found = text_tags.functions(one, bert.model, graph)["serving_default"](tf.constant(texts))
+        for row, words in enumerate(kbert.tag(one, texts)):
+            for name, values in (
+                ("words", [word.word.encode() for word in words]),
+                ("labels", [word.label.encode() for word in words]),
+                ("starts", [word.start for word in words]),
+                ("ends", [word.end for word in words]),
+            ):
+                assert found[name][row].numpy()[: len(words)].tolist() == values
+            assert (np.array(found["starts"][row])[len(words) :] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([["a"], "b"], r"texts\[1\] must be a list of words, as others are, got 'b'"),
+        ([["a", 3]], r"texts\[0\]\[1\] must be a str, got int"),
+        ([["a", " "]], r"texts\[0\]\[1\] must be a word, got ' '"),
+        ([], "texts must hold at least one text, got an empty list"),
+    ],
+)
+def test_what_no_words_are_is_refused(bert, texts, said):
+    with pytest.raises(ValueError, match=said):
+        kbert.tag(bert, texts)

@@ -1,0 +1,158 @@
+"""What the tasks refuse: one line that says what was wrong and what to do."""
+
+import dataclasses
+
+import pytest
+from helpers.peer_tasks import VOCABULARY
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.checkpoints.transfer import TransferReport
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.tagging.inference import tag
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small)
+
+
+CALLS = {
+    "fill_mask": ("pretraining", lambda bert, texts: fill_mask(bert, texts)),
+    "next_sentence": ("pretraining", lambda bert, texts: next_sentence(bert, texts, texts)),
+    "classify": ("classifier", lambda bert, texts: classify(bert, texts)),
+    "tag": ("tokens", lambda bert, texts: tag(bert, texts)),
+    "answer": ("qa", lambda bert, texts: answer(bert, texts, texts)),
+    "embed": ("encoder", lambda bert, texts: embed(bert, texts)),
+    "attention": ("encoder", lambda bert, texts: attention(bert, texts)),
+}
+
+
+@pytest.mark.parametrize("task", CALLS)
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (b"cat", "must be a str or a list of str, got bytes"),
+        (None, "must be a str or a list of str, got NoneType"),
+        ([], "must hold at least one text, got an empty list"),
+        (["cat", 3], r"\[1\] must be a str, got int"),
+        (["cat", "\ud800"], r"\[1\] must be Unicode text, got a lone surrogate at character 0"),
+    ],
+)
+def test_what_is_no_text_is_refused(berts, task, texts, says):
+    head, call = CALLS[task]
+    with pytest.raises(ValueError, match=says):
+        call(berts[head], texts)
+
+
+@pytest.mark.parametrize("task", CALLS)
+def test_a_model_that_cannot_do_it_is_refused(berts, task):
+    head, call = CALLS[task]
+    with pytest.raises(ValueError, match=r"bert must be what kbert\.load gives, got str"):
+        call("folder", "cat")
+    without = dataclasses.replace(berts[head], tokenizer=None)
+    with pytest.raises(ValueError, match=f"{task} needs a tokenizer"):
+        call(without, "cat")
+    if head != "encoder":
+        with pytest.raises(ValueError, match=rf"head '{head}', got 'encoder'.*head='{head}'"):
+            call(berts["encoder"], "cat")
+
+
+@pytest.mark.parametrize(
+    ("task", "layer"),
+    [
+        ("fill_mask", "MLM-Norm"),
+        ("next_sentence", "NSP-Dense"),
+        ("next_sentence", "NSP"),
+        ("classify", "Classifier"),
+        ("tag", "TokenClassifier"),
+        ("answer", "Span"),
+    ],
+)
+def test_a_head_with_random_weights_is_refused(berts, task, layer):
+    head, call = CALLS[task]
+    report = TransferReport((), (), (), (), initialized_layers=(layer,))
+    with pytest.raises(ValueError, match=f"weights of {layer}, which the checkpoint lacks.*random"):
+        call(dataclasses.replace(berts[head], report=report), "[MASK]")
+
+
+def test_a_pooler_that_is_random_or_not_there_is_refused(berts):
+    report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
+    bert = dataclasses.replace(berts["encoder"], report=report)
+    assert embed(bert, "cat").shape == (24,)
+    with pytest.raises(ValueError, match="weights of NSP-Dense"):
+        embed(bert, "cat", pooling="pooler")
+    with pytest.raises(ValueError, match=r"needs a model with a pooler, got one with .*'qa'"):
+        embed(berts["qa"], "cat", pooling="pooler")
+
+
+def test_mistakes_of_one_task_are_one_line(berts):
+    mlm, qa = berts["pretraining"], berts["qa"]
+    for call, says in (
+        (lambda: fill_mask(mlm, "cat"), r"texts must have a \[MASK\], got 'cat'"),
+        (lambda: fill_mask(mlm, ["[MASK]", "cat"]), r"texts\[1\] must have a \[MASK\]"),
+        (lambda: fill_mask(mlm, "cat " * 16 + "[MASK]"), "in its first 17 tokens, got 0 of 1"),
+        (
+            lambda: fill_mask(mlm, ["[MASK]", "[MASK] " + "cat [MASK]" * 15]),
+            r"texts\[1\] must have every \[MASK\] in its first 17 tokens, got 8 of 16 there",
+        ),
+        (lambda: fill_mask(mlm, "[MASK]", top_k=0), "top_k must be a whole number"),
+        (lambda: next_sentence(mlm, "a", ["b"]), "got a str and a list: give two texts"),
+        (lambda: next_sentence(mlm, ["a"], ["b", "c"]), "b must be as many as a, 1, got 2"),
+        (lambda: answer(qa, "cat " * 15, "dog"), "question must leave room"),
+        (lambda: answer(qa, "cat", " "), "context must have a token"),
+        (lambda: similarity(berts["encoder"], "cat"), "texts must be a list of str, got one str"),
+        (lambda: attention(mlm, "cat", layer=4), "layer must be one of 1 … 3, got 4"),
+        (lambda: attention(mlm, "cat", head=0), "head must be one of 1 … 4, got 0"),
+        (lambda: attention(mlm, "cat", layer=True), "layer must be one of 1 … 3, got True"),
+    ):
+        with pytest.raises(ValueError, match=says) as raised:
+            call()
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("what", [None, "folder", 3])
+def test_what_is_no_bert_is_one_line(what, tmp_path):
+    for function, call in (
+        ("save", lambda: kbert.save(what, tmp_path / "out")),
+        ("resize_vocab", lambda: kbert.resize_vocab(what, 9)),
+        ("keep_tokens", lambda: kbert.keep_tokens(what, [0])),
+        ("resize_positions", lambda: kbert.resize_positions(what, 9)),
+    ):
+        kind = type(what).__name__
+        with pytest.raises(ValueError, match=f"{function} needs a kbert.Bert, .*got {kind}: a mod"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_is_refused_before_anything_is_written(berts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, says in (
+        ("", "got an empty one"),
+        ("a.zip", "reads and does not write"),
+        ("a.h5", ".h5"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            kbert.save(berts["encoder"], path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_of_another_model_is_refused(berts, small):
+    tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(99)), "elephant"]
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    other = dataclasses.replace(berts["encoder"], tokenizer=tokenizer)
+    with pytest.raises(ValueError, match=r"within the embedding, 0 … 98.*not this model's"):
+        embed(other, "elephant")
+
+
+def test_two_texts_need_two_segments(berts, small):
+    config = small.replace(type_vocab_size=1)
+    model = kbert.build_encoder(config, seq_len=None)
+    bert = dataclasses.replace(berts["encoder"], config=config, model=model)
+    assert attention(bert, "cat").tokens
+    with pytest.raises(ValueError, match="two segments, got type_vocab_size = 1"):
+        attention(bert, "cat", "dog")

@@ -1,0 +1,325 @@
+"""Texts in, vectors out: in order, whatever the batches; long texts; compiled once."""
+
+import dataclasses
+import gc
+import itertools
+import logging
+import weakref
+
+import numpy as np
+import pytest
+from helpers.small_berts import TEXTS, small_berts
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.checkpoints.sentence_settings import CrossEncoderSettings
+from kbert.data.labelled.windows import windows
+from kbert.tasks import running
+from kbert.tasks.answering.inference import answer
+from kbert.tasks.attention.inference import attention
+from kbert.tasks.attribution.inference import attribute
+from kbert.tasks.classification.inference import classify, next_sentence
+from kbert.tasks.embedding.inference import embed, similarity
+from kbert.tasks.embedding.texts import prepare_texts
+from kbert.tasks.fill_mask.inference import fill_mask
+from kbert.tasks.tagging.inference import tag
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small)
+
+
+@pytest.fixture
+def bert(berts):
+    return berts["encoder"]
+
+
+def states_of(bert, ids: list[int]) -> np.ndarray:
+    """The sequence output (S, H) of one sequence, by kbert.predict."""
+    return next(iter(kbert.predict(bert.model, [ids]).values()))[0]
+
+
+# order, batches, lengths
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 32])
+def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
+    found = embed(bert, TEXTS, batch_size=batch_size)
+    for text, vector in zip(TEXTS, found, strict=True):
+        ids = bert.tokenizer.encode(text).ids
+        assert_allclose(vector, states_of(bert, ids).mean(0), atol=1e-5)
+
+
+def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
+    whole = embed(bert, TEXTS)
+    monkeypatch.setattr(running, "CHUNK", 5)
+    monkeypatch.setattr("kbert.tasks.embedding.inference.CHUNK", 5)
+    assert_allclose(embed(bert, TEXTS), whole, atol=1e-6)
+    assert_allclose(embed(bert, TEXTS, long="window"), whole, atol=1e-6)
+    words = [[word.word for word in words] for words in tag(berts["tokens"], TEXTS)]
+    assert words == [text.split() for text in TEXTS]
+
+
+def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
+    """Bit for bit; and what fails in one of them is raised."""
+    found = embed(bert, TEXTS, batch_size=2)
+    computed = running._computed
+    monkeypatch.setattr(running, "_computed", lambda *a: computed(*a[:2], False))
+    assert (embed(bert, TEXTS, batch_size=2) == found).all()
+
+    def fails(ids, segment_ids):
+        raise MemoryError(f"{len(ids)} rows")
+
+    with pytest.raises(MemoryError, match="2 rows"):
+        list(computed(fails, iter([([0, 1], np.ones((2, 3)), np.ones((2, 3)))] * 5), True))
+
+
+def test_one_text_gives_one_result(berts):
+    assert embed(berts["encoder"], "cat").shape == (24,)
+    assert isinstance(next_sentence(berts["pretraining"], "cat", "dog"), float)
+    assert next_sentence(berts["pretraining"], ["cat"], ["dog"]).shape == (1,)
+    assert len(classify(berts["classifier"], "cat")) == 5
+    assert len(classify(berts["classifier"], ["cat"])) == 1
+    assert tag(berts["tokens"], "cat")[0].word == "cat"
+    assert tag(berts["tokens"], ["cat"])[0][0].word == "cat"
+    assert answer(berts["qa"], "who?", "cat").text == "cat"
+    assert answer(berts["qa"], ["who?"], ["cat"])[0].text == "cat"
+    assert attention(berts["encoder"], "cat").tokens == ["[CLS]", "cat", "[SEP]"]
+    assert len(fill_mask(berts["pretraining"], "[MASK]", top_k=3)[0]) == 3
+
+
+def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
+    bert = berts["encoder"]
+    fixed = kbert.build_encoder(small, seq_len=9)
+    fixed.set_weights(bert.model.get_weights())
+    fixed = dataclasses.replace(bert, model=fixed)
+    assert_allclose(embed(fixed, TEXTS), embed(bert, TEXTS, max_length=9), atol=1e-5)
+    assert_allclose(
+        attention(fixed, "cat sees dog").weights, attention(bert, "cat sees dog").weights, atol=1e-6
+    )
+
+
+def test_lengths_that_are_no_length_are_refused(bert):
+    for options, says in (
+        ({"max_length": 0}, "max_length must be a whole number of at least 1, got 0"),
+        ({"max_length": 2}, "max_length must be at least 3"),
+        ({"max_length": 1000}, "max_length must be at most 17, as many tokens as the model has"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"pooling": "last", "layers": 4}, "layers must be at most the model's 3, got 4"),
+        ({"layers": 2}, "layers goes with pooling='last', got pooling='mean': leave it out"),
+        ({"pooling": "sum"}, "pooling must be one of mean, cls, .*, pooler, last, got 'sum'"),
+        ({"pooling": ["cls", "last"]}, "pooling 'last' goes with no other pooling"),
+        (
+            {"prompt": "a ", "prompt_name": "query"},
+            "prompt must be left out where prompt_name is given, got both",
+        ),
+        ({"prompt_name": "no"}, "prompt_name must be one of query, document, got 'no'"),
+        ({"long": "cut"}, "long must be one of truncate, window, got 'cut'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            embed(bert, "cat", **options)
+
+
+# the compiled functions
+
+
+def test_a_function_is_built_once_and_goes_with_its_model(small, berts):
+    model = kbert.build_encoder(small, seq_len=None)
+    bert = dataclasses.replace(berts["encoder"], model=model)
+    for texts in ("cat", TEXTS, TEXTS[:3]):
+        embed(bert, texts)
+        attention(bert, texts)
+    functions = dict(running._functions[model])
+    assert len(functions) == 3  # attention's of one text has queries and keys as well
+    embed(bert, TEXTS)
+    assert running._functions[model] == functions
+    kept = weakref.ref(model)
+    del bert, model, functions
+    gc.collect()
+    assert kept() is None
+
+
+def test_new_weights_are_seen(small, berts):
+    model = kbert.build_encoder(small, seq_len=None)
+    bert = dataclasses.replace(berts["encoder"], model=model)
+    before = embed(bert, "cat")
+    model.set_weights(berts["encoder"].model.get_weights())
+    assert np.abs(embed(bert, "cat") - before).max() > 0.1
+    assert_allclose(embed(bert, "cat"), embed(berts["encoder"], "cat"), atol=1e-6)
+
+
+def test_no_length_and_no_batch_size_traces_again(bert):
+    """TensorFlow: one trace, however many shapes there are."""
+    traces = []
+    function = running.compiled(Traced(bert.model, traces))
+    for rows, length in ((1, 3), (1, 7), (4, 7), (13, 11)):
+        ids = np.ones((rows, length), "int32")
+        assert function(ids, ids * 0)[0].shape == (rows, length, 24)
+    assert len(traces) == 1
+
+
+class Traced:
+    """A model that counts how often its Python is run."""
+
+    def __init__(self, model, traces):
+        self._model, self._traces, self.inputs = model, traces, model.inputs
+
+    def __call__(self, inputs, training):
+        self._traces.append(1)
+        return self._model(inputs, training=training)
+
+
+def test_the_summary_of_a_model_stays_as_it_was(berts):
+    bert = berts["pretraining"]
+    before = kbert.model_rows(bert.model)
+    for pooling in kbert.checkpoints.sentence_settings.POOLINGS:
+        embed(bert, "cat", pooling=pooling, layers=2 if pooling == "last" else None)
+    fill_mask(bert, "[MASK]")
+    attention(bert, "cat")
+    assert kbert.model_rows(bert.model) == before
+
+
+# sentence vectors
+
+
+def test_the_checkpoints_own_way_is_the_default(bert):
+    own = dataclasses.replace(
+        bert, sentence=kbert.checkpoints.sentence_settings.SentenceSettings("max", True, 6)
+    )
+    wanted = embed(bert, TEXTS, pooling="max", max_length=6)
+    wanted /= np.sqrt((wanted**2).sum(1, keepdims=True))
+    assert_allclose(embed(own, TEXTS), wanted, atol=1e-6)
+    plain = embed(own, TEXTS, pooling="mean", normalize=False, max_length=17)
+    assert_allclose(plain, embed(bert, TEXTS), atol=1e-6)
+    assert np.abs(np.linalg.norm(plain, axis=1) - 1).max() > 0.1
+
+
+def test_what_a_prompt_does_not_go_with(bert, berts, caplog):
+    sentence = kbert.SentenceSettings(
+        "mean",
+        False,
+        prompts={"query": "red ", "passage": "big "},
+        default_prompt_name="query",
+        include_prompt=False,
+    )
+    own = dataclasses.replace(bert, sentence=sentence)
+    for call, says in (
+        (lambda: embed(own, "cat", max_length=3, prompt="a red "), "the prompt's 3 tokens, got 3"),
+        (lambda: embed(own, "cat", long="window"), "long='window' needs a model that pools"),
+        (lambda: attribute(own, "cat", similar_to="dog"), "similar_to needs a model whose texts"),
+        (lambda: kbert.evaluate(own, "embed", [("a", "b"), ("c", "d")]), "include_prompt=False"),
+        (lambda: kbert.rank(berts["classifier"], "a", ["b"], query_prompt_name="x"), "prompt's"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            call()
+    kbert.search(own, "cat", ["dog"])
+    assert "the prompt 'passage' is not put before texts" in caplog.text
+    caplog.clear()
+    kbert.search(own, "cat", ["dog"], text_prompt_name="passage")
+    assert not caplog.records
+
+
+def test_texts_are_lowercased_as_the_rust_tokenizers_do_it(bert):
+    """A capital sigma at a word's end too; special tokens stay."""
+    from tokenizers.normalizers import Lowercase
+
+    tokens = bert.tokenizer.tokens
+    cased = kbert.Tokenizer.from_vocab(tokens, lowercase=False)
+    settings = kbert.SentenceSettings("mean", False, lowercase=True)
+    text = "ΌΔΟΣ İstanbul ǅ STRASSE ẞ"
+    found = prepare_texts(cased, settings, [f"{text} [MASK] A", text], "The ")
+    lowered = Lowercase().normalize_str(f"The {text}")
+    assert found == [f"{lowered} [MASK] a", lowered]
+    assert prepare_texts(bert.tokenizer, settings, [text], "") == [text]  # it lowercases itself
+
+
+def test_an_activation_that_is_not_known_is_refused(berts, small):
+    model = kbert.build_classifier(small, seq_len=None, num_labels=1)
+    settings = CrossEncoderSettings("os.system")
+    bert = dataclasses.replace(berts["classifier"], model=model, cross_encoder=settings)
+    with pytest.raises(ValueError, match=r"activation_fn must be one of torch.nn's .*'os.system'"):
+        kbert.rank(bert, "cat", ["dog"])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
+@pytest.mark.parametrize("tokens", [15, 16, 27, 44])
+def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens):
+    """17 positions: windows of 15 tokens, 3 of them shared; the last ends with the text."""
+    text = " ".join(itertools.islice(itertools.cycle(["red", "cat", "sun", "big"]), tokens))
+    starts = {15: [0], 16: [0, 1], 27: [0, 12], 44: [0, 12, 24, 29]}[tokens]
+    ids = bert.tokenizer.encode(text, add_special_tokens=False).ids
+    assert len(ids) == tokens
+    vectors = []
+    for start in starts:
+        window = [2, *ids[start : start + 15], 3]
+        states = states_of(bert, window)
+        vectors.append(
+            {"mean": states.mean(0), "cls": states[0], "max": states.max(0)}[pooling]
+            if pooling != "pooler"
+            else list(kbert.predict(bert.model, [window]).values())[1][0]
+        )
+    wanted = np.mean(vectors, axis=0)
+    found = embed(bert, ["cat", text], pooling=pooling, long="window")
+    assert_allclose(found[1], wanted, atol=1e-5)
+    normal = embed(bert, text, pooling=pooling, long="window", normalize=True)
+    assert_allclose(normal, wanted / np.sqrt((wanted**2).sum()), atol=1e-5)
+
+
+@pytest.mark.parametrize("tokens", range(30))
+@pytest.mark.parametrize(("width", "overlap"), [(7, 3), (5, 0), (1, 0), (11, 5)])
+def test_windows_hold_every_token_and_are_equally_wide(tokens, width, overlap):
+    found = windows(tokens, width, overlap)
+    assert sorted({place for start, end in found for place in range(start, end)}) == list(
+        range(tokens)
+    )
+    assert {end - start for start, end in found} == {min(tokens, width)}
+    for (_, end), (start, _) in itertools.pairwise(found):
+        assert end - start >= overlap
+    assert len(found) == 1 or len(found) == -(-(tokens - overlap) // (width - overlap))
+
+
+def test_one_warning_counts_the_texts_that_were_cut(bert, caplog, monkeypatch):
+    monkeypatch.setattr("kbert.tasks.embedding.inference.CHUNK", 5)
+    long = ["cat " * 16, *TEXTS, "sun " * 99]
+    with caplog.at_level(logging.WARNING, "kbert"):
+        embed(bert, long)
+    (record,) = caplog.records
+    assert "2 of 15 texts cut to 17 tokens" in record.getMessage()
+    caplog.clear()
+    embed(bert, TEXTS)
+    embed(bert, long, long="window")
+    assert not caplog.records
+
+
+def test_similarity_is_the_cosine(bert):
+    vectors = embed(bert, TEXTS).astype("float64")
+    lengths = np.sqrt((vectors**2).sum(1))
+    found = similarity(bert, TEXTS)
+    assert_allclose(found, vectors @ vectors.T / np.outer(lengths, lengths), atol=1e-5)
+    assert np.abs(found).max() <= 1
+
+
+def test_progress_is_shown_only_when_it_takes_long(bert, capfd, monkeypatch):
+    embed(bert, TEXTS)
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 0.0)
+    embed(bert, TEXTS)
+    assert f"0/{len(TEXTS)}" in capfd.readouterr().err
+
+
+def test_jax_compiles_for_few_shapes(bert, monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    lengths = {running._padded_length(bert, tokens) for tokens in range(3, 18)}
+    assert lengths == {8, 16, 17}  # 17 positions
+    counts = {running._padded_count(rows, 13) for rows in range(1, 14)}
+    assert counts == {1, 2, 4, 8, 13}
+
+
+def test_many_models_in_one_process_bring_no_warning(berts, caplog):
+    """TensorFlow's own of retracing: a function a model is what is wanted."""
+    with caplog.at_level(logging.WARNING):
+        for pooling in ("mean", "cls", "max", "pooler"):
+            for head in ("encoder", "pretraining", "classifier"):
+                embed(berts[head], ["cat", "dog sees"], pooling=pooling)
+    assert not caplog.records

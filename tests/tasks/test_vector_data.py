@@ -1,0 +1,266 @@
+"""What sentence vectors are trained with: files and rows, batches, and what is refused."""
+
+import csv
+import json
+import logging
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.data.labelled.columns import ColumnOptions
+from kbert.data.labelled.text_columns import ColumnBatches, TextColumns
+from kbert.graph.names import TOKEN_IDS
+from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
+
+PAIR, TRIPLE = ("a cat", "a dog, too"), ("a cat", "a dog", "the sun")
+
+
+def written(tmp_path, name: str, rows) -> str:
+    path = tmp_path / name
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        if path.suffix == ".jsonl":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        elif path.suffix == ".csv":
+            csv.writer(file).writerows(rows)
+        else:
+            file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
+    return str(path)
+
+
+READ = {
+    "pairs": ("a.tsv", [PAIR, TRIPLE[:2]], [PAIR, TRIPLE[:2]], None, None),
+    "pairs of csv": ("a.csv", [PAIR], [PAIR], None, None),
+    "header": ("a.csv", [("answer", "query"), PAIR], [PAIR[::-1]], None, None),
+    "glue": ("a.tsv", [("question1", "question2"), PAIR], [PAIR], None, None),
+    "triplets": ("a.tsv", [TRIPLE], [TRIPLE], None, None),
+    "negatives": ("a.tsv", [(*TRIPLE, "7", "8")], [(*TRIPLE, "7", "8")], None, None),
+    "scores": ("a.tsv", [(*PAIR, 2.5), (*PAIR, -1)], [PAIR, PAIR], [2.5, -1.0], None),
+    "stsb": ("a.csv", [("sentence1", "sentence2", "label"), (*PAIR, 3)], [PAIR], [3.0], None),
+    "labels": ("a.tsv", [("a cat", 1), ("a dog", 0)], [("a cat",), ("a dog",)], None, ["1", "0"]),
+    "words": ("a.tsv", [("text", "label"), ("cat", "x")], [("cat",)], None, ["x"]),
+    "objects": (
+        "a.jsonl",
+        [{"positive": "a dog", "negative": "the sun", "anchor": "a cat"}],
+        [TRIPLE],
+        None,
+        None,
+    ),
+    "scored objects": (
+        "a.jsonl",
+        [{"sentence1": PAIR[0], "sentence2": PAIR[1], "score": 0.5}],
+        [PAIR],
+        [0.5],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_files_of_every_kind(tmp_path, case):
+    name, rows, texts, scores, labels = READ[case]
+    found = read_records(written(tmp_path, name, rows))
+    assert [record.texts for record in found] == texts
+    assert [record.score for record in found] == (scores or [None] * len(texts))
+    assert [record.label for record in found] == (labels or [None] * len(texts))
+    first = 2 if len(rows) > len(texts) else 1
+    assert found[0].place == f"{tmp_path / name}, line {first}"
+    if name.endswith(".jsonl"):
+        in_memory = given_records(rows, "train")
+        assert [one[:3] for one in in_memory] == [one[:3] for one in found]
+
+
+def test_rows_in_memory():
+    found = given_records([PAIR, ("x", "y")], "train")
+    assert found[1] == TextRecord(("x", "y"), place="train[1]")
+    assert given_records([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
+    assert given_records({"text": ["a", "b"], "label": [1, 0]}, "train")[0].label == "1"
+    assert given_records(found, "train")[0].texts == PAIR
+
+
+def test_columns_can_be_named(tmp_path):
+    names = ("id", "q", "a", "negative", "like")
+    file = written(tmp_path, "a.csv", [names, (7, *TRIPLE, 0.5), (8, *PAIR, "x", 2)])
+    found = read_records(file, ColumnOptions("q", "a"))
+    assert [record.texts for record in found] == [TRIPLE, (*PAIR, "x")]
+    file = written(tmp_path, "b.csv", [("q", "a", "like"), (*PAIR, 0.5)])
+    (record,) = read_records(file, ColumnOptions("q", "a", "like"))
+    assert (record.texts, record.score) == (PAIR, 0.5)
+    (record,) = given_records(
+        [{"q": "a cat", "kind": 3}], "train", ColumnOptions("q", None, "kind")
+    )
+    assert (record.texts, record.label) == (("a cat",), "3")
+    file = written(tmp_path, "c.tsv", [("x", *PAIR, "7")])
+    (record,) = read_records(file, ColumnOptions("2", "3", "4", no_header=True))
+    assert (record.texts, record.score) == (PAIR, 7.0)
+
+
+def test_what_may_be_labels_is_said(tmp_path, caplog):
+    rows = [(f"text {number}", "good") for number in range(30)]
+    with caplog.at_level(logging.WARNING):
+        read_records(written(tmp_path, "a.tsv", rows))
+    assert "with only 1 different second ones; if they are labels" in caplog.text
+
+
+REFUSED = {
+    "a header of labels": (
+        "a.tsv",
+        [("phrase", "group"), *((f"text {n}", n % 3) for n in range(7))],
+        "a.tsv, line 1: 'phrase, group' may be a header or an example",
+    ),
+    "a header of texts": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
+    "one column": ("a.tsv", [("a cat",)], "a.tsv, line 1: two texts (a pair), three or more"),
+    "nothing": ("a.tsv", [], "a.tsv: two texts"),
+    "columns": ("a.tsv", [PAIR, TRIPLE], "a.tsv, line 2: 2 columns expected as before, got 3"),
+    "no text": ("a.tsv", [PAIR, ("a", " ")], "a.tsv, line 2: \"column 2\" must be a text, got ''"),
+    "score": (
+        "a.csv",
+        [("text1", "text2", "score"), (*PAIR, "x")],
+        "a.csv, line 2: the score must be a number, got 'x'",
+    ),
+    "a score among scores": (
+        "a.tsv",
+        [(*PAIR, 1), (*PAIR, 2), (*PAIR, "n/a")],
+        "a.tsv, line 3: the score must be a number, got 'n/a'",
+    ),
+    "nan": ("a.jsonl", [{"anchor": "a", "positive": "b", "score": None}], "must be a number"),
+    "kinds": (
+        "a.jsonl",
+        [{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}],
+        "a.jsonl, line 2: 2 texts expected as before, got 3 texts",
+    ),
+    "names": ("a.jsonl", [{"anchor": "a", "other": "b"}], "line 1: columns anchor and positive"),
+    "negative": ("a.tsv", [("a", "b", "b")], "line 1: a negative must be another text"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_rows_are_refused_with_file_and_line(tmp_path, case):
+    name, rows, said = REFUSED[case]
+    with pytest.raises(ValueError) as refused:
+        read_records(written(tmp_path, name, rows))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert str(tmp_path / name) in str(refused.value)
+
+
+# batches
+
+
+def columns_of(count: int, columns: int, **others) -> TextColumns:
+    random = np.random.default_rng(1)
+    texts = [[2, *random.integers(5, 99, random.integers(1, 9)), 3] for _ in range(count * columns)]
+    return TextColumns.of(texts, np.arange(count * columns).reshape(count, columns), **others)
+
+
+def test_an_epoch_has_every_record_once_with_its_texts_side_by_side():
+    examples = columns_of(31, 3)
+    batches = ColumnBatches(examples, output="Vectors", batch_size=7, seed=3)
+    rows = {tuple(row): number for number, row in enumerate(examples.columns.tolist())}
+    seen = []
+    for step in range(batches.steps_per_epoch):
+        batch, part = batches.batch(step), batches.batch(step, slice(2, 5))
+        assert (part.inputs[TOKEN_IDS] == batch.inputs[TOKEN_IDS][2:5]).all()
+        weights = batch.weights["Vectors"]
+        assert weights.sum() == pytest.approx(1.0)
+        for ids, numbers, weight in zip(
+            batch.inputs[TOKEN_IDS], batch.labels["Vectors"], weights, strict=True
+        ):
+            seen += [rows[tuple(numbers.tolist())]] if weight else []
+            for text, number in zip(ids, numbers, strict=True):
+                assert text[text > 0].tolist() == list(map(int, examples.texts[number]))
+    assert sorted(seen) == list(range(31))
+
+
+def test_equal_texts_have_one_number():
+    examples = TextColumns.of([[2, 7, 3], [2, 8, 3], [2, 7, 3], [2, 9, 3]], [[0, 1], [2, 3]])
+    assert examples.columns.tolist() == [[0, 1], [0, 2]]
+
+
+@pytest.mark.parametrize("drawn", [2, 3])
+def test_labelled_sentences_get_partners_of_their_label_and_others(drawn):
+    groups = np.array([0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 1], np.int32)
+    examples = columns_of(11, 1, groups=groups)
+    batches = ColumnBatches(examples, output="Vectors", batch_size=11, seed=3, drawn=drawn)
+    label_of = {
+        tuple(map(int, row)): label for row, label in zip(examples.ids, groups, strict=True)
+    }
+    partners = set()
+    for step in range(40):  # epochs
+        batch = batches.batch(step)
+        for ids, labels in zip(batch.inputs[TOKEN_IDS], batch.labels["Vectors"], strict=True):
+            texts = [tuple(text[text > 0].tolist()) for text in ids]
+            assert [label_of[text] for text in texts] == labels.tolist()
+            assert texts[0] != texts[1] and labels[0] == labels[1]
+            assert drawn == 2 or labels[2] != labels[0]
+            partners.add(tuple(texts[:2]))
+    assert len(partners) == 3 * 2 + 4 * 3 + 4 * 3  # every one of them, at some time
+
+
+# what finetune refuses
+
+
+@pytest.fixture(scope="module")
+def source(small):
+    return small_berts(small)["encoder"]
+
+
+PAIRS = [(f"a cat {word}", f"a dog {word}") for word in "abcdefghijklm"]
+SCORED = [(a, b, 0.5) for a, b in PAIRS]
+NOT_TRAINED = {
+    "dimension": (PAIRS, {"dimensions": (24, 25)}, "at most the model's hidden size 24, got 25"),
+    "dimensions": (PAIRS, {"dimensions": (5, 5)}, "dimensions must be different whole numbers"),
+    "loss": (PAIRS, {"loss": "cosent"}, "infonce for pairs, got cosent, which is for scored pairs"),
+    "loss of scores": (
+        SCORED,
+        {"loss": "infonce"},
+        "cosent or cosine for scored pairs, got infonce",
+    ),
+    "unknown loss": (PAIRS, {"loss": "mse"}, "loss must be one of infonce, triplet, cosine"),
+    "duplicates": (PAIRS[:1] * 13, {}, "train[0]: a batch of 13 records must have two different"),
+    "one row": (PAIRS, {"batch_size": 1}, "batch_size must be at least 2 with loss infonce"),
+    "scale of scores": ([(*PAIR, 5.0)], {"loss": "cosine"}, "train[0]: scores must be -1 … 1"),
+    "negatives": ([(*TRIPLE, "x")], {"loss": "triplet"}, "train[0]: one negative expected"),
+    "labels": ([("a", 1), ("b", 1)], {}, "train[0]: two labels or more expected"),
+    "packing": (PAIRS, {"packing": True}, "packing must be for the task classify or tag"),
+    "smoothing": (PAIRS, {"label_smoothing": 0.1}, "label_smoothing must be for the task classify"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_TRAINED)
+def test_finetune_refuses(source, case):
+    rows, options, said = NOT_TRAINED[case]
+    with pytest.raises(ValueError) as refused:
+        kbert.finetune(source, "embed", train=rows, show=False, **{"batch_size": 13} | options)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name, value", [("loss", "cosent"), ("dimensions", (3,)), ("scale", 2.0)])
+def test_other_tasks_refuse_its_settings(source, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be for the task embed, got classify"):
+        kbert.finetune(source, "classify", train=[("a", "x")], **{name: value})
+
+
+def test_the_command_trains_and_evaluates(source, tmp_path, capsys):
+    kbert.save(source, tmp_path / "model")
+    rows = [(a, b, n % 4) for n, (a, b) in enumerate(PAIRS)]
+    data = written(tmp_path, "sts.tsv", rows)
+    options = ["--epochs", 1, "--dimensions", "24,7", "--peak-flops", 1e9, "-q"]
+    run = ["-o", tmp_path / "run", "--train", data, "--dev", data]
+    done = kbert_command(capsys, "finetune", tmp_path / "model", "--task", "embed", *run, *options)
+    assert done.status == 0, done.err
+    assert "spearman_7 " in done.out
+    settings = json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]
+    assert (settings["loss"], settings["dimensions"]) == ("cosent", [24, 7])
+    model = tmp_path / "run" / "model.keras"
+    arguments = ["--task", "embed", "--data", data, "--format", "json"]
+    done_again = kbert_command(capsys, "evaluate", model, *arguments)
+    said = f"spearman {json.loads(done_again.out)['spearman']:.4f}"
+    assert said in done.out
+    bad = written(tmp_path, "bad.tsv", [PAIR, TRIPLE])
+    run = ["-o", tmp_path / "other", "--train", bad]
+    done = kbert_command(capsys, "finetune", tmp_path / "model", "--task", "embed", *run)
+    assert done.status == 2 and "bad.tsv, line 2: 2 columns expected" in done.err
+    done = kbert_command(capsys, "finetune", "x", "--dimensions", "24;7")
+    assert done.status == 2 and "whole numbers between commas expected, got '24;7'" in done.err

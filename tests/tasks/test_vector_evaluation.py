@@ -1,0 +1,181 @@
+"""Figures of sentence vectors, search and rank: sentence-transformers' numbers, and by hand."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.peer_vector_losses import columns_of_retrieval, vectors_for_retrieval
+from helpers.sizes import FILES
+from helpers.small_berts import TEXTS, small_berts
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.data.labelled.text_columns import TextColumns
+from kbert.tasks.embedding.evaluation import figures_of, of_retrieval
+from kbert.tasks.searching import inference
+
+PEER = FILES / "vector_losses.npz"
+SEVERAL = [text for text in TEXTS if text]
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(small)
+
+
+def examples_of(count: int, columns, **others) -> TextColumns:
+    return TextColumns.of([[2, n + 5, 3] for n in range(count)], np.array(columns), **others)
+
+
+def test_recall_is_that_of_sentence_transformers():
+    expected = np.load(PEER)
+    found = of_retrieval(vectors_for_retrieval(), columns_of_retrieval())
+    assert len(found) == 4
+    for name, value in found.items():
+        assert value == pytest.approx(float(expected[f"retrieval.{name}"]), abs=1e-6), name
+
+
+def test_a_query_does_not_find_itself():
+    """In pairs of neighbours each text but the first is also what another is to find."""
+    angles = np.array([0.0, 0.1, 0.3, 0.6])  # each is nearest to the one before
+    unit = np.stack([np.cos(angles), np.sin(angles)], 1)
+    found = of_retrieval(unit, np.array([[1, 0], [2, 1], [3, 2]]))
+    assert found["recall@1"] == 1.0
+    found = of_retrieval(unit, np.array([[1, 1], [2, 2], [3, 0]]))  # but where it is right
+    assert found["recall@1"] == pytest.approx(2 / 3)
+
+
+def test_accuracy_of_triplets_and_recall_of_labels():
+    unit = np.array([[1, 0], [0.8, 0.6], [0, 1], [0.6, 0.8]])
+    examples = examples_of(4, [[0, 1, 2], [2, 3, 1], [0, 3, 1]])
+    assert figures_of("triplets", examples, unit)["accuracy"] == pytest.approx(2 / 3)
+    examples = examples_of(4, [[0], [1], [2], [3]], groups=np.array([0, 1, 1, 0], np.int32))
+    found = figures_of("labelled sentences", examples, unit)
+    assert found == {"recall@1": 0.0, "recall@5": 1.0, "recall@10": 1.0}
+
+
+def test_a_constant_prediction_has_no_correlation(caplog):
+    examples = examples_of(4, [[0, 1], [2, 3]], scores=np.array([0.2, 0.9], np.float32))
+    with caplog.at_level(logging.WARNING):
+        found = figures_of("scored pairs", examples, np.ones((4, 3)))
+    assert found == {"spearman": 0.0, "pearson": 0.0}
+    assert "all 2 predictions are 1: no correlation is defined, 0 is said" in caplog.text
+
+
+def test_search_finds_what_sentence_transformers_finds(berts, monkeypatch):
+    """Of its vectors; several queries at a time."""
+    expected, vectors = np.load(PEER), vectors_for_retrieval()
+    monkeypatch.setattr(inference, "_AT_ONCE", 50)
+    monkeypatch.setattr(inference, "embed", lambda bert, texts, **_: vectors[: len(texts)])
+    texts = [f"text {n}" for n in range(23)]
+    found = kbert.search(berts["encoder"], ["query"] * 17, texts, vectors=vectors[17:])
+    assert [[hit.place for hit in row] for row in found] == expected["retrieval.places"].tolist()
+    scores = [[hit.score for hit in row] for row in found]
+    assert_allclose(scores, expected["retrieval.scores"], atol=1e-6)
+    assert [hit.text for hit in found[0]] == [texts[hit.place] for hit in found[0]]
+
+
+def test_search_goes_by_the_cosines_of_embed(berts):
+    bert = berts["encoder"]
+    vectors = kbert.embed(bert, SEVERAL)
+    cosines = kbert.similarity(bert, SEVERAL)[4]
+    hits = kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3)
+    assert hits[0].text == SEVERAL[4] and hits[0].score == pytest.approx(1.0)
+    assert [hit.place for hit in hits] == np.argsort(-cosines, kind="stable")[:3].tolist()
+    assert kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, vectors=vectors) == hits
+    large = kbert.search(bert, SEVERAL[4], SEVERAL, top_k=3, vectors=vectors * 1e30)
+    assert [hit.score for hit in large] == pytest.approx([hit.score for hit in hits])
+    cut = kbert.search(bert, SEVERAL[4], SEVERAL, vectors=vectors[:, :5])
+    assert len(cut) == 10 and cut[0].score == pytest.approx(1.0)
+    assert kbert.rank(bert, SEVERAL[4], SEVERAL)[:3] == hits
+
+
+def test_equal_texts_come_in_their_order(berts):
+    hits = kbert.search(berts["encoder"], "cat", ["dog", "cat", "sun", "cat", "cat"], top_k=2)
+    assert [hit.place for hit in hits] == [1, 3]
+
+
+def test_rank_goes_by_what_a_classifier_says_of_the_pairs(berts):
+    bert, texts = berts["classifier"], SEVERAL[:5]
+    said = kbert.classify(bert, ["a cat"] * 5, texts)
+    scores = [{one.label: one.probability for one in row}["LABEL_3"] for row in said]
+    hits = kbert.rank(bert, "a cat", texts, label="LABEL_3")
+    assert [hit.place for hit in hits] == np.argsort(-np.array(scores), kind="stable").tolist()
+    assert [hit.score for hit in hits] == pytest.approx(sorted(scores, reverse=True))
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
+    model = kbert.build_classifier(small, seq_len=None, num_labels=labels)
+    bert = kbert.Bert(small, "classifier", model, berts["encoder"].tokenizer)
+    hits = kbert.rank(bert, "a cat", SEVERAL[:5])
+    if labels == 1:
+        expected = 1 / (1 + np.exp(-kbert.regress(bert, ["a cat"] * 5, SEVERAL[:5])))
+    else:
+        said = kbert.classify(bert, ["a cat"] * 5, SEVERAL[:5])
+        expected = [{one.label: one.probability for one in row}["LABEL_1"] for row in said]
+    assert [hit.score for hit in hits] == pytest.approx(sorted(expected, reverse=True))
+
+
+REFUSED = {
+    "one text": (dict(texts="cat"), "texts must be a list of str, got one str"),
+    "no text": (dict(texts=[]), "texts must hold at least one text"),
+    "no query": (dict(query=[]), "query must hold at least one text"),
+    "top_k": (dict(top_k=0), "top_k must be a whole number of at least 1, got 0"),
+    "count": (dict(vectors=np.ones((3, 24))), "with 2 texts, got float64 (3, 24)"),
+    "kind": (dict(vectors=np.ones((2, 24), int)), "vectors must be floats"),
+    "not finite": (
+        dict(vectors=np.array([[1.0] * 24, [np.nan] * 24])),
+        "vectors must be finite, got NaN or infinity in 1 of 2 rows, counted from 0: 1",
+    ),
+    "infinite": (
+        dict(vectors=np.array([[-np.inf] * 24, [1.0] * 24])),
+        "in 1 of 2 rows, counted from 0: 0",
+    ),
+    "longer": (
+        dict(vectors=np.ones((2, 25))),
+        "must have 24 numbers or less a text",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_search_refuses(berts, case):
+    given, said = REFUSED[case]
+    with pytest.raises(ValueError) as refused:
+        kbert.search(berts["encoder"], **{"query": "cat", "texts": ["dog", "sun"], **given})
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_rank_refuses(berts):
+    with pytest.raises(ValueError, match=r"label must be one of LABEL_0, .*LABEL_4: the one that"):
+        kbert.rank(berts["classifier"], "cat", ["dog"])
+    with pytest.raises(ValueError, match="label must be left out with the head 'encoder'"):
+        kbert.rank(berts["encoder"], "cat", ["dog"], label="x")
+    with pytest.raises(ValueError, match="query must be a str, got list"):
+        kbert.rank(berts["encoder"], ["cat"], ["dog"])
+
+
+def test_the_commands_print_what_the_functions_find(berts, tmp_path, capsys):
+    bert, folder = berts["encoder"], tmp_path / "model"
+    kbert.save(bert, folder)
+    (tmp_path / "texts.txt").write_text("\n".join(SEVERAL) + "\n")
+    lines, vectors = ["--lines", tmp_path / "texts.txt"], tmp_path / "vectors.npy"
+    hits = kbert.search(bert, "red cat", SEVERAL, top_k=3)
+    np.save(vectors, kbert.embed(bert, SEVERAL))
+    options = ["--top-k", 3, "--vectors", vectors, "--format", "json"]
+    done = kbert_command(capsys, "search", folder, "red cat", *lines, *options)
+    assert done.status == 0
+    for found, hit in zip(json.loads(done.out), hits, strict=True):
+        assert (found["place"], found["text"]) == (hit.place, hit.text)
+        assert found["score"] == pytest.approx(hit.score, abs=1e-5)
+    done = kbert_command(capsys, "rank", folder, "red cat", *lines)
+    first, second = done.out.splitlines()[0].split()[:2]
+    assert (float(first), int(second)) == (round(hits[0].score, 4), hits[0].place + 1)
+    (tmp_path / "no.npy").write_text("no array")
+    done = kbert_command(capsys, "search", folder, "cat", *lines, "--vectors", tmp_path / "no.npy")
+    assert done.status == 2 and done.err.count("\n") == 1 and "a whole .npy file" in done.err
+    done = kbert_command(capsys, "search", folder, "cat")
+    assert done.status == 2 and "give texts or --lines FILE, got neither" in done.err

@@ -1,0 +1,278 @@
+"""Fine-tuning with adapters and frozen parts, end to end: runs, their folders, bad adapters."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Crash
+from helpers.labelled_texts import write_texts
+from helpers.run_shards import CONFIG, VOCABULARY, make_shards
+from helpers.run_shards import SETTINGS as SHARD_SETTINGS
+from helpers.small_berts import small_berts
+from safetensors.numpy import load_file, save_file
+
+import kbert
+from kbert.cli.checkpoint_commands import convert
+from kbert.cli.finetuning_commands import finetune as finetune_command
+from kbert.training.run.state_files import read_state
+
+QUIET = {"show": False, "peak_flops": 1e9}
+SETTINGS = {"epochs": 4, "batch_size": 13, "learning_rate": 3e-2, "seed": 4, "save_every": 3}
+SETTINGS |= QUIET | {"keep": "all", "lora": 5, "lora_on": "value,query,output", "accumulation": 1}
+STEPS = 12  # 4 epochs of 39 examples
+
+
+@pytest.fixture(scope="module")
+def berts(small):
+    return small_berts(dataclasses.replace(small, num_hidden_layers=2))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, berts):
+    folder = tmp_path_factory.mktemp("adapters")
+    write_texts(folder / "train.tsv", 39, 1)
+    write_texts(folder / "dev.tsv", 13, 2)
+    kbert.save(berts["encoder"], folder / "source")
+    return folder
+
+
+def run(folder, name, **options):
+    files = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
+    output = {"output": folder / name} if name else {}
+    return kbert.finetune(folder / "source", "classify", **files, **output, **SETTINGS | options)
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return run(folder, "whole")
+
+
+def test_it_learns_in_adapters_alone(whole, folder, berts):
+    losses = [line["Classifier_loss"] for line in whole.history.updates]
+    assert len(losses) == STEPS and np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
+    assert whole.metrics["loss"] < np.log(2)  # a coin's, of texts that it was not taught
+    arrays, _ = read_state(folder / f"whole/checkpoints/step-{STEPS:08d}.safetensors")
+    moments = [name for name in arrays if name.startswith("optimizer/second/")]
+    assert len(moments) == 2 * 3 * 2 + 2  # A and B of 3 matrices of 2 blocks, and the head
+    config, names = berts["encoder"].config, SETTINGS["lora_on"]
+    memory = kbert.account(config, head="classifier", lora=5, lora_on=names).memory
+    held = [(name, one.nbytes) for name, one in arrays.items() if one.ndim and "seed" not in name]
+    assert memory.adam == sum(size for name, size in held if name.startswith("optimizer/"))
+    assert memory.weights == sum(size for name, size in held if not name.startswith("optimizer/"))
+    given = {layer.name: layer.get_weights() for layer in berts["encoder"].model.layers}
+    changed = {
+        layer.name
+        for layer in whole.bert.model.layers
+        for place, weight in enumerate(layer.get_weights())
+        if layer.name not in given or not np.array_equal(weight, given[layer.name][place])
+    }
+    parts = ("MultiHeadSelfAttention", "FeedForward")
+    assert changed == {f"Encoder-{n}-{part}" for n in (1, 2) for part in parts} | {"Classifier"}
+    report = (folder / "whole/report.html").read_text()
+    params = 5 * 2 * (2 * 48 + 64)
+    assert f"{params + 50:,} of " in report and f"{params:,} of them in adapters" in report
+
+
+def test_a_run_that_crashed_ends_with_the_same_bits(whole, folder):
+    with pytest.raises(RuntimeError, match="crash"):
+        run(folder, "crashed", callbacks=[Crash(8)])
+    tuned = kbert.resume(folder / "crashed", **QUIET)
+    last = f"checkpoints/step-{STEPS:08d}.safetensors"
+    (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("whole", "crashed"))
+    assert set(arrays) == set(others)
+    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    for file in ("model/model.safetensors", "adapter/adapter_model.safetensors"):
+        assert (folder / "whole" / file).read_bytes() == (folder / "crashed" / file).read_bytes()
+    assert tuned.metrics == whole.metrics
+
+
+def test_a_finished_run_is_opened_with_its_adapter(whole, folder):
+    again = kbert.resume(folder / "whole", **QUIET)
+    assert repr(again.bert.adapter) == repr(whole.bert.adapter)
+    assert repr(whole.bert.adapter).startswith("LoraAdapter(rank 5, query, value, output, 6 matri")
+
+
+def test_saved_and_loaded_it_is_the_same(whole, folder, tmp_path, caplog):
+    kbert.save(whole.bert, tmp_path / "adapter", format="peft")
+    caplog.clear()
+    bert = kbert.load(folder / "source", adapter=tmp_path / "adapter")
+    assert (bert.head, bert.labels) == ("classifier", ("bad", "good"))
+    assert not caplog.messages  # the head that the source lacks is the adapter's
+    for one, other in zip(bert.model.get_weights(), whole.bert.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert kbert.evaluate(bert, "classify", folder / "dev.tsv") == pytest.approx(whole.metrics)
+
+
+def test_frozen_blocks_have_no_adapter_and_rates_of_their_own_go_with_it(folder):
+    tuned = run(
+        folder, None, freeze="1", epochs=1, head_learning_rate=0.1, layer_decay=0.9, accumulation=13
+    )
+    assert {block for block, _ in tuned.bert.adapter.pairs} == {2}
+    assert np.isfinite(tuned.metrics["loss"])
+
+
+def test_adapters_of_others_are_refused_in_one_line(whole, folder, berts, tmp_path, capsys):
+    adapter = tmp_path / "adapter"
+    shutil.copytree(folder / "whole/adapter", adapter)
+
+    def refused(said, base="source", **options):
+        base = folder / base
+        with pytest.raises((ValueError, OSError), match=said) as error:
+            kbert.load(base, adapter=adapter, **options)
+        assert "\n" not in str(error.value)
+        arguments = [str(base), str(tmp_path / "out"), "--adapter", str(adapter)]
+        status, out, err = kbert_command(capsys, convert.name, *arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert not (tmp_path / "out").exists()
+
+    wide = small_berts(berts["encoder"].config.replace(hidden_size=28))["encoder"]
+    kbert.save(wide, folder / "wide")
+    refused(
+        "adapter of .*wide, got another's: query of block 1 for a matrix of 24 × 24, .* 28 × 28",
+        "wide",
+    )
+    shallow = small_berts(berts["encoder"].config.replace(num_hidden_layers=1))["encoder"]
+    kbert.save(shallow, folder / "shallow")
+    refused("got another's: block 2, of 1", "shallow")
+    other = kbert.load(folder / "source")
+    kernel = other.model.get_layer("Encoder-2-FeedForward").output_dense.kernel
+    kernel.assign(kernel.numpy() * 1.001)
+    kbert.save(other, folder / "other")
+    refused("got one that was trained on other weights of this shape", "other")
+
+    config = json.loads((adapter / "adapter_config.json").read_text())
+
+    def write(**changes):
+        (adapter / "adapter_config.json").write_text(json.dumps(config | changes))
+
+    write(peft_type="IA3")
+    refused("peft_type must be LORA, got .IA3")
+    write(use_dora=True)
+    refused("use_dora must be false")
+    write(lora_alpha=None)
+    refused("lora_alpha must be a number")
+    write()
+    file = adapter / "adapter_model.safetensors"
+    arrays = load_file(file)
+    name = next(name for name in arrays if "lora_A" in name)
+    save_file({key: array for key, array in arrays.items() if key != name}, file)
+    refused(r"must hold lora_A \(rank, inputs\) and lora_B .* of encoder.layer.0.*, got lora_B")
+    save_file(
+        arrays
+        | {
+            "base_model.model.bert.embeddings.word_embeddings.lora_embedding_A": np.zeros(
+                (3, 4), "float32"
+            )
+        },
+        file,
+    )
+    refused("matrices of BERT's blocks, got base_model.*lora_embedding_A")
+    file.unlink()
+    refused("no adapter_model.safetensors or adapter_model.bin beside adapter_config.json")
+
+
+def test_a_folder_with_an_adapter_alone_says_how_it_is_opened(whole, folder):
+    with pytest.raises(
+        ValueError, match=r"an adapter of PEFT, which kbert.load\(BASE, adapter=…\)"
+    ):
+        kbert.load(folder / "whole/adapter")
+
+
+def test_going_on_with_an_adapter_needs_its_settings_and_its_base(whole, folder, tmp_path, capsys):
+    data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "second")
+    adapter = shutil.copytree(folder / "whole/adapter", tmp_path / "adapter")
+    done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "3")
+    says = "give lora=5, lora_on='query,value,output', lora_alpha=5"
+    assert done.status == 2 and says in done.err and not (tmp_path / "second").exists()
+    file = adapter / "adapter_config.json"
+    config = json.loads(file.read_text()) | {"base_model_name_or_path": "bert-base-uncased"}
+    file.write_text(json.dumps(config))
+    done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "5")
+    assert done.status == 2 and done.err.count("\n") == 1
+    assert "got 'bert-base-uncased', which is not here: write the base's path there" in done.err
+
+
+def test_a_model_without_its_adapters_weights_is_not_saved_as_one(whole, folder, tmp_path):
+    bert = kbert.load(folder / "source", adapter=folder / "whole/adapter")
+    layer = bert.model.get_layer("Encoder-1-MultiHeadSelfAttention")
+    layer.query_dense.kernel.assign(layer.query_dense.kernel.numpy() + 1)
+    with pytest.raises(ValueError, match="must have the weights of its adapter, got others"):
+        kbert.save(bert, tmp_path / "adapter", format="peft")
+    with pytest.raises(ValueError, match="format peft goes with a model that has an adapter"):
+        kbert.save(kbert.load(folder / "source"), tmp_path / "adapter", format="peft")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_adapter_is_put_into_the_weights_on_the_command_line(whole, folder, tmp_path, capsys):
+    arguments = [str(folder / "source"), str(tmp_path / "merged")]
+    adapter = ["--adapter", str(folder / "whole/adapter")]
+    status, _, _ = kbert_command(capsys, convert.name, *arguments, *adapter)
+    assert status == 0
+    merged = load_file(tmp_path / "merged/model.safetensors")
+    expected = load_file(folder / "whole/model/model.safetensors")
+    assert all(np.array_equal(merged[name], array) for name, array in expected.items())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--freeze", "1-9"], "freeze must name blocks of 1 … 2, got 9"),
+        (
+            ["--lora", "999"],
+            "lora must be at most 24, the smaller side of query's 24 × 24, got 999",
+        ),
+        (
+            ["--lora-on", "query"],
+            "lora_on must go with lora, the adapters' rank, got lora_on alone: give lora too",
+        ),
+        (
+            ["--lora", "2", "--lora-on", "all"],
+            "lora_on must name matrices between commas, of query",
+        ),
+        (["--freeze", "embeddings,encoder,pooler,head"], "freeze must leave something to train"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line(folder, tmp_path, capsys, options, said):
+    files = [
+        "--task",
+        "classify",
+        "--train",
+        str(folder / "train.tsv"),
+        "-o",
+        str(tmp_path / "run"),
+    ]
+    arguments = [str(folder / "source"), *files, *options]
+    status, out, err = kbert_command(capsys, finetune_command.name, *arguments)
+    assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
+    assert not (tmp_path / "run").exists()
+
+
+def test_pretraining_that_goes_on_leaves_frozen_parts(tmp_path):
+    make_shards(tmp_path)
+    options = SHARD_SETTINGS | {"steps": 2, "show": False, "output": tmp_path / "run"}
+    with pytest.raises(ValueError, match=r"freeze must be of .*: give init, or leave it out"):
+        kbert.pretrain(tmp_path / "shards", "tiny", freeze="1", **options)
+    config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))
+    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    first = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
+    kbert.save(first, tmp_path / "first")
+    options |= {"init": tmp_path / "first", "freeze": "embeddings,1"}
+    trained = kbert.pretrain(tmp_path / "shards", **options)
+    changed = {
+        layer.name
+        for layer in trained.bert.model.layers
+        if any(
+            map(
+                np.any,
+                map(
+                    np.subtract,
+                    layer.get_weights(),
+                    first.model.get_layer(layer.name).get_weights(),
+                ),
+            )
+        )
+    }
+    assert changed == {"NSP-Dense", "NSP", "MLM-Dense", "MLM-Norm", "MLM-Sim"}

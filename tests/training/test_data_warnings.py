@@ -1,0 +1,81 @@
+"""Data that are legal and hardly meant: each is reported once, in one line with its figure."""
+
+import logging
+
+import numpy as np
+import pytest
+from helpers.peer_tasks import VOCABULARY
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.data.corpus.corpus_warnings import warn_of_corpus
+from kbert.data.corpus.shards import open_shards
+from kbert.data.pretraining.pretraining_batches import PretrainingBatches
+from kbert.graph.names import NSP
+
+SETTINGS = {"epochs": 1, "batch_size": 8, "show": False, "peak_flops": 1e9}
+
+
+@pytest.fixture
+def said(caplog):
+    """The warnings so far."""
+    caplog.set_level(logging.WARNING)
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def prepared(folder, documents: list[str]):
+    (folder / "text.txt").write_text("\n\n".join(documents) + "\n")
+    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    return kbert.prepare(folder / "text.txt", tokenizer, folder / "shards")
+
+
+def test_documents_of_one_sentence_are_counted(tmp_path, said):
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    documents = [f"the {letters[n]} cat {letters[-n]}" for n in range(23)]
+    shards = prepared(tmp_path, [*documents, "a dog\nand a tree"])
+    (warning,) = said()
+    assert warning.startswith("23 of 24 documents have one sentence, which none follows: nearly")
+    batches = PretrainingBatches(str(tmp_path / "shards"), batch_size=8, seq_len=24)
+    assert batches.fingerprint["shards"] == shards.fingerprint  # a path is opened
+    labels = np.concatenate([batches.batch(step).labels[NSP] for step in range(3)])
+    assert labels.mean() > 0.8  # what the warning is of
+    warn_of_corpus(shards, pairs=False)
+    assert len(said()) == 1
+
+
+def test_documents_that_repeat_others_are_counted(tmp_path, said):
+    pairs = [f"the cat {word}\na {word} dog" for word in ("runs", "sees", "sat", "is")]
+    prepared(tmp_path, [*pairs * 3, "a tree\na sun"])
+    assert said() == ["8 of 13 documents repeat another"]
+    warn_of_corpus(open_shards(tmp_path / "shards"))
+    assert said()[1:] == said()[:1]
+
+
+def test_labelled_data_that_are_hardly_meant(small, said):
+    """Duplicates, dev data of the training data, texts that are all cut: a line each."""
+    bert = small_berts(small.replace(num_hidden_layers=1))["encoder"]
+    train = [(f"the {word} runs", n % 2) for n, word in enumerate(VOCABULARY[60:67])] * 3
+    dev = train[:2] + [(f"a {word} sat", 1) for word in VOCABULARY[60:70]]
+    kbert.finetune(bert, "classify", train=train, dev=dev, max_length=4, **SETTINGS)
+    assert [line for line in said() if "first weights" not in line] == [
+        "train: 14 of 21 records repeat the text of another",
+        "dev: 2 of 12 records have a text of the training data: their metrics do not show how the "
+        "model does on new texts",
+        "21 of 21 texts cut to 4 tokens: every one; raise max_length",
+        "12 of 12 texts cut to 4 tokens: every one; raise max_length",
+    ]
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused(small, said):
+    bert = small_berts(small.replace(num_hidden_layers=1))["classifier"]
+    rows = [("a cat", 0), ("a dog", 1)]
+    most = f"max_length must be at most {small.max_position_embeddings}, as many tokens as the"
+    for call in (
+        lambda: kbert.finetune(bert, "classify", train=rows, max_length=1000, **SETTINGS),
+        lambda: kbert.evaluate(bert, "classify", rows, max_length=1000),
+        lambda: kbert.embed(bert, "a cat", max_length=1000),
+    ):
+        with pytest.raises(ValueError, match=most):
+            call()
+    tuned = kbert.finetune(bert, "classify", train=rows, **SETTINGS)  # 128, or as many as it has
+    assert tuned.bert.labels == ("0", "1") and not said()

@@ -1,0 +1,231 @@
+"""Runs with a teacher: they go on bit for bit, keep nothing of it, and say who can be none."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Crash
+from helpers.labelled_texts import write_texts
+from helpers.run_shards import CONFIG, make_shards
+from helpers.run_shards import VOCABULARY as OF_SHARDS
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.resume import resume
+from kbert.training.loss import objective
+
+QUIET = {"show": False, "peak_flops": 1e9}
+LESSONS = {"temperature": 1.5, "alpha": 0.6, "hidden_states": "mse", "hidden_weight": 0.5}
+SETTINGS = {"epochs": 3, "batch_size": 13, "learning_rate": 5e-3, "save_every": 3, **QUIET}
+
+
+@pytest.fixture(scope="module")
+def heads(small):
+    """A small model of each head."""
+    return small_berts(dataclasses.replace(small, num_hidden_layers=1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small, heads):
+    """train.tsv, and checkpoints: a student, its wider and deeper teacher, others."""
+    folder = tmp_path_factory.mktemp("distillation")
+    write_texts(folder / "train.tsv", 32, 1)
+    write_texts(folder / "dev.tsv", 11, 2)
+    student = heads["encoder"]
+    wide = dataclasses.replace(small, num_hidden_layers=2, hidden_size=28)
+    found = small_berts(wide)["classifier"]
+    model = kbert.build_classifier(wide, seq_len=None, num_labels=2)
+    random = np.random.default_rng(6)
+    for weight in model.weights:
+        weight.assign(random.normal(0, 0.3, weight.shape))
+    teacher = dataclasses.replace(found, model=model, labels=("bad", "good"))
+    kbert.save(student, folder / "student")
+    kbert.save(teacher, folder / "teacher")
+    kbert.save(dataclasses.replace(teacher, labels=("bad", "worse")), folder / "labels")
+    kbert.save(found, folder / "five")
+    tokens = list(reversed(teacher.tokenizer.tokens))
+    tokens.remove("[PAD]")
+    other = kbert.Tokenizer.from_vocab(["[PAD]", *tokens], lowercase=True)
+    kbert.save(dataclasses.replace(teacher, tokenizer=other), folder / "vocabulary")
+    return folder
+
+
+def distilled(folder, **options):
+    return finetune(
+        folder / "student",
+        "classify",
+        train=folder / "train.tsv",
+        dev=folder / "dev.tsv",
+        **({"teacher": folder / "teacher"} | LESSONS | SETTINGS | options),
+    )
+
+
+def test_a_run_goes_on_bit_for_bit(folder, tmp_path):
+    """With dropout, a learned projection (24 to 28) and its moments; the teacher is a place."""
+    whole = distilled(folder, output=tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="crash"):
+        distilled(folder, output=tmp_path / "run", callbacks=[Crash(5)])
+    moved = (folder / "teacher").rename(folder / "moved")
+    try:
+        with pytest.raises(OSError, match="teacher"):
+            resume(tmp_path / "run", **QUIET)
+        with pytest.raises(ValueError, match=r"data\.teacher"):
+            resume(tmp_path / "run", teacher=other_weights(moved), **QUIET)
+        again = resume(tmp_path / "run", teacher=moved, **QUIET)
+    finally:
+        moved.rename(folder / "teacher")
+    names = [layer.name for layer in whole.bert.model.layers]
+    assert names == [layer.name for layer in kbert.build_classifier(**of(whole)).layers]
+    for one, other in zip(
+        whole.bert.model.get_weights(), again.bert.model.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    lines = [whole.history.updates[place] for place in (0, -1)]
+    assert lines[1]["Teacher-Hidden-1_loss"] < lines[0]["Teacher-Hidden-1_loss"]
+    assert again.history.updates[-1]["loss"] == lines[1]["loss"]
+    assert set(again.metrics) == {"loss", "accuracy", "f1", "matthews"}
+
+
+def of(tuned) -> dict:
+    return {"config": tuned.bert.config, "seq_len": None, "num_labels": 2}
+
+
+def other_weights(folder):
+    bert = kbert.load(folder)
+    bert.model.layers[-1].set_weights([array + 1 for array in bert.model.layers[-1].get_weights()])
+    return bert
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"teacher": "vocabulary"}, "teacher must have the student's vocabulary of 99 tokens, got"),
+        (
+            {"teacher": "labels"},
+            "teacher must have the labels of the data, bad, good, got bad, wor",
+        ),
+        ({"teacher": "five"}, "got 0, 1, 2, 3, 4: fine-tune it on the same labels, or take alpha"),
+        ({"teacher": "student"}, "needs a model with the head 'classifier', got 'encoder'"),
+        ({"alpha": 0, "hidden_states": None}, "alpha must be above 0 for a teacher of whom no"),
+        ({"alpha": 1.5}, "alpha must be a share"),
+        ({"hidden_states": "all"}, "hidden_states must be mse or cosine, got 'all'"),
+        ({"temperature": 0}, "temperature must be a finite number above 0, got 0"),
+        ({"packing": True}, "packing does not go with a teacher"),
+        ({"teacher": None}, "temperature is for runs with a teacher, got 1.5 without one"),
+    ],
+)
+def test_who_is_no_teacher_is_one_line(folder, options, said):
+    if options.get("teacher"):
+        options = options | {"teacher": folder / options["teacher"]}
+    with pytest.raises(ValueError) as error:
+        distilled(folder, **options)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
+    options = {"alpha": 0, "hidden_states": "cosine", "epochs": 1}
+    line = distilled(folder, teacher=folder / "five", **options).history.updates[0]
+    assert "Teacher-Classifier_loss" not in line
+    assert line["Teacher-Hidden-1_loss"] == pytest.approx(1 - line["Teacher-Hidden-1_cosine"])
+    assert line["loss"] == pytest.approx(
+        line["Classifier_loss"] + 0.5 * line["Teacher-Hidden-1_loss"]
+    )
+
+
+def test_with_adapters_the_projection_is_trained_too(folder):
+    """LoRA freezes the student's blocks, and nothing of what learns beside them."""
+    lines = distilled(folder, lora=2, hidden_weight=5.0).history.updates
+    losses = [[line[f"Teacher-Hidden-{n}_loss"] for line in (lines[0], lines[-1])] for n in (0, 1)]
+    assert all(last < first for first, last in losses)
+
+
+ROWS = {
+    "regress": [("cat dog", 1.5), ("sun", 0.25), ("red tree moon", 4.0)],
+    "multilabel": [("cat dog", ["a", "b"]), ("sun", ["c"]), ("red tree moon", [])],
+    "tag": [(["cat", "sat"], ["O", "B-x"]), (["sun"], ["O"]), (["red", "moon", "mat"], ["O"] * 3)],
+    "qa": [
+        {
+            "id": str(place),
+            "question": "who",
+            "context": f"the {word} sat",
+            "answers": {"text": [word], "answer_start": [4]},
+        }
+        for place, word in enumerate(("cat", "dog", "sun"))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_task_has_its_lesson(heads, name):
+    """What says the teacher's words has nothing to learn; else what the formula says."""
+    labels = {"regress": 1, "multilabel": 3, "tag": 2}.get(name)
+    teacher = heads[{"tag": "tokens", "qa": "qa"}.get(name, "classifier")]
+    if labels:
+        build = kbert.build_token_classifier if name == "tag" else kbert.build_classifier
+        names = {"multilabel": ("a", "b", "c"), "tag": ("B-x", "O")}.get(name)
+        model = build(teacher.config, seq_len=None, num_labels=labels)
+        teacher = dataclasses.replace(teacher, model=model, labels=names)
+    settings = FinetuningSettings(alpha=1.0, batch_size=3, temperature=1.5)
+    sources = {"source": heads["encoder"], "train": ROWS[name], "dev": None}
+    recipe = Finetuning(task_of(name), settings, sources | {"teacher": teacher})
+    recipe.read()
+    recipe.open(compiled=False)
+    batch = recipe.teaching.batches(recipe.batches).batch(0)
+    assert set(batch.labels) == {f"Teacher-{output}" for output in recipe.spec.outputs}
+    said = {key.removeprefix("Teacher-"): value for key, value in batch.labels.items()}
+    if name == "regress":
+        said = {key: value[:, None] for key, value in said.items()}
+    for shift, much in ((0.0, False), (1.0, True)):
+        outputs = {
+            key: value + shift * np.arange(value.shape[-1]) + shift for key, value in said.items()
+        }
+        loss, _ = objective(outputs, batch.labels, batch.weights, lessons=recipe.teaching.lessons)
+        assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
+
+
+def test_a_teacher_pretrains_itself_without_loss(tmp_path):
+    """A student with its teacher's weights says what it says; without dropout."""
+    make_shards(tmp_path)
+    sizes = CONFIG | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = kbert.BertConfig(**sizes | {"vocab_size": len(OF_SHARDS)})
+    model = kbert.build_bert(config, seq_len=None)
+    tokenizer = kbert.open_shards(tmp_path / "shards").tokenizer
+    kbert.save(kbert.Bert(config, "pretraining", model, tokenizer), tmp_path / "teacher")
+    lessons = {"teacher": tmp_path / "teacher", "hidden_states": "cosine"}
+    options = {"steps": 3, "batch_size": 6, "seq_len": 17, "held_out": 0, **lessons, **QUIET}
+    trained = pretrain(
+        tmp_path / "shards", init=tmp_path / "teacher", output=tmp_path / "run", **options
+    )
+    line = trained.history.updates[0]
+    assert line["Teacher-MLM_loss"] == pytest.approx(0, abs=1e-6)
+    assert line["Teacher-NSP_loss"] == pytest.approx(0, abs=1e-6)
+    assert line["Teacher-Hidden-1_cosine"] == pytest.approx(1)
+    hard = line["MLM_loss"] + line["NSP_loss"]
+    assert line["loss"] == pytest.approx(0.5 * hard, rel=1e-5)
+    with pytest.raises(ValueError, match="vocabulary"):
+        pretrain(
+            tmp_path / "shards", output=tmp_path / "no", **options | {"teacher": other(config)}
+        )
+
+
+def other(config):
+    return small_berts(config)["pretraining"]
+
+
+def test_the_command(folder, tmp_path, capsys):
+    arguments = ["finetune", folder / "student", "--task", "classify", "--epochs", 1]
+    arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-states", "cosine"]
+    taught = [*arguments, "-o", tmp_path / "run", "--teacher"]
+    assert kbert_command(capsys, *taught, folder / "teacher").status == 0
+    assert (tmp_path / "run" / "model.keras").is_file()
+    done = kbert_command(capsys, *arguments, "-o", tmp_path / "no", "--teacher", folder / "labels")
+    assert done.status == 2 and "teacher must have the labels of the data" in done.err
+    done = kbert_command(capsys, *arguments, "-o", tmp_path / "no", "--teacher", tmp_path / "none")
+    assert done.status == 2 and done.err.count("\n") == 1
+    assert not (tmp_path / "no").exists()

@@ -1,0 +1,126 @@
+"""Fine-tuning with several examples a row, from end to end."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Crash
+from helpers.labelled_texts import write_texts
+from helpers.sample_data import TAGGED, small_bert
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.graph.spec import GraphSpec
+from kbert.tasks.finetuning.evaluate import evaluate
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.recipe import mean_flops
+from kbert.tasks.resume import resume
+from kbert.training.run.state_files import read_state
+
+QUIET = {"show": False, "peak_flops": 1e9}
+SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
+SETTINGS |= QUIET | {"keep": "all", "packing": True}
+STEPS = 60  # 10 epochs of 66 examples: 6 batches of 11
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small):
+    folder = tmp_path_factory.mktemp("packed")
+    write_texts(folder / "train.tsv", 66, 1)
+    write_texts(folder / "dev.tsv", 23, 2)
+    one_block = dataclasses.replace(small, num_hidden_layers=1)
+    kbert.save(small_berts(one_block)["encoder"], folder / "source")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sources(folder):
+    return {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
+
+
+@pytest.fixture(scope="module")
+def whole(folder, sources):
+    return finetune(folder / "source", "classify", output=folder / "whole", **sources, **SETTINGS)
+
+
+def test_it_learns_and_the_settings_say_how(whole, folder, sources):
+    losses = [line["Classifier_loss"] for line in whole.history.updates]
+    assert len(losses) == STEPS and np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
+    assert whole.metrics["accuracy"] > 0.9
+    figures = evaluate(folder / "whole" / "model", "classify", sources["dev"])
+    assert figures == pytest.approx(whole.metrics, rel=1e-4)
+    settings = json.loads((folder / "whole" / "settings.json").read_text())["settings"]
+    assert settings["packing"] is True and len(settings["lengths"]) == 1
+
+
+def test_a_run_goes_on_bit_for_bit(whole, folder, sources, tmp_path):
+    with pytest.raises(RuntimeError, match="crash"):
+        options = {"output": tmp_path / "run", "callbacks": [Crash(23)]}
+        finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
+    with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
+        resume(tmp_path / "run", packing=False, **QUIET)
+    tuned = resume(tmp_path / "run", **QUIET)
+    last = f"checkpoints/step-{STEPS:08d}.safetensors"
+    (arrays, _), (others, _) = (
+        read_state(path / last) for path in (folder / "whole", tmp_path / "run")
+    )
+    assert set(arrays) == set(others)
+    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
+    assert tuned.metrics == whole.metrics
+    shutil.rmtree(tmp_path / "run")
+
+
+def test_a_tagger_learns():
+    bert = small_bert()
+    options = {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3, "packing": True}
+    tuned = finetune(bert, "tag", train=TAGGED, dev=TAGGED, accumulation=2, **options, **QUIET)
+    losses = [line["TokenClassifier_loss"] for line in tuned.history.updates]
+    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
+
+
+def test_flops_are_those_of_the_rows(small):
+    """By the accounting's of a sequence as long as a row, times the rows."""
+    from test_packing import examples
+
+    from kbert.data.labelled.packed_batches import PackedBatches
+
+    batches = PackedBatches(examples(), batch_size=13, row_length=17)
+    spec = GraphSpec(small, "classifier", num_labels=5)
+    account = kbert.account(small, 17, head="classifier", num_labels=5)
+    assert batches.shapes_in(0) == [(6, 17)]
+    assert mean_flops(spec, batches) == 6 * account.training_flops_per_sequence
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"packing": 1}, "packing must be True or False, got 1"),
+        ({"lengths": (8, 16)}, "lengths must be one with packing, that of its rows, got (8, 16)"),
+        ({"lengths": (4,)}, "row_length must hold the longest text, 1"),
+        ({"task": "qa"}, "packing must be for the task classify or tag, got qa"),
+        ({"accumulation": 3}, "batch_size must be a multiple of 3"),
+    ],
+)
+def test_bad_arguments_are_one_line(folder, sources, options, said):
+    options = {"task": "classify", **sources, "batch_size": 13, "packing": True} | QUIET | options
+    with pytest.raises(ValueError) as error:
+        finetune(folder / "source", options.pop("task"), **options)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_command(folder, sources, tmp_path, capsys):
+    data = ("--train", sources["train"], "--dev", sources["dev"], "-o", tmp_path / "run")
+    asked = ("--epochs", "1", "--batch-size", "33", "--quiet", "--packing")
+    source = folder / "source"
+    status, out, err = kbert_command(capsys, "finetune", source, "--task", "qa", *data, *asked)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "packing must be for the task classify or tag, got qa" in err
+    status, out, err = kbert_command(
+        capsys, "finetune", source, "--task", "classify", *data, *asked
+    )
+    assert (status, err) == (0, "") and "accuracy" in out
+    settings = json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]
+    assert settings["packing"] is True

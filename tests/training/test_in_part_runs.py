@@ -1,0 +1,141 @@
+"""Runs that train a part: sentence vectors with LoRA or frozen parts; LoRA in pretraining."""
+
+import dataclasses
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+from helpers.run_shards import CONFIG, VOCABULARY, make_shards
+from helpers.run_shards import SETTINGS as SHARD_SETTINGS
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.tasks.resume import resume
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of PEFT's
+QUIET = {"show": False, "peak_flops": 1e9}
+WORDS = ("cat", "dog", "sun", "moon", "tree", "mat")
+PAIRS = [
+    (f"{a} {word}", f"{b} {word}") for a, b in (("the", "a"), ("red", "big")) for word in WORDS
+]
+SETTINGS = {"epochs": 3, "batch_size": 4, "accumulation": 2, "learning_rate": 3e-2} | QUIET
+
+
+@pytest.fixture(scope="module")
+def source(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source") / "source"
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    two_blocks = dataclasses.replace(small, num_hidden_layers=2, **no_dropout)
+    kbert.save(small_berts(two_blocks)["encoder"], folder)
+    return folder
+
+
+def changed(before, after) -> set[str]:
+    """The layers whose weights differ."""
+    found = set()
+    for layer in after.layers:
+        pairs = zip(layer.get_weights(), before.get_layer(layer.name).get_weights(), strict=True)
+        if any(np.any(one != other) for one, other in pairs):
+            found.add(layer.name)
+    return found
+
+
+def test_sentence_vectors_with_adapters(source, tmp_path):
+    options = SETTINGS | {"lora": 3, "lora_on": "key,output"}
+    done = kbert.finetune(source, "embed", train=PAIRS, output=tmp_path / "run", **options)
+    losses = [line["Vectors_loss"] for line in done.history.updates]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    base = kbert.load(source)
+    parts = {f"Encoder-{n}-{part}" for n in (1, 2) for part in ("MultiHeadSelfAttention",)}
+    parts |= {f"Encoder-{n}-FeedForward" for n in (1, 2)}
+    assert changed(base.model, done.bert.model) == parts
+    texts = ["the cat", "a dog"]
+    again = kbert.load(source, adapter=tmp_path / "run" / "adapter")
+    vectors = kbert.embed(again, texts, pooling="mean")
+    np.testing.assert_allclose(vectors, kbert.embed(done.bert, texts), atol=1e-6)
+    opened = resume(tmp_path / "run", source=source, train=PAIRS, **QUIET)
+    assert sorted(opened.bert.adapter.pairs) == [(n, m) for n in (1, 2) for m in ("key", "output")]
+    if importlib.util.find_spec("peft") is not None:
+        np.testing.assert_allclose(by_peft(source, tmp_path / "run", texts), vectors, atol=1e-5)
+
+
+def by_peft(source, run, texts):
+    """Mean vectors of PEFT's model."""
+    import peft
+    import torch
+    import transformers
+
+    base = transformers.BertModel.from_pretrained(source)
+    model = peft.PeftModel.from_pretrained(base, run / "adapter").eval()
+    tokenizer = kbert.load(source).tokenizer
+    found = []
+    for text in texts:
+        ids = torch.tensor([tokenizer.encode(text).ids])
+        with torch.no_grad():
+            found.append(model(input_ids=ids).last_hidden_state.mean(1)[0].numpy())
+    return np.stack(found)
+
+
+def test_sentence_vectors_with_frozen_parts(source):
+    options = SETTINGS | {"freeze": "embeddings,1", "layer_decay": 0.9}
+    done = kbert.finetune(source, "embed", train=PAIRS, **options)
+    layers = changed(kbert.load(source).model, done.bert.model)
+    assert layers and all(name.startswith("Encoder-2-") for name in layers)
+    for freeze in ("embeddings,1-2", "embeddings,encoder,pooler"):
+        with pytest.raises(ValueError, match="freeze must leave something"):
+            kbert.finetune(source, "embed", train=PAIRS, **SETTINGS | {"freeze": freeze})
+    with pytest.raises(ValueError, match="head_learning_rate must be for a task with a head"):
+        kbert.finetune(source, "embed", train=PAIRS, **SETTINGS, head_learning_rate=1e-3)
+
+
+def test_pretraining_goes_on_with_adapters(tmp_path):
+    make_shards(tmp_path)
+    options = SHARD_SETTINGS | {"steps": 3, "show": False, "output": tmp_path / "run"}
+    with pytest.raises(ValueError, match="lora must be of a checkpoint to begin with, init, got 2"):
+        kbert.pretrain(tmp_path / "shards", "tiny", lora=2, **options)
+    config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))
+    tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
+    first = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
+    kbert.save(first, tmp_path / "first")
+    options |= {"init": tmp_path / "first", "lora": 2, "lora_alpha": 6.0, "learning_rate": 1e-2}
+    done = kbert.pretrain(tmp_path / "shards", **options)
+    heads = {"NSP", "MLM-Dense", "MLM-Norm", "MLM-Sim"}
+    layers = changed(first.model, done.bert.model)
+    attention = {name for name in layers if name.endswith("MultiHeadSelfAttention")}
+    assert layers - attention == heads and len(attention) == config.num_hidden_layers
+    again = kbert.load(tmp_path / "first", adapter=tmp_path / "run" / "adapter")
+    assert again.head == "pretraining" and changed(done.bert.model, again.model) == set()
+    if importlib.util.find_spec("peft") is not None:
+        compare_with_peft(tmp_path, done.bert)
+
+
+def compare_with_peft(folder, bert):
+    import peft
+    import torch
+    import transformers
+
+    base = transformers.BertForPreTraining.from_pretrained(folder / "first")
+    model = peft.PeftModel.from_pretrained(base, folder / "run" / "adapter").eval()
+    ids = np.random.default_rng(3).integers(5, bert.config.vocab_size, (5, 7))
+    with torch.no_grad():
+        theirs = model(input_ids=torch.tensor(ids))
+    ours = kbert.predict(bert.model, ids)
+    np.testing.assert_allclose(ours["MLM"], theirs.prediction_logits.numpy(), atol=1e-5)
+    np.testing.assert_allclose(ours["NSP"], theirs.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+def test_packed_rows_drop_out_what_goes_into_adapters(source, tmp_path):
+    texts = [text for pair in PAIRS for text in pair]
+    rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]
+    options = {"epochs": 20, "batch_size": 12, "learning_rate": 2e-2, "packing": True} | QUIET
+    options |= {"lora": 3, "lora_alpha": 6.0, "lora_dropout": 0.3, "output": tmp_path / "run"}
+    done = kbert.finetune(source, "classify", train=rows, **options)
+    losses = [line["Classifier_loss"] for line in done.history.updates]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    config = json.loads((tmp_path / "run" / "adapter" / "adapter_config.json").read_text())
+    assert (config["lora_dropout"], config["r"], config["lora_alpha"]) == (0.3, 3, 6)
+    again = kbert.load(source, adapter=tmp_path / "run" / "adapter")
+    assert again.adapter.dropout == 0.3 and changed(done.bert.model, again.model) == set()
+    with pytest.raises(ValueError, match="lora_dropout must go with lora, the adapters' rank"):
+        kbert.finetune(source, "classify", train=rows, lora_dropout=0.1, **QUIET)

@@ -1,0 +1,83 @@
+"""Memory that is free within a heap goes back to the system while `returned` lasts."""
+
+import ctypes
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.glibc_settings import environment
+
+from kbert.training.engines import glibc, returned_memory
+
+BLOCK, COUNT = 60_000, 2_001  # 115 MiB of blocks below glibc's threshold for pages of their own
+
+
+def resident() -> int:
+    """MiB of the process that are no file's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
+def test_what_is_free_between_two_blocks_goes_back():
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "malloc_trim"):
+        pytest.skip("a libc without malloc_trim")
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    before = resident()
+    blocks = [libc.malloc(BLOCK) for _ in range(COUNT)]
+    for block in blocks:
+        ctypes.memset(block, 1, BLOCK)
+    last = blocks.pop()  # the heap's end stays taken, so that it cannot become shorter
+    for block in blocks:
+        libc.free(block)
+    held = resident() - before
+    assert held > 90, "glibc gave it back by itself: the test shows nothing"
+    with returned_memory.returned():
+        time.sleep(3 * returned_memory._PAUSE)
+        assert resident() - before < held - 90
+    libc.free(last)
+
+
+_PROGRAM = """
+import ctypes
+from kbert.training.engines import returned_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def has_own_pages():  # a bit before each block says whether the system was asked for it alone
+    block = libc.malloc(20 << 20)
+    before = ctypes.c_size_t.from_address(block - ctypes.sizeof(ctypes.c_size_t)).value
+    libc.free(block)
+    return bool(before & 2)
+
+libc.free(libc.malloc(30 << 20))  # from here on glibc thinks 20 MiB small
+print(has_own_pages())
+with returned_memory.returned():
+    print(has_own_pages())
+print(has_own_pages())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
+def test_what_is_large_has_pages_of_its_own_meanwhile():
+    def said(**variables) -> list[str]:
+        command = [sys.executable, "-c", _PROGRAM]
+        return subprocess.check_output(command, env=environment(**variables), text=True).split()
+
+    assert said() == ["False", "True", "False"]
+    assert said(MALLOC_MMAP_THRESHOLD_=str(2**25)) == ["False"] * 3
+
+
+def test_elsewhere_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with returned_memory.returned():
+        assert not glibc.trim() and not glibc.set_options({glibc.ARENA_MAX: 1})
+
+
+def test_an_error_within_comes_out():
+    with pytest.raises(ValueError, match="within"), returned_memory.returned():
+        raise ValueError("within")

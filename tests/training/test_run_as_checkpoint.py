@@ -1,0 +1,84 @@
+"""The folder of a run opens like any checkpoint: it is its model."""
+
+import dataclasses
+import shutil
+
+import keras  # noqa: F401  started here, so that no command says that it is starting Keras
+import pytest
+from helpers.command_line import kbert as run
+from helpers.labelled_texts import write_texts
+from helpers.small_berts import small_berts
+from numpy.testing import assert_allclose
+
+import kbert
+
+
+@pytest.fixture(scope="module")
+def tuned(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    bert = small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+    write_texts(folder / "train.tsv", 13, 1)
+    options = {"epochs": 1, "batch_size": 13, "show": False, "peak_flops": 1e9}
+    kbert.finetune(bert, "classify", train=folder / "train.tsv", output=folder / "run", **options)
+    return folder / "run"
+
+
+@pytest.fixture
+def copied(tuned, tmp_path):
+    return shutil.copytree(tuned, tmp_path / "run")
+
+
+@pytest.mark.parametrize("gone", [None, "model.keras"])
+def test_a_finished_run_is_the_model_in_it(copied, gone, capsys, tmp_path):
+    wanted = kbert.classify(kbert.load(copied / "model.keras"), "a red cat")
+    if gone:
+        (copied / gone).unlink()
+    found = kbert.classify(kbert.load(copied), "a red cat")
+    assert [one.label for one in found] == [one.label for one in wanted]
+    assert_allclose([one.probability for one in found], [one.probability for one in wanted])
+    assert {one.label for one in found} == {"good", "bad"}
+    assert kbert.inspect(copied).source == str(copied)
+    data = copied.parent / "data.tsv"
+    write_texts(data, 7, 3)
+    few = ("--epochs", "1", "--quiet", "--peak-flops", "1e9")
+    for line in (
+        ["classify", copied, "a red cat"],
+        ["inspect", copied],
+        ["convert", copied, tmp_path / "other", "--to", "google"],
+        ["similarity", copied, "cat", "dog"],
+        ["evaluate", copied, "--task", "classify", "--data", data],
+        ["finetune", copied, "--task", "classify", "--train", data, "-o", tmp_path / "more", *few],
+    ):
+        done = run(capsys, *line)
+        assert done.status == 0, done
+    assert (tmp_path / "more" / "result.json").is_file()
+
+
+@pytest.mark.parametrize("task", ["finetune", "pretrain"])
+def test_one_that_is_not_finished_says_how_to_go_on(copied, capsys, task):
+    (copied / "result.json").unlink()
+    settings = copied / "settings.json"
+    settings.write_text(settings.read_text().replace('"finetune"', f'"{task}"', 1))
+    says = f"a run that is not finished, which has no model yet: kbert {task} --resume {copied}"
+    with pytest.raises(FileNotFoundError, match=says):
+        kbert.load(copied)
+    for name in ("classify", "inspect"):
+        done = run(capsys, name, copied, *(["cat"] if name == "classify" else []))
+        assert done.status == 2 and says in done.err and done.err.count("\n") == 1
+
+
+def test_a_run_without_a_model_and_a_place_that_is_a_run_are_one_line(copied):
+    bert = kbert.load(copied)
+    with pytest.raises(ValueError, match="must not hold a run, got one: choose another place"):
+        kbert.save(bert, copied)
+    (copied / "model.keras").unlink()
+    shutil.rmtree(copied / "model")
+    with pytest.raises(FileNotFoundError, match=r"is finished, model.keras and model are gone"):
+        kbert.load(copied)
+
+
+def test_somebody_elses_settings_are_no_run(tmp_path):
+    for content in ("{", "[]", '{"task": "finetune"}'):
+        (tmp_path / "settings.json").write_text(content)
+        with pytest.raises(FileNotFoundError, match="no checkpoint of"):
+            kbert.load(tmp_path)

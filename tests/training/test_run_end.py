@@ -1,0 +1,299 @@
+"""How a run ends: what is recorded last, whose figures are said, and what its folder keeps."""
+
+import dataclasses
+import json
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Crash
+from helpers.labelled_texts import write_texts
+from helpers.run_shards import CONFIG, SETTINGS, make_shards
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert import BertConfig
+from kbert.graph.names import CLASSIFIER
+from kbert.tasks.finetuning.evaluate import LabelledEvaluation, evaluate
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.resume import resume
+from kbert.training.run.run_folder import RunFolder
+
+QUIET = {"show": False, "peak_flops": 1e9}
+
+
+class Stops(keras.callbacks.Callback):
+    """Stops a run after an update."""
+
+    def __init__(self, after: int):
+        super().__init__()
+        self.left = after
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            self.model.stop_training = True
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small):
+    """Shards; train.tsv, dev.tsv and a checkpoint."""
+    folder = tmp_path_factory.mktemp("ends")
+    make_shards(folder)
+    write_texts(folder / "train.tsv", 39, 1)
+    write_texts(folder / "dev.tsv", 23, 2)
+    berts = small_berts(dataclasses.replace(small, num_hidden_layers=1))
+    kbert.save(berts["encoder"], folder / "source")
+    return folder
+
+
+def pretrained(folder, output, after: int, **options):
+    """A run that a callback stops after so many updates."""
+    settings = SETTINGS | {"evaluate_every": 100, "save_every": 100} | options
+    config, stops = BertConfig(**CONFIG), [Stops(after)]
+    return pretrain(folder / "shards", config, output=output, callbacks=stops, **QUIET, **settings)
+
+
+def tuned(folder, output, **options):
+    """Three epochs of three updates."""
+    data = {"train": folder / "train.tsv", "output": output}
+    settings = {
+        "dev": folder / "dev.tsv",
+        "epochs": 3,
+        "batch_size": 13,
+        "learning_rate": 5e-3,
+        "seed": 4,
+    } | QUIET
+    return finetune(folder / "source", "classify", **data, **(settings | options))
+
+
+@pytest.fixture(scope="module")
+def stopped(folder):
+    """The folder of a run that was stopped after update 15, with its states."""
+    return pretrained(folder, folder / "stopped", 15, log_every=10, keep="all").folder
+
+
+def assert_last(run, steps: list[int]) -> None:
+    """The last update is recorded, and the result is its."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == steps
+    result = json.loads((run / "result.json").read_text())
+    assert (result["steps"], result["loss"]) == (steps[-1], lines[-1]["loss"])
+
+
+def test_the_last_update_is_recorded_wherever_a_callback_stops(folder, stopped, tmp_path):
+    assert_last(stopped, [10, 15])
+    trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
+    assert_last(tmp_path / "run", [3])
+    assert [line["step"] for line in trained.history.updates] == [3]
+
+
+def test_a_fine_tuning_that_is_stopped_reports_the_weights_that_it_has(folder, tmp_path):
+    """Stopped in its second epoch: the last weights were never evaluated in the run."""
+    options = {"log_every": 10, "keep_best": False, "callbacks": [Stops(5)]}
+    stopped = tuned(folder, tmp_path / "run", **options)
+    assert [line["step"] for line in stopped.history.updates] == [3, 5]
+    figures = evaluate(stopped.bert, "classify", folder / "dev.tsv")
+    assert stopped.metrics == pytest.approx(figures, rel=1e-5)
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["steps"], result["weights_of_update"]) == (5, 5)
+
+
+def test_the_report_is_there_from_the_first_evaluation_on(folder, tmp_path):
+    pages = []
+
+    class Reads(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            pages.append((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
+
+    tuned(folder, tmp_path / "run", callbacks=[Reads()])
+    assert ["it trains: 3 of 9 updates done" in page for page in pages] == [True, False, False]
+    assert "it trains: 6 of 9 updates done" in pages[1]
+    last = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "all 9 updates done" in last
+    parameters = [re.search(r"([\d,]+) parameters", page)[1] for page in (pages[0], last)]
+    assert parameters[0] == parameters[1]
+
+
+@pytest.fixture
+def falling(monkeypatch):
+    """Evaluations with the loss as it is, and an accuracy that says that the first one did best."""
+    real, scores = LabelledEvaluation.__call__, iter((0.75, 0.5, 0.625))
+
+    def call(self, *arguments):
+        return real(self, *arguments) | {"accuracy": next(scores)}
+
+    monkeypatch.setattr(LabelledEvaluation, "__call__", call)
+    yield
+    monkeypatch.setattr(LabelledEvaluation, "__call__", real)
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    """Has the dev evaluations give these (accuracy, loss), whatever the weights are."""
+    real = LabelledEvaluation.__call__
+
+    def give(*found):
+        left = iter(found)
+        call = lambda *given: real(*given) | dict(zip(("accuracy", "loss"), next(left)))  # noqa: E731, B905
+        monkeypatch.setattr(LabelledEvaluation, "__call__", call)
+
+    return give
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_of_evaluations_with_one_score_the_lowest_loss_is_kept(
+    folder, tmp_path, evaluations, with_folder
+):
+    evaluations((0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.5))
+    seen = Heads()
+    output = tmp_path / "run" if with_folder else None
+    kept = tuned(folder, output, epochs=4, callbacks=[seen])
+    assert (kept.metrics["accuracy"], kept.metrics["loss"]) == (0.75, 0.4)
+    head = kept.bert.model.get_layer(CLASSIFIER).get_weights()[0]
+    assert [np.array_equal(head, one) for one in seen.found] == [False, False, True, False]
+
+
+class Heads(keras.callbacks.Callback):
+    """The classifier's kernel at the end of each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.found.append(self.model.get_layer(CLASSIFIER).get_weights()[0].copy())
+
+
+class Dies(keras.callbacks.Callback):
+    """Ends a run as a kill would, once it is at its end."""
+
+    def on_train_end(self, logs=None):
+        raise RuntimeError("killed")
+
+
+def test_patience_ends_a_run_and_survives_a_kill(folder, tmp_path, evaluations):
+    """The best of (accuracy, loss) is the third; a lower loss of one accuracy is better too."""
+    figures = (0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.4), (0.625, 0.1), (1.0, 0.0)
+    evaluations(*figures)
+    options = {"epochs": 9, "patience": 2}
+    whole = tuned(folder, None, **options)
+    assert [line["step"] for line in whole.history.evaluations] == [3, 6, 9, 12, 15]
+    said = "stopped after update 15: dev accuracy was best after update 9, and not better in 2"
+    assert whole.history.stopped.startswith(said)
+
+    evaluations(*figures)
+    with pytest.raises(RuntimeError, match="killed"):  # after the last state, before the result
+        tuned(folder, tmp_path / "end", callbacks=[Dies()], **options)
+    again = resume(tmp_path / "end", **QUIET)
+    assert again.history.stopped == whole.history.stopped and again.metrics["loss"] == 0.4
+
+    evaluations(*figures)
+    with pytest.raises(RuntimeError, match="crash"):
+        tuned(folder, tmp_path / "between", callbacks=[Crash(13)], save_every=3, **options)
+    again = resume(tmp_path / "between", **QUIET)
+    assert again.history.stopped == whole.history.stopped and again.metrics["loss"] == 0.4
+
+
+def test_patience_without_dev_data_is_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev"):
+        tuned(folder, tmp_path / "run", dev=None, patience=2)
+    with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev or"):
+        pretrained(folder, tmp_path / "run", 3, held_out=0.0, patience=2)
+    assert not (tmp_path / "run").exists()
+
+
+def damaged(run, step: int):
+    """The run as it was before it was finished, with the weights of one state damaged."""
+    (run / "result.json").unlink()
+    path = run / "checkpoints" / f"step-{step:08d}.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 4  # of a tensor: the header, and the score in it, is whole
+    path.write_bytes(content)
+    return run
+
+
+def test_where_the_best_state_is_damaged_the_second_best_has_its_own_figures(
+    folder, tmp_path, falling, monkeypatch, caplog
+):
+    tuned(folder, tmp_path / "run", keep="all", save_every=3)
+    again = resume(damaged(tmp_path / "run", 3), **QUIET)
+    monkeypatch.undo()
+    figures = evaluate(again.bert, "classify", folder / "dev.tsv")
+    assert again.metrics["loss"] == pytest.approx(figures["loss"], rel=1e-5)
+    assert again.metrics["accuracy"] == 0.625  # of the evaluation after update 9
+    assert "step-00000003.safetensors is damaged" in caplog.text
+    assert "the weights after update 3 did best" in caplog.text
+    assert "the result has those after update 9" in caplog.text
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["weights_of_update"] == 9 and result["metrics"] == again.metrics
+
+
+def test_where_no_scored_state_is_whole_the_last_weights_are_evaluated(folder, tmp_path, caplog):
+    options = {"evaluate_every": 4, "save_every": 1, "keep": "all"}
+    tuned(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
+    run = damaged(tmp_path / "run", 4)
+    again = resume(run, callbacks=[Stops(1)], **QUIET)
+    assert again.history.updates[-1]["step"] == 6
+    assert "no whole state has them: the result has those after update 6" in caplog.text
+    figures = evaluate(again.bert, "classify", folder / "dev.tsv")
+    assert again.metrics == pytest.approx(figures, rel=1e-5)
+
+
+def states(run) -> list[str]:
+    return sorted(path.name for path in run.glob("checkpoints/*"))
+
+
+def test_what_a_finished_run_keeps_is_chosen_and_said(folder, tmp_path, capsys):
+    """On the command line: the sizes are the disk's own."""
+    (tmp_path / "tiny.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    asked = ["--config", tmp_path / "tiny.json", "--steps", 4, "--seq-len", 17, "--batch-size", 6]
+    asked += ["--peak-flops", "1e9", "--quiet", folder / "shards"]
+    for keep, expected in (("model", []), ("all", ["step-00000003", "step-00000004"])):
+        run = tmp_path / keep
+        chosen = [] if keep == "model" else ["--keep", keep]
+        status, out, _ = kbert_command(capsys, "pretrain", *asked, "-o", run, *chosen)
+        assert (status, states(run)) == (0, [f"{name}.safetensors" for name in expected])
+        said = out.splitlines()[-1]
+        assert ("--keep all" in said, "checkpoints" in said) == (keep == "model", keep == "all")
+        total = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+        assert said.startswith(f"the folder has {total / 1e6:,.1f} MB: ")
+        assert kbert.load(run / "model").config == BertConfig(**CONFIG)
+    status, out, _ = kbert_command(capsys, "pretrain", "--resume", tmp_path / "all")
+    assert "is finished" in out and len(states(tmp_path / "all")) == 2
+    status, out, _ = kbert_command(
+        capsys, "pretrain", "--resume", tmp_path / "all", "--keep", "model"
+    )
+    assert (status, states(tmp_path / "all")) == (0, [])
+    again = resume(tmp_path / "all", **QUIET)
+    assert [line["step"] for line in again.history.updates] == [1, 2, 3, 4]
+
+
+def test_what_is_kept_of_a_run_that_was_finished_before(stopped, tmp_path):
+    """Killed before its states were removed, or of a release that said nothing of it."""
+    run = shutil.copytree(stopped, tmp_path / "run")
+    file = run / "settings.json"
+    content = json.loads(file.read_text())
+    before = states(run)
+    for keep, expected in ((None, before), ("model", [])):
+        said = {} if keep is None else {"keep": keep}
+        content = {name: content[name] for name in content if name != "keep"} | said
+        file.write_text(json.dumps(content))
+        resume(run, **QUIET)
+        assert states(run) == expected
+    assert len(before) == 2
+
+
+def test_an_unfinished_run_keeps_its_states_whatever_is_chosen(folder, tmp_path):
+    run = RunFolder.create(tmp_path / "run", {"steps": 3}, {}, keep="model")
+    run.save_state({"weight": np.zeros(3, "float32")}, 2)
+    run.tidy()
+    assert states(tmp_path / "run") == ["step-00000002.safetensors"]
+    (tmp_path / "run" / "checkpoints" / "notes.txt").write_text("mine")
+    (tmp_path / "run" / "result.json").write_text('{"steps": 3}')
+    run.tidy()
+    assert states(tmp_path / "run") == ["notes.txt"]

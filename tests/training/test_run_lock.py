@@ -1,0 +1,125 @@
+"""Who may train in a run's folder, what becomes of one that is moved, and exit statuses."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.interrupted_run import Crash
+from helpers.labelled_texts import write_texts
+from helpers.small_berts import small_berts
+
+import kbert
+from kbert.tasks.finetuning.evaluate import LabelledEvaluation
+from kbert.tasks.resume import resume
+from kbert.training.run.folder_lock import hold
+from kbert.training.run.run_folder import RunFolder
+
+QUIET = {"show": False, "peak_flops": 1e9}
+HOLD = """
+import sys, time
+from pathlib import Path
+from kbert.training.run.folder_lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small):
+    """train.tsv, a checkpoint, and a run that crashed after 5 of 6 steps."""
+    folder = tmp_path_factory.mktemp("lock")
+    write_texts(folder / "train.tsv", 26, 1)
+    berts = small_berts(dataclasses.replace(small, num_hidden_layers=1))
+    kbert.save(berts["encoder"], folder / "source")
+    with pytest.raises(RuntimeError, match="crash"):
+        tune(folder, folder / "crashed", callbacks=[Crash(5)])
+    return folder
+
+
+def tune(folder, output, **options):
+    settings = {"epochs": 3, "batch_size": 13, "save_every": 2, "seed": 4} | QUIET
+    data = {"train": folder / "train.tsv", "output": output}
+    return kbert.finetune(folder / "source", "classify", **data, **(settings | options))
+
+
+def test_a_run_is_trained_by_one_process_at_a_time_and_a_kill_frees_it(folder, capsys):
+    run = folder / "crashed"
+    process = subprocess.Popen([sys.executable, "-c", HOLD, run], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        status, _, err = kbert_command(
+            capsys, "finetune", "--resume", run, "--peak-flops", "1e9", "--quiet"
+        )
+        text = "another process is training this run: wait until it ends, or stop it"
+        assert (status, err.splitlines()[-1]) == (2, f"kbert: {run}: {text}")
+    finally:
+        process.kill()
+        process.communicate()
+    assert resume(run, **QUIET).history.updates[-1]["step"] == 6
+    assert not (run / ".lock").exists()  # it is finished
+
+
+def test_two_runs_cannot_begin_in_one_folder(tmp_path):
+    (tmp_path / "run").mkdir()
+    with hold(tmp_path / "run"), pytest.raises(BlockingIOError, match="another process is train"):
+        RunFolder.create(tmp_path / "run", {}, {})
+    RunFolder.create(tmp_path / "run", {}, {})
+
+
+class Moves(keras.callbacks.Callback):
+    """Moves the run's folder after 3 steps; another may take its place."""
+
+    def __init__(self, run, to, again=False):
+        super().__init__()
+        self.run, self.to, self.again, self.left = run, to, again, 3
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            state = self.run / "checkpoints" / "step-00000002.safetensors"
+            while not state.is_file():  # written in a thread
+                time.sleep(0.01)
+            self.run.rename(self.to)
+            if self.again:
+                self.run.mkdir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a file is now is read from /proc")
+@pytest.mark.parametrize("again", [False, True])
+def test_the_message_of_a_folder_that_was_moved_names_the_place_of_its_state(
+    folder, tmp_path, again
+):
+    run, to = tmp_path / "run", tmp_path / "moved"
+    with pytest.raises(FileNotFoundError) as error:
+        tune(folder, run, callbacks=[Moves(run, to, again)])
+    assert error.value.filename == str(run)
+    assert error.value.strerror == (
+        "the folder was moved or removed while the run trained; the last good state is that after "
+        f"update 2 in {to}; go on with: kbert finetune --resume {to}"
+    )
+    assert not run.exists() or not list(run.iterdir())
+    assert resume(to, **QUIET).history.updates[-1]["step"] == 6
+
+
+def test_sigterm_ends_with_143_once_the_state_is_saved(folder, tmp_path, capsys, monkeypatch):
+    real = LabelledEvaluation.__call__
+
+    def call(*given):
+        signal.raise_signal(signal.SIGTERM)
+        return real(*given)
+
+    monkeypatch.setattr(LabelledEvaluation, "__call__", call)
+    data = ["--task", "classify", "--train", folder / "train.tsv", "--dev", folder / "train.tsv"]
+    options = ["--batch-size", 13, "--peak-flops", "1e9", "--quiet"]
+    status, _, err = kbert_command(
+        capsys, "finetune", folder / "source", *data, "-o", tmp_path / "run", *options
+    )
+    said = "stopped after update 2 of 6 and saved; go on with: kbert finetune --resume"
+    assert status == 143 and said in err
+    assert (tmp_path / "run" / "checkpoints" / "step-00000002.safetensors").is_file()

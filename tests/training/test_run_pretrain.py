@@ -1,0 +1,276 @@
+"""`kbert pretrain` and its two functions: results, refusals, and how a run goes on."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.run_shards import CONFIG, SETTINGS, make_shards
+
+import kbert
+from kbert import BertConfig
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.pretraining.recipe import Pretraining
+from kbert.tasks.pretraining.settings import PretrainingSettings
+from kbert.tasks.resume import resume
+
+QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
+QUIET = {"show": False, "peak_flops": 1e9}
+MAIN = """from kbert.cli.console import run
+from kbert.cli.pretraining_commands import pretrain
+run(pretrain)"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "tiny.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    make_shards(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data):
+    config = BertConfig(**CONFIG)
+    return pretrain(data / "shards", config, output=data / "run", keep="all", **QUIET, **QUICK)
+
+
+def test_the_padding_of_the_shards_tokenizer_is_masked(tmp_path):
+    """[PAD] is the third token, and a configuration says 0 where it says nothing."""
+    tokens = ["[UNK]", "[CLS]", "[PAD]", "[SEP]", "[MASK]", "cat", "dog", "sat", "ran"]
+    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+    (tmp_path / "corpus.txt").write_text("cat sat\ndog ran\n\ndog sat\ncat ran\n" * 20)
+    kbert.prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", processes=1)
+    places = {"shards": tmp_path / "shards", "dev": None}
+    recipe = Pretraining(PretrainingSettings(steps=1, seq_len=16), places, config="tiny")
+    recipe.read()
+    assert recipe.config.pad_token_id == tokens.index("[PAD]")
+
+
+@pytest.fixture
+def unfinished(trained, tmp_path):
+    """A copy of the run as it was after its last update but one."""
+    shutil.copytree(trained.folder, tmp_path / "unfinished")
+    (tmp_path / "unfinished" / "result.json").unlink()
+    (tmp_path / "unfinished" / "checkpoints" / "step-00000006.safetensors").unlink()
+    return tmp_path / "unfinished"
+
+
+def command(*arguments, **environment) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
+def said(process) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_a_run_leaves_what_its_folder_promises(trained):
+    folder = trained.folder
+    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    assert environment["backend"] == "tensorflow" and environment["devices"] == ["CPU"]
+    assert environment["peak_flops_source"] == "given"
+    assert str(folder.parent) not in (folder / "environment.json").read_text(encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert (
+        page.startswith("<!doctype html>")
+        and f"{trained.bert.model.count_params():,} param" in page
+    )
+    assert str(folder.parent) not in page
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert result["steps"] == 6 and result["val_loss"] == trained.history.updates[-1]["val_loss"]
+    assert list((folder / "tensorboard").iterdir())
+
+
+def test_both_formats_hold_the_last_update_s_weights(trained):
+    from kbert.training.run.state_files import read_state
+
+    arrays, _ = read_state(trained.folder / "checkpoints" / "step-00000006.safetensors")
+    table = arrays["model/Embedding-Token/embeddings"]
+    for name in ("model", "model.keras"):
+        bert = kbert.load(trained.folder / name)
+        assert bert.tokenizer.tokens == trained.bert.tokenizer.tokens
+        weights = bert.model.get_layer("Embedding-Token").get_weights()[0]
+        assert np.array_equal(weights, table)
+    assert kbert.fill_mask(bert, "the cat [MASK] .", top_k=1)[0][0].token in bert.tokenizer.tokens
+
+
+def test_transformers_opens_the_model(trained):
+    transformers = pytest.importorskip("transformers")
+    peer = transformers.BertForPreTraining.from_pretrained(trained.folder / "model")
+    assert peer.config.vocab_size == CONFIG["vocab_size"]
+
+
+def test_the_speed_is_that_of_the_account(trained):
+    flops = kbert.account(BertConfig(**CONFIG), 17, 6, max_predictions=3)
+    line = trained.history.updates[-1]
+    updates = line["tokens_per_second"] / (17 * 6)
+    assert line["mfu"] == pytest.approx(updates * 6 * flops.training_flops_per_sequence / 1e9)
+
+
+def test_a_finished_run_says_so(trained, caplog):
+    again = resume(trained.folder, **QUIET)
+    assert "is finished: 6 updates" in caplog.text
+    assert again.history.updates[-1]["step"] == 6
+    status, out, _ = said(command("--resume", trained.folder))
+    assert status == 0 and "is finished: 6 updates; its model:" in out
+    status, out, err = said(command("--resume", trained.folder, "--steps", 9))
+    assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
+
+
+def test_other_settings_are_refused_with_the_difference(unfinished):
+    with pytest.raises(ValueError, match=r"learning_rate: the run has 0\.003, now 0\.1: put"):
+        resume(unfinished, learning_rate=0.1, **QUIET)
+    with pytest.raises(ValueError, match="no option 'learningrate': did you mean learning_rate"):
+        resume(unfinished, learningrate=0.1, **QUIET)
+
+
+def test_other_data_are_refused_with_the_difference(unfinished, tmp_path):
+    other = make_shards(tmp_path, seed=5)
+    with pytest.raises(ValueError, match=r"data\.train\.shards\.corpus") as error:
+        resume(unfinished, shards=other, **QUIET)
+    text = str(error.value)
+    assert "\n" not in text and len(text) < 500  # hashes are cut
+    assert "shards.corpus[0].bytes: the run has " in text
+
+
+def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tmp_path, capsys):
+    file = unfinished / "settings.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["places"]["shards"] = str(tmp_path / "nowhere")
+    file.write_text(json.dumps(content), encoding="utf-8")
+    how = "no such folder: if it has moved, kbert pretrain SHARDS --resume"
+    with pytest.raises(FileNotFoundError, match=how) as error:
+        resume(unfinished, **QUIET)
+    assert error.value.filename == str(tmp_path / "nowhere")
+    file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
+    status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
+    assert status == 2 and "no run of pretrain: go on with kbert finetune --resume" in err
+
+
+def test_sentences_that_are_too_long_are_said_once(data, caplog):
+    from kbert.tasks.pretraining.held_out import open_batches
+    from kbert.tasks.pretraining.settings import PretrainingSettings
+
+    settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
+    places = {"shards": data / "shards", "dev": None}
+    assert all(open_batches(places, settings))
+    assert caplog.text.count("are longer than seq_len=8") == 1
+    caplog.clear()
+    open_batches(places, dataclasses.replace(settings, mlm_only=True))
+    assert not caplog.text  # packed documents are not cut
+
+
+def test_data_that_moved_are_no_other_data(unfinished, data, tmp_path, trained):
+    moved = shutil.copytree(data / "shards", tmp_path / "elsewhere")
+    again = resume(unfinished, shards=moved, **QUIET)
+    pairs = zip(again.bert.model.get_weights(), trained.bert.model.get_weights(), strict=True)
+    assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+
+
+def test_a_disk_that_is_full_ends_the_run_with_the_last_state_whole(unfinished):
+    """As the kernel says it: a limit on the size of files, which the state exceeds."""
+    limited = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (20000, r.RLIM_INFINITY)); "
+    done = subprocess.run(
+        [sys.executable, "-c", limited + MAIN, "--resume", unfinished, "--quiet"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and "File too large" in last and "step-00000006" in last
+    assert "last good state is that after update" in last and f"--resume {unfinished}" in last
+    assert not list((unfinished / "checkpoints").glob(".*"))
+    assert resume(unfinished, **QUIET).history.updates[-1]["step"] == 6
+
+
+def test_data_that_vanish_end_the_run_and_it_goes_on_once_they_are_back(data, tmp_path, caplog):
+    shards = shutil.copytree(data / "shards", tmp_path / "shards")
+    tokens = shards / "tokens-00000.npy"
+
+    import keras
+
+    class Removes(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if tokens.exists():
+                tokens.rename(tmp_path / "kept.npy")
+
+    options = QUICK | {"evaluate_every": 1, "held_out": 0, "steps": 20}
+    config = BertConfig(**CONFIG)
+    with pytest.raises(OSError, match=r"tokens-00000\.npy") as error:
+        pretrain(shards, config, output=tmp_path / "r", callbacks=[Removes()], **QUIET, **options)
+    assert error.value.filename == str(tokens)
+    assert "saved after update" in caplog.text and "go on: kbert pretrain --resume" in caplog.text
+    (tmp_path / "kept.npy").rename(tokens)
+    again = resume(tmp_path / "r", **QUIET)
+    assert [line["step"] for line in again.history.updates] == list(range(1, 21))
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(data, tmp_path):
+    settings = {"steps": 100_000, "batch-size": 6, "seq-len": 17, "held-out": 0.2}
+    options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+    options += ["--config", str(data / "tiny.json"), "--evaluate-every", "100000"]
+    run = tmp_path / "run"
+    process = command(data / "shards", "-o", run, "--save-every", "100000", *options)
+    records = run / "metrics.jsonl"
+    end = time.monotonic() + 90
+    while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    status, _, err = said(process)
+    assert status == 130, err
+    last = err.splitlines()[-1]
+    assert last.startswith("kbert: stopped after update ") and "of 100,000 and saved" in last
+    assert last.endswith(f"go on with: kbert pretrain --resume {run}")
+    step = int(last.split("update ")[1].split(" of")[0].replace(",", ""))
+    assert (run / "checkpoints" / f"step-{step:08d}.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+        ({"seq_len": 18}, "seq_len must be at most the model's 17 positions, got 18"),
+        ({"batch_size": 7, "accumulation": 2}, "batch_size must be a multiple of 2"),
+        ({"precision": "int8"}, "precision must be one of float32, mixed_bfloat16, mixed_float16"),
+        ({"config": BertConfig(**CONFIG | {"vocab_size": 11})}, "vocab_size of at least the sh"),
+        ({"init": "nothing/there"}, "nothing/there"),
+        ({"steps": 5, "warmup_steps": 6}, "warmup_steps must be 0 … total_steps, 5, got 6"),
+        ({"schedule": "cosine"}, "schedule must be linear or constant, got 'cosine'"),
+        ({"held_out": 0.99}, "held_out=0.99 must leave"),
+        ({"dev": "data", "held_out": 0.1}, "dev and held_out cannot go together"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_leaves_no_run(data, tmp_path, changes, message):
+    config = changes.pop("config", BertConfig(**CONFIG))
+    if "dev" in changes:
+        changes["dev"] = data / "shards"
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        pretrain(data / "shards", config, output=tmp_path / "r", **QUIET, **(QUICK | changes))
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "r" / "settings.json").exists()
+
+
+def test_a_preset_takes_the_vocabulary_and_init_its_own_configuration(data, trained, tmp_path):
+    from kbert.tasks.pretraining.settings import configuration
+
+    assert configuration("tiny", 19, 17).vocab_size == 19
+    options = QUICK | {"steps": 1, "learning_rate": 1e-9, "warmup_steps": 0}
+    again = pretrain(
+        data / "shards", init=trained.folder / "model", output=tmp_path / "r", **QUIET, **options
+    )
+    pairs = zip(again.bert.model.get_weights(), trained.bert.model.get_weights(), strict=True)
+    assert all(np.allclose(ours, theirs, atol=1e-7) for ours, theirs in pairs)

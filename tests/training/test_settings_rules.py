@@ -1,0 +1,204 @@
+"""Every setting of a run, given everything that it cannot be: refused by name, on every way in."""
+
+import dataclasses
+import inspect
+import json
+import math
+import types
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+
+from kbert.cli.finetuning_commands import finetune as finetune_command
+from kbert.cli.pretraining_commands import pretrain as pretrain_command
+from kbert.tasks.finetuning.finetune import finetune
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.pretraining.settings import PretrainingSettings
+from kbert.training.engines.engine import Engine
+from kbert.training.optimizers import Optimizer
+from kbert.training.run_settings import Surroundings
+
+NUMBERS = [math.nan, math.inf, -math.inf, -1, -0.5, 10**400, 1j]
+OTHERS = [[3], {}, "", "x", "yes", b"1", np.array([1, 2])]
+# By the type that a field says: what it cannot be, whatever the field.
+BAD = {
+    int: [True, 1.5, 2.0, "7", *NUMBERS, *OTHERS],
+    float: [True, "0.1", *NUMBERS, *OTHERS],
+    bool: [0, 1, 1.0, *NUMBERS, *OTHERS],
+    str: [True, 0, *NUMBERS, *OTHERS],
+    tuple: [True, 3, "48", (8, 4), (4, 4), (0, 4), (-1,), (1.5,), (True, 4), (), {4, 8}],
+}
+# What a number of that type may be, and these not: a step of 0 goes nowhere, a share has an end.
+TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "masked_share"}
+NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len", "max_length"}
+NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
+NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
+NOT_ZERO |= {"temperature", "hidden_weight"}
+NAMES = {"text_column", "text_pair_column", "label_column"}  # any text or whole number
+ANY_ORDER = {"dimensions"}  # of the others they ascend
+SHARES = {"alpha", "masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
+
+
+def kind_of(annotation) -> tuple[type, bool]:
+    """The type, and whether None is allowed."""
+    parts = annotation.__args__ if isinstance(annotation, types.UnionType) else (annotation,)
+    (kind,) = (part for part in parts if part is not type(None))
+    return getattr(kind, "__origin__", kind), len(parts) > 1
+
+
+def cases(names: dict[str, object]) -> list[tuple[str, object]]:
+    """(field, a value that it cannot be), for all of them."""
+    found = []
+    for name, annotation in names.items():
+        kind, may_be_none = kind_of(annotation)
+        bad = BAD[kind] + [None] * (not may_be_none)
+        bad = [value for value in bad if not (name in ANY_ORDER and value == (8, 4))]
+        bad = [
+            value
+            for value in bad
+            if not (name in NAMES and (type(value) is int or str(value) in ("x", "yes")))
+        ]
+        bad += [0] * (name in NOT_ZERO) + [1.5] * (name in SHARES)
+        found += [(name, value) for value in bad]
+    return found
+
+
+def fields_of(cls) -> dict[str, object]:
+    return {field.name: field.type for field in dataclasses.fields(cls)}
+
+
+def assert_refused(name: str, value, call) -> None:
+    with pytest.raises(ValueError) as error:
+        call(**{name: value})
+    said = str(error.value)
+    assert said.startswith(f"{name} must ") and f"got {value!r}" in said and "\n" not in said
+
+
+def of_prepare(**asked):
+    return Engine().prepare(None, None, **asked)
+
+
+def in_a_run(function, *arguments, **needed):
+    """The function of the user: nothing is written, and nothing heavy done, before the check."""
+    return lambda **asked: function(*arguments, **(needed | {"output": "no/run"} | asked))
+
+
+PREPARED = {
+    name: parameter.annotation
+    for name, parameter in inspect.signature(Engine.prepare).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY and name != "lessons"  # no setting
+}
+AROUND = {name: kind for name, kind in fields_of(Surroundings).items() if name != "callbacks"}
+WAYS = {
+    "Settings": (
+        lambda **asked: PretrainingSettings(**({"steps": 9} | asked)),
+        fields_of(PretrainingSettings),
+    ),
+    "FinetuningSettings": (FinetuningSettings, fields_of(FinetuningSettings)),
+    "Surroundings": (Surroundings, AROUND),
+    "prepare": (of_prepare, PREPARED),
+    "pretrain": (in_a_run(pretrain, "no/shards", steps=9), fields_of(PretrainingSettings) | AROUND),
+    "finetune": (
+        in_a_run(finetune, "no/source", "classify", train="no.tsv"),
+        fields_of(FinetuningSettings) | AROUND,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_setting_refuses_every_value_that_it_cannot_be(way):
+    call, names = WAYS[way]
+    tried = cases(names)
+    assert {name for name, _ in tried} == set(names) and len(tried) > 9 * len(names)
+    for name, value in tried:
+        assert_refused(name, value, call)
+
+
+def an_optimizer(**asked):
+    return Optimizer(**{"name" if name == "optimizer" else name: asked[name] for name in asked})
+
+
+def test_the_optimizer_refuses_every_value_that_it_cannot_have():
+    names = fields_of(Optimizer)
+    for name, value in cases({"optimizer": names.pop("name")} | names):
+        assert_refused(name, value, an_optimizer)
+
+
+def test_no_setting_has_no_rule():
+    """A field that is added to a run is checked, or fails here."""
+    from kbert.training.setting_rules import RULES
+
+    named = {name for _, names in WAYS.values() for name in names} | set(fields_of(Optimizer))
+    assert named - {"name"} <= set(RULES)
+
+
+# As settings.json has them, which --help follows; packing and what a teacher is for are newer.
+ORDERS = {
+    PretrainingSettings: "steps batch_size seq_len max_predictions optimizer learning_rate "
+    "warmup_steps schedule weight_decay clip_norm accumulation precision jit rematerialize seed "
+    "patience temperature alpha hidden_states hidden_weight masked_share short_share "
+    "whole_word mlm_only held_out evaluate_every evaluation_batches "
+    "save_every log_every freeze lora lora_on lora_alpha lora_dropout",
+    FinetuningSettings: "text_column text_pair_column label_column no_header lowercase "
+    "epochs batch_size "
+    "max_length lengths packing label_smoothing class_weights loss pooling scale margin "
+    "dimensions learning_rate warmup_share optimizer freeze head_learning_rate layer_decay lora "
+    "lora_on lora_alpha lora_dropout schedule weight_decay clip_norm accumulation precision jit "
+    "rematerialize seed patience temperature alpha "
+    "hidden_states hidden_weight keep_best evaluate_every save_every log_every",
+}
+
+
+@pytest.mark.parametrize("cls", ORDERS)
+def test_the_settings_that_runs_share_change_no_order(cls):
+    needed = {"steps": 9} if cls is PretrainingSettings else {}
+    assert list(cls(**needed).as_dict()) == ORDERS[cls].split()
+
+
+@pytest.mark.parametrize("cls", [PretrainingSettings, FinetuningSettings])
+def test_numbers_of_other_makes_are_numbers(cls):
+    needed = {"steps": np.int32(90)} if cls is PretrainingSettings else {}
+    asked = {"batch_size": np.int64(13), "learning_rate": np.float32(0.5), "jit": np.True_}
+    settings = cls(**needed, **asked, weight_decay=Fraction(1, 4), clip_norm=None)
+    found = json.loads(json.dumps(dataclasses.asdict(settings)))
+    assert (found["batch_size"], found["learning_rate"], found["jit"]) == (13, 0.5, True)
+    assert (found["weight_decay"], found["clip_norm"]) == (0.25, None)
+
+
+def on_the_command_line(command) -> list[tuple[str, str]]:
+    """Each option that takes a number, with texts that click reads as one."""
+    bad = {"integer": ["0", "-1"], "float": ["nan", "inf", "-inf", "-1", "-0.5"]}
+    found = []
+    for option in command.params:
+        texts = bad.get(option.type.name, [])
+        if option.type.name == "float" and option.name in NOT_ZERO:
+            texts = [*texts, "0"]
+        if option.name in ("seed", "warmup_steps"):
+            texts = ["-1"]
+        found += [(option.name, text) for text in texts]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (pretrain_command, ["no_shards", "-o", "run", "--steps", "9"]),
+        (finetune_command, ["no_source", "--task", "classify", "--train", "no.tsv", "-o", "run"]),
+    ],
+    ids=["pretrain", "finetune"],
+)
+def test_the_commands_refuse_them_before_anything_else(
+    command, arguments, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    tried = on_the_command_line(command)
+    assert len({name for name, _ in tried}) > 11
+    for name, text in tried:
+        option = f"--{name.replace('_', '-')}={text}"
+        status, out, err = kbert_command(capsys, command.name, *arguments, option)
+        assert (status, out) == (2, ""), option
+        assert err.startswith(f"kbert: {name} must ") and err.count("\n") == 1, option
+        assert "got " in err and not (tmp_path / "run").exists()

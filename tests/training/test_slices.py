@@ -1,0 +1,213 @@
+"""An update compiled for TPU slices: the compiler's text read, and what the compiler makes."""
+
+import importlib.util
+import json
+import math
+
+import pytest
+from helpers.command_line import kbert as run
+from helpers.sizes import FILES, SIZES
+
+import kbert
+from kbert.show.compiled_text import compiled_text
+from kbert.training.slices import compiler, hlo_text
+
+LIBTPU = importlib.util.find_spec("libtpu")
+needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-keras[tpu]"')
+
+# In the words of libtpu 0.0.42, by hand: a product fused in a loop of 4 turns, one all-reduce of a
+# tuple, one of each kind of shape.
+TEXT = (FILES / "update.hlo").read_text(encoding="utf-8")
+
+
+def test_cycles_are_summed_by_part_and_a_loop_counts_its_turns():
+    found = hlo_text.cycles(TEXT, ("attention", "optimizer"))
+    assert found == {
+        "attention": (4 * 100, 0),
+        "optimizer": (0, 7),
+        "collectives": (0, 50),
+        "other": (0, 3),
+    }
+
+
+def test_the_turns_of_a_loop_are_read_from_its_condition_where_nothing_else_says_them():
+    said = ', backend_config={"known_trip_count":{"n":"4"}}'
+    compared = "  ROOT %compare = "
+    assert said in TEXT and compared in TEXT
+    text = TEXT.replace(said, "").replace(
+        compared, f"  %d = s32[]{{:T(128)}} constant(4)\n{compared}"
+    )
+    parts = "attention", "optimizer"
+    assert hlo_text.cycles(text, parts) == hlo_text.cycles(TEXT, parts)
+
+
+def test_collectives_have_the_bytes_of_their_results():
+    assert hlo_text.collectives(TEXT) == {"all-reduce": (1, 13 * 5 * 4 + 7 * 5 * 2 + 11)}
+
+
+def test_what_asks_the_host_and_what_has_no_size_is_found():
+    assert hlo_text.host_calls(TEXT) == hlo_text.dynamic_shapes(TEXT) == []
+    line = "  %copy.1 = f32[13,5]{1,0:T(8,128)} copy(%x.1)"
+    asking = TEXT.replace(line, "  %outfeed.1 = token[] outfeed(%x.1, %token.1)")
+    assert asking != TEXT and hlo_text.host_calls(asking) == ["outfeed"]
+    growing = TEXT.replace("copy(%x.1)", "copy(%x.2), shape=s32[<=7]")
+    assert hlo_text.dynamic_shapes(growing) == ["s32[<=7]"]
+
+
+def test_figures_of_one_turn_or_core_are_beside_the_accountings_of_one():
+    """The compiler counts a loop's body once, and on v4 one core's program."""
+
+    def text(tpu, **options):
+        chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
+        plan = kbert.plan("tiny", tpu=tpu, batch=64, **options)
+        of_a_turn = plan.flops / chips / plan.accumulation
+        values = {"cycles": {"loss": (0, 9)}, "collectives": {}, "host_calls": []}
+        sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
+        found = compiler.CompiledUpdate(
+            plan=plan, flops=of_a_turn, dynamic_shapes=[], **sizes, **values
+        )
+        return compiled_text(found)
+
+    four = text("v5e:2x2", accumulation=4)
+    (line,) = (line for line in four.splitlines() if "GFLOP" in line)
+    assert "GFLOP of one of 4 turns" in line and line.endswith("1.00")
+    assert "core" not in four and "turn" not in text("v5e:2x2")
+    assert "one of a chip's two cores" in text("v4:2x2x1")
+    assert max(map(len, (four + text("v4:2x2x1")).splitlines())) <= 80
+
+
+REQUEST = {
+    "config": SIZES,
+    "head": "pretraining",
+    "seq_len": 7,
+    "max_predictions": 3,
+    "batch": 48,
+    "precision": "mixed_bfloat16",
+}
+OPTIONS = {
+    "v5e:2x2": {},
+    "v5e:4x4": {},
+    "v4:2x2x1": {},
+    "accumulation": {"accumulation": 3},
+    "rematerialize": {"rematerialize": True},
+    "both, float32": {"accumulation": 3, "rematerialize": True, "precision": "float32"},
+    "every position": {"max_predictions": None},
+    "classifier": {"head": "classifier", "max_predictions": None},
+    "tagger": {"head": "tokens", "max_predictions": None, "precision": "float32"},
+    "answers": {"head": "qa", "max_predictions": None},
+    "evaluation": {"what": "evaluation"},
+    "LAMB": {"optimizer": "lamb"},
+}
+# Each takes the compiler half a minute: the rest are options of these, with `pytest -m long`.
+IN_THE_GATE = "v5e:4x4", "v4:2x2x1", "both, float32", "tagger", "evaluation", "LAMB"
+SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or none
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.long)
+        for name in OPTIONS
+    ],
+)
+def test_it_compiles_with_each_option(name):
+    """No host is asked while it runs, nothing has a size that is not known."""
+    slice_name = name if ":" in name else "v5e:2x2"
+    found = compiler.compiled({**REQUEST, "slice_name": slice_name, **OPTIONS[name]})
+    assert found["host_calls"] == found["dynamic_shapes"] == []
+    assert set(found["collectives"]) == {"all-reduce"}
+    assert sum(map(sum, found["cycles"].values())) > 0
+    assert found["cycles"]["attention"][0] > 0
+    if name not in SPLIT_BY_XLA:  # each gradient once, and the sums that figures are made of
+        head = OPTIONS[name].get("head", "pretraining")
+        gradients = kbert.account(kbert.BertConfig(**SIZES), 7, head=head).params
+        sums = 3 * (2 + 1)  # of two outputs, and the wishes to stop
+        assert found["collectives"]["all-reduce"][1] == 4 * (gradients + sums)
+
+
+@needs_compiler
+def test_chips_too_small_say_what_would_do(small):
+    plan = kbert.plan(
+        small, tpu="v5e:1x1", batch=2**21, seq_len=11, max_predictions=3, precision="float32"
+    )
+    with pytest.raises(
+        ValueError, match=r"v5e:1x1 cannot hold .*B of .*B a chip: .*--acc"
+    ) as error:
+        kbert.compile_plan(plan)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.13G of 15.75G hbm. "
+        "Exceeded hbm capacity by 4.38G.",
+        "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+        "temporaries (20.13G) exceeds available HBM (15.75G).",
+    ],
+)
+def test_what_the_compiler_refuses_is_one_line_with_a_way_out(said, monkeypatch, capsys):
+    """Both are libtpu 0.0.42's words. The way out fits, by the accounting."""
+    monkeypatch.setattr(compiler, "compiled", lambda *request: {"refused": said})
+    line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch", 512)
+    done = run(capsys, *line, "--compile", "--json")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "needs 20.13GB of 15.75GB a chip" in done.err
+    assert "v5e:2x2 cannot hold 512 × 512 tokens" in done.err
+    options = done.err.partition("with ")[2].partition(" it would")[0].split()
+    assert "fits" in run(capsys, *line, *options).out
+    assert "DOES NOT FIT" in run(capsys, *line).out
+
+
+def test_without_the_compiler_one_line_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--json")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert 'pip install "kbert-keras[tpu]"' in done.err
+
+
+def test_gpus_have_no_such_compiler(capsys):
+    done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--json")
+    assert (done.status, done.err.count("\n")) == (2, 1) and "tpu must be given" in done.err
+    done = run(capsys, "plan", "tiny", "--compile")
+    assert done.status == 2 and "--compile goes with --tpu" in done.err
+
+
+@pytest.fixture
+def answer():
+    """Of the compiler, made up: 3e6 cycles, 1 MiB beside 2 MiB of arguments."""
+    return {
+        "seconds": 1.5,
+        "arguments": 2 * 2**20,
+        "temporary": 2**20,
+        "outputs": 0,
+        "flops": 1e9,
+        "cycles": {"attention": [1_000_000, 500_000], "other": [0, 1_500_000]},
+        "collectives": {"all-reduce": [2, 2**20]},
+        "host_calls": [],
+        "dynamic_shapes": [],
+    }
+
+
+def test_what_is_printed(answer, monkeypatch, capsys):
+    """Utilization: the accounting's FLOPs of a chip in 3e6 cycles of 1.5 GHz, over 197e12."""
+    asked = []
+    monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
+    line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch", "64", "--compile")
+    found = json.loads(run(capsys, *line, "--json").out)
+    flops = kbert.account("tiny", 128, max_predictions=19).training_flops_per_sequence * 16
+    expected = flops / (3e6 / 1.5e9) / 197e12
+    assert math.isclose(found["compiled"]["utilization"], expected, rel_tol=1e-9)
+    assert found["compiled"]["memory"] == 3 * 2**20 and found["devices"]["chips"] == 4
+    assert asked[0]["batch"] == 64 and asked[0]["slice_name"] == "v5e:2x2"
+    done = run(capsys, *line)
+    assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
+    assert "3,000,000 cycles" in done.out and "nobody measured it" in done.out
+
+
+def test_a_compiler_that_fails_is_one_line(monkeypatch):
+    monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
+    with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w") as error:
+        compiler.compiled({**REQUEST, "slice_name": "v9:1x1"})
+    assert "\n" not in str(error.value)

@@ -1,0 +1,275 @@
+"""torch on several devices, a process each: who meets whom, what they add up, who is missing."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from test_training_processes import environments, ports
+
+from kbert.training.stopping import ProcessLost
+
+torch = pytest.importorskip("torch")
+hosts = pytest.importorskip("kbert.training.engines.torch_hosts")
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+PAIR = """
+import sys
+import keras
+import numpy as np
+import torch
+import kbert
+from kbert.training import engines
+from kbert.training.engines import torch_hosts
+from kbert.training.optimizers import Optimizer
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+"""
+MASKS = """
+engine = engines.start()
+torch_hosts._BUCKET_BYTES = 5000  # of 0.1 MB of gradients
+keras.utils.set_random_seed(engine.process)  # other weights in each, until they are prepared
+model = kbert.build_bert(kbert.BertConfig(**SIZES), seq_len=11, max_predictions=PREDICTIONS)
+engine.prepare(model, Optimizer(total_steps=9), accumulation=2)
+data = arrays("pretraining", 3, 12)
+
+def norm_of(step, local):
+    # of all rows, their masks by replica, computed here
+    engine.local = local
+    found = engine.gradients(batch_of(data, step), step)
+    return float(np.sqrt(sum((gradient ** 2).sum() for gradient in found.values())))
+
+for step in range(3):
+    expected = norm_of(step, 2), norm_of(step, 1)
+    figures = engine.update(batch_of(data, step).rows(engine.rows(12)), step)
+    print(float(figures["gradient_norm"]), *expected)
+print(*[float(weight.value.detach().abs().sum()) for weight in model.weights])
+"""
+LEAVES = """
+import time
+from kbert.training.stopping import NO_WISH
+engine = engines.start()
+if engine.process == 1:
+    raise OSError(5, "the disk is gone")
+try:
+    engine.barrier()
+except RuntimeError as error:
+    print(type(error).__name__, engine.lost_another(error), str(error).splitlines())
+"""
+
+
+def done(code: str) -> list[subprocess.CompletedProcess]:
+    """Two processes that did it."""
+    command = [sys.executable, "-c", PAIR + code]
+    running = [
+        subprocess.Popen(
+            command,
+            env=os.environ | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for variables in environments("torch_processes")
+    ]
+    try:
+        said = [process.communicate(timeout=120) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    pairs = zip(running, said, strict=True)
+    return [subprocess.CompletedProcess(command, p.returncode, *texts) for p, texts in pairs]
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """Sets the variables of a process; returns where process 0 is to listen."""
+    (port,) = ports(1)
+
+    def set_variables(**others: str | None) -> str:
+        found = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for name in NAMES:
+            text = (found | others).get(name)
+            monkeypatch.delenv(name, raising=False)
+            if text is not None:
+                monkeypatch.setenv(name, str(text))
+        return f"127.0.0.1:{port}"
+
+    return set_variables
+
+
+def test_each_replica_has_masks_of_its_own_and_all_have_one_update():
+    """With dropout, over micro-batches: the sum of what one process computes for each replica."""
+    one, two = done(MASKS)
+    assert (one.returncode, two.returncode) == (0, 0), one.stderr[-2000:] + two.stderr[-2000:]
+    *updates, weights = one.stdout.splitlines()[-4:]
+    assert two.stdout.splitlines()[-4:] == [*updates, weights]  # to the last digit
+    for line in updates:
+        found, expected, of_one_replica = map(float, line.split())
+        assert abs(found / expected - 1) < 1e-5
+        assert abs(found / of_one_replica - 1) > 1e-3
+
+
+def test_one_that_ends_with_an_error_ends_the_others():
+    one, two = done(LEAVES)
+    assert two.returncode == 1 and "the disk is gone" in two.stderr
+    name, known, lines = one.stdout.splitlines()[-1].split(maxsplit=2)
+    assert (name, known) == ("ProcessLost", "True") and "', '" not in lines
+    assert lines.startswith("['the sum over processes failed: ")
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_a_sum_of_buckets_is_that_of_each(monkeypatch, count):
+    random, sizes = np.random.default_rng(3), []
+    monkeypatch.setattr(hosts, "_BUCKET_BYTES", 900)
+    monkeypatch.setattr(hosts, "_group", lambda: None)
+
+    def doubled(flat, group):
+        sizes.append(flat.nbytes)
+        flat *= 2
+
+    monkeypatch.setattr(hosts.dist, "all_reduce", doubled)
+    shapes = [tuple(random.integers(1, 9, n % 4)) for n in range(count)]
+    kinds = [torch.float32 if n % 7 else torch.bfloat16 for n in range(count)]
+    tensors = [torch.randn(s).to(k) for s, k in zip(shapes, kinds, strict=True)]
+    before = [tensor.clone() for tensor in tensors]
+    for old, tensor, new in zip(before, tensors, hosts.summed(tensors), strict=True):
+        assert new.dtype == tensor.dtype and torch.equal(new, 2 * tensor)
+        assert torch.equal(tensor, old)  # gradients of two weights may be one tensor
+    assert sum(sizes) == sum(tensor.nbytes for tensor in tensors)
+    largest = max(tensor.nbytes for tensor in tensors)
+    assert max(sizes) <= max(900, largest) and len(sizes) < max(2, count)
+
+
+def test_without_the_variables_a_process_is_alone(process):
+    process(WORLD_SIZE=None)
+    assert hosts.start() == (0, 1)
+    process(WORLD_SIZE="1")
+    assert hosts.start() == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number of at least 1, .* got 'two'"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE must be .* got '0': start the processes by torchrun"),
+        ({"RANK": None}, r"RANK must be 0 … 1, since WORLD_SIZE is 2, got None: start the"),
+        ({"RANK": "x"}, "RANK must be 0 … 1, .* got 'x'"),
+        ({"RANK": "2"}, "RANK must be 0 … 1, .* got '2': .* or give each its own"),
+        ({"RANK": "1", "WORLD_SIZE": "1"}, "RANK must be 0 … 0, since WORLD_SIZE is 1, got '1'"),
+        ({"MASTER_ADDR": None}, "MASTER_ADDR must name the host of process 0, .* got None"),
+        ({"MASTER_PORT": None}, "MASTER_PORT must be a free port .* got None: start the"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT must be a free port .* 1 … 65535, got 'http'"),
+        ({"MASTER_PORT": "65536"}, "MASTER_PORT must be .* got '65536': .* give each the same"),
+    ],
+)
+def test_variables_that_cannot_be_are_one_line(process, variables, message):
+    process(**variables)
+    with pytest.raises(ValueError, match=message) as error:
+        hosts.start()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("local", "gpus", "message"),
+    [
+        ("1", 2, None),
+        (None, 1, None),
+        ("2", 2, "LOCAL_RANK must be 0 … 1, .* got '2': start at most one process a GPU"),
+        (None, 2, "LOCAL_RANK must be 0 … 1, .* got None: .* torchrun --nproc-per-node=2"),
+    ],
+)
+def test_a_process_has_the_gpu_of_its_number(process, monkeypatch, local, gpus, message):
+    """Without a GPU: what torch is asked for."""
+    process(LOCAL_RANK=local)
+    asked = []
+    monkeypatch.delenv("KERAS_TORCH_DEVICE", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
+    monkeypatch.setattr(hosts, "_store", lambda *_: asked.append("met"))
+    monkeypatch.setattr(hosts, "_call_roll", lambda *_: "")
+    monkeypatch.setattr(hosts, "_group", lambda: None)
+    monkeypatch.setattr(hosts.dist, "init_process_group", lambda kind, **_: asked.append(kind))
+    if message is None:
+        assert hosts.start() == (0, 2)
+        assert asked == [int(local or 0), "met", "nccl"]
+        return
+    with pytest.raises(ValueError, match=message) as error:
+        hosts.start()
+    assert "\n" not in str(error.value) and not asked
+
+
+def test_several_devices_of_one_process_are_refused():
+    from kbert.training.engines.torch_engine import TorchEngine
+
+    with pytest.raises(ValueError, match=r"devices must be 1 with torch, .* got 2: .* by torchrun"):
+        TorchEngine(2)
+
+
+@pytest.mark.parametrize(("number", "absent"), [("0", "process 1"), ("1", "process 0")])
+def test_an_absent_process_is_named(process, capfd, number, absent):
+    address = process(RANK=number)
+    with pytest.raises(TimeoutError) as error:
+        hosts.start(timeout_s=0.3)
+    assert str(error.value) == (
+        f"{absent} did not answer at {address} within 0 s: start it with the same MASTER_ADDR and "
+        "MASTER_PORT and its own RANK, or lower WORLD_SIZE"
+    )
+    assert capfd.readouterr().err == ""
+
+
+def test_all_hear_who_is_absent(process, monkeypatch):
+    address, said = process(), {}
+
+    def meet(number: int) -> None:
+        with pytest.raises(TimeoutError) as error:
+            hosts._meet(address, number, 4, timeout_s=1.5)
+        said[number] = str(error.value).split(" at")[0]
+
+    threads = [threading.Thread(target=meet, args=(number,)) for number in (0, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert said == dict.fromkeys((0, 2), "process 1, process 3 did not answer")
+
+
+def test_who_listens_there_and_is_no_process_0(process):
+    process(RANK="1")
+    with socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]))) as server:
+        server.settimeout(20)
+
+        def answer():
+            with contextlib.suppress(OSError):  # until it is closed
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(TimeoutError, match=r"^process 0 did not answer at 127"):
+            hosts.start(timeout_s=0.3)
+
+
+def test_an_own_port_that_is_taken_is_one_line(process):
+    address = process()
+    with socket.create_server(("", int(address.split(":")[1]))), pytest.raises(OSError) as error:
+        hosts.start()
+    text = error.value.strerror
+    assert text.startswith(f"MASTER_PORT gives this process the address {address}, whose port is")
+    assert "\n" not in text
+
+
+def test_what_gloo_says_is_one_line(monkeypatch):
+    def failing(*_, **__):
+        raise RuntimeError("[/a/pair.cc:534] Connection closed by peer [127.0.0.1]:9\nwith more")
+
+    monkeypatch.setattr(hosts, "_group", lambda: None)
+    monkeypatch.setattr(hosts.dist, "all_reduce", failing)
+    with pytest.raises(ProcessLost) as error:
+        hosts.summed([torch.zeros(3)])
+    assert str(error.value) == (
+        "the sum over processes failed: Connection closed by peer [127.0.0.1]:9"
+    )

@@ -1,0 +1,282 @@
+"""TensorFlow on TPU, with none at hand: what its chips would be given, and what is said of one."""
+
+import importlib.metadata
+import re
+import socket
+
+import numpy as np
+import pytest
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+
+import kbert
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+
+tf = pytest.importorskip("tensorflow")
+from kbert.training.engines import strategies  # noqa: E402
+from kbert.training.engines.tensorflow_engine import TensorFlowEngine  # noqa: E402
+
+TOGETHER, BATCH, BLOCKS = 3, 12, 1
+# What a chip cannot do alone, in HLO: it would stop and ask its host, or know no size.
+HOST = re.compile(r"\b(custom-call|infeed|outfeed|send|recv)[\w-]*\(")
+DYNAMIC = re.compile(r"set-dimension-size|get-dimension-size|<=\d")
+WIDE = re.compile(r"\bf64\[")
+HEADS = {
+    "pretraining": lambda config: kbert.build_bert(
+        config, seq_len=11, max_predictions=PREDICTIONS, dtype="mixed_bfloat16"
+    ),
+    "classifier": lambda config: kbert.build_classifier(config, seq_len=11, num_labels=3),
+}
+
+
+def engine_of(head: str, on_tpu: bool, dropout: float = 0.1, **options) -> TensorFlowEngine:
+    """An engine on this CPU; `on_tpu`: whose program is that of a TPU's one chip."""
+    import keras
+
+    keras.utils.set_random_seed(5)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
+    engine = TensorFlowEngine()
+    engine.spread.on_tpu = engine.spread.distributed = on_tpu
+    engine.prepare(HEADS[head](config), Optimizer(learning_rate=1e-2, total_steps=9), **options)
+    return engine
+
+
+def batches(head: str) -> list:
+    data = arrays(head, TOGETHER, BATCH)
+    return [batch_of(data, step) for step in range(TOGETHER)]
+
+
+def lowered(function, *arguments, **platform) -> str:
+    """The HLO of a function, which XLA's compilers are given."""
+    whole = tf.function(function, jit_compile=True, autograph=False)
+    return whole.experimental_get_compiler_ir(*arguments)(stage="hlo", **platform)
+
+
+def problems(text: str) -> list[str]:
+    return [found for kind in (HOST, DYNAMIC, WIDE) for found in kind.findall(text)]
+
+
+def call_of(engine, head: str):
+    """What a call of the device is made with."""
+    from kbert.training.engines.spread import stacked
+
+    each = [engine._each(batch, step, (False, False)) for step, batch in enumerate(batches(head))]
+    (values,) = (stacked(list(parts)) for parts in zip(*each, strict=True))
+    return [tf.constant(2), *tf.nest.map_structure(tf.convert_to_tensor, values)]
+
+
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("pretraining", {"accumulation": 2}),
+        ("classifier", {"rematerialize": True}),
+    ],
+)
+def test_a_call_is_one_program_that_asks_no_host_and_knows_every_size(head, options):
+    engine = engine_of(head, on_tpu=True, steps_per_execution=TOGETHER, **options)
+    text = lowered(engine._call, *call_of(engine, head))
+    assert problems(text) == []
+    assert " while(" in text and " dot(" in text  # the updates' loop, products
+    drawn = 3 * BLOCKS + 1 + 3 * BLOCKS * ("rematerialize" in options)
+    assert text.count("rng-bit-generator(") >= drawn - 1
+    moved = [line for line in text.splitlines() if "ROOT" in line][-1]
+    assert moved.count("f32[") > 3 * len(engine.weights)  # weights and both moments come out
+
+
+class Chips:
+    """Of several chips what one of them does, where an update asks for the others."""
+
+    num_replicas_in_sync = 2
+
+    def all_reduce(self, operation, tensors):
+        def total(tensor):
+            return tf.raw_ops.CrossReplicaSum(input=tensor, group_assignment=[[0, 1]])
+
+        return tf.nest.map_structure(total, tensors)
+
+
+def pure_update(engine):
+    """An update as a function of its variables, which XLA is to be given for another platform."""
+    import keras
+
+    def update(values, batch, seeds):
+        variables = engine._updated()
+        found = dict(zip(map(id, variables), values, strict=True))
+        engine._assign = lambda some, new: found.update(zip(map(id, some), new, strict=True))
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            figures = engine._replica_update(batch, seeds)
+        return figures, [found[id(variable)] for variable in variables]
+
+    return update
+
+
+def has_tpu_kernels() -> bool:
+    try:
+        return bool(importlib.metadata.version("tensorflow-tpu"))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not has_tpu_kernels(), reason="tensorflow-tpu alone has the kernels of a TPU")
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("pretraining", {"accumulation": 2}),
+        ("classifier", {"rematerialize": True}),
+    ],
+)
+def test_an_update_of_several_chips_is_of_what_xla_knows_for_tpu(monkeypatch, head, options):
+    """With the wheel for TPU in tensorflow's place; no TPU is needed."""
+    engine = engine_of(head, on_tpu=True, **options)
+    engine.replicas = 2
+    monkeypatch.setattr(tf.distribute, "get_replica_context", Chips)
+    arrays, seeds = engine._each(batches(head)[0], 0, (False, False))[0]
+    tensors = tf.nest.map_structure(tf.convert_to_tensor, (arrays, seeds))
+    values = [tf.convert_to_tensor(variable.value) for variable in engine._updated()]
+    text = lowered(pure_update(engine), values, *tensors, platform_name="TPU")
+    assert problems(text) == [] and text.count("rng-bit-generator(") > 3 * BLOCKS
+    assert text.count(" all-reduce(") == len(engine.weights) + 1  # gradients, and all sums
+
+
+def test_evaluation_is_one_too():
+    engine = engine_of("pretraining", on_tpu=True)
+    batch = batches("pretraining")[0]
+    values = tf.nest.map_structure(tf.constant, (batch.inputs, batch.labels, batch.weights))
+    assert problems(lowered(engine._measure, values)) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (lambda x: x[x > 0.5], "<=3"),
+        (lambda x: tf.cast(x, "float64") * 2, "f64["),
+    ],
+)
+def test_what_a_chip_cannot_do_is_found(function, found):
+    assert found in problems(lowered(function, tf.constant([0.1, 0.7, 0.9])))
+
+
+def test_what_xla_does_not_know_is_refused():
+    with pytest.raises(ValueError, match=r"unsupported operations .* EagerPyFunc"):
+        lowered(lambda x: tf.py_function(np.sin, [x], tf.float32), tf.constant([0.1]))
+
+
+def test_the_updates_are_those_of_the_cpus_program():
+    plain = engine_of("pretraining", on_tpu=False, dropout=0.0)
+    chip = engine_of("pretraining", on_tpu=True, dropout=0.0, steps_per_execution=TOGETHER)
+    expected = [
+        float(plain.update(batch, n)["loss"]) for n, batch in enumerate(batches("pretraining"))
+    ]
+    found = [one["loss"] for one in chip.updates(batches("pretraining"), 0)()]
+    np.testing.assert_allclose(found, expected, rtol=2e-2)  # bfloat16
+    assert chip.predict(batches("pretraining")[0].rows(slice(0, 5)).inputs)[1].shape == (5, 2)
+
+
+def test_a_tpu_does_several_updates_a_call_and_is_compiled_for():
+    engine = engine_of("classifier", on_tpu=True)
+    assert engine.steps_per_execution > 1 and engine.jit and engine.kit is None
+    with pytest.raises(ValueError, match="jit must be True or left out on a TPU"):
+        engine.prepare(engine.model, engine.settings, jit=False)
+
+
+# What is said of a TPU that is not there.
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_a_tpu_that_is_not_there_is_one_line(run_python):
+    """In a process of its own: to start a TPU clears what TensorFlow has made."""
+    names = ["local", "no-such-tpu", f"grpc://127.0.0.1:{closed_port()}"]
+    code = f"""
+import os
+from kbert.training import engines
+for os.environ["TPU_NAME"] in {names}:
+    try:
+        engines.start()
+    except ValueError as error:
+        print(error)
+"""
+    lines = run_python(code, backend="tensorflow").stdout.splitlines()
+    assert len(lines) == len(names), lines
+    for name, line in zip(names, lines, strict=True):
+        assert line.startswith(f"the TPU {name!r} cannot be used (") and "unset it" in line
+
+
+# TensorFlow's own TPUStrategy, whose resolver says that there are two chips; their variables lie on
+# two CPUs. What it makes of a call is not run.
+STRATEGY = """
+import numpy as np, sys
+import tensorflow as tf
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+place = "/job:localhost/replica:0/task:0/device:"
+
+class Resolver(tf.distribute.cluster_resolver.TPUClusterResolver):
+    def get_tpu_system_metadata(self):
+        devices = [tf.config.LogicalDevice(f"{place}TPU:{n}", "TPU") for n in range(2)]
+        return tf.tpu.experimental.TPUSystemMetadata(2, 1, 2, None, devices)
+
+strategy = tf.distribute.TPUStrategy(Resolver(tpu="local"))
+strategy.extended._tpu_devices = np.array([[f"{place}CPU:{n}"] for n in range(2)], dtype=object)
+import kbert
+from kbert.training import engines
+from kbert.training.engines import strategies
+from kbert.training.engines.spread import stacked
+from kbert.training.optimizers import Optimizer
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+from helpers.vector_process import CASES, batch, prepared
+strategies._connected = lambda name: strategy
+engine = engines.start(2)
+with engine.scope():
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
+    model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+engine.prepare(model, Optimizer(total_steps=9), steps_per_execution=3, accumulation=2)
+engine.restore(engine.state())
+data = arrays("pretraining", 3, 12)
+
+def told(batches):
+    each = [engine._each(one, n, (False, False)) for n, one in enumerate(batches)]
+    values = engine.spread.values([stacked(list(parts)) for parts in zip(*each)])
+    traced = engine._call.get_concrete_function(tf.constant(2), *values)
+    graph = traced.graph.as_graph_def(add_shapes=True)
+    nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
+    kinds = [node.op for node in nodes]
+    unknown = {
+        node.op for node in nodes for shape in node.attr["_output_shapes"].list.shape
+        if shape.unknown_rank or any(size.size < 0 for size in shape.dim)
+    }
+    print(kinds.count("TPUReplicateMetadata"), kinds.count("CrossReplicaSum") - len(engine.weights),
+          kinds.count("AssignVariableOp") - len(engine._updated()), sorted(unknown),
+          sorted(kind for kind in set(kinds) if "PyFunc" in kind or "feed" in kind))
+
+told([batch_of(data, n) for n in range(3)])
+*case, options = CASES["infonce_in_parts"]
+prepared(engine, *case, options | {"steps_per_execution": 3})
+told([batch(*case[:2], n) for n in range(3)])
+"""
+
+
+def test_tensorflows_own_strategy_takes_a_call_with_static_shapes(run_python):
+    done = run_python(STRATEGY, backend="tensorflow", TPU_NAME="local")
+    # one program; gradients and all sums go between the chips; every variable is given once; where
+    # vectors are learned these go too, with the records' labels and weights
+    update, of_vectors = done.stdout.splitlines()
+    assert update.split() == ["1", "1", "0", "['BroadcastGradientArgs']", "[]"]  # shapes' own
+    assert of_vectors.split()[:3] == ["1", "4", "0"] and of_vectors.endswith("[]")
+    assert of_vectors.split()[3] in ("[]", "['BroadcastGradientArgs']")
+
+
+def test_a_tpus_chips_go_together(monkeypatch):
+    class Chips:
+        num_replicas_in_sync = 8
+
+    monkeypatch.setenv("TPU_NAME", "local")
+    monkeypatch.setattr(strategies, "_connected", lambda name: Chips)
+    with pytest.raises(ValueError, match=r"^devices must be all 8 of the TPU 'local', got 3$"):
+        engines.start(3)

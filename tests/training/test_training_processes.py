@@ -1,0 +1,226 @@
+"""One device, several, and several hosts do the same updates: real processes on loopback."""
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.sizes import HELPERS, SIZES
+from helpers.xla_flags import LESS_COMPILING, environment_of
+
+import kbert
+
+SCRIPT = HELPERS / "train_process.py"
+TWO = "--xla_force_host_platform_device_count=2"
+TWO_DEVICES_OF_JAX = {"KERAS_BACKEND": "jax", "XLA_FLAGS": f"{LESS_COMPILING['XLA_FLAGS']} {TWO}"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    import keras
+
+    keras.utils.set_random_seed(5)
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 2})
+    folder = tmp_path_factory.mktemp("first")
+    kbert.save(kbert.Bert(config, "pretraining", kbert.build_bert(config)), folder / "bert")
+    return folder / "bert"
+
+
+def ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    numbers = [found.getsockname()[1] for found in sockets]
+    for found in sockets:
+        found.close()
+    return numbers
+
+
+def environments(kind: str) -> list[dict]:
+    """The variables of each process of a way to train."""
+    first, second = ports(2)
+    hosts = [f"127.0.0.1:{first}", f"127.0.0.1:{second}"]
+    if kind == "workers":
+        tasks = [{"type": "worker", "index": index} for index in range(2)]
+        return [
+            {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})}
+            for task in tasks
+        ]
+    if kind == "jax_devices":
+        return [TWO_DEVICES_OF_JAX]
+    if kind == "jax":
+        return [environment_of("jax")]
+    if kind == "jax_hosts":
+        return [
+            environment_of("jax")
+            | {
+                "KERAS_DISTRIBUTION_JOB_ADDRESSES": hosts[0],
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+                "KERAS_DISTRIBUTION_PROCESS_ID": str(index),
+            }
+            for index in range(2)
+        ]
+    if kind == "torch":
+        return [{"KERAS_BACKEND": "torch"}]
+    if kind.startswith("torch"):  # as torchrun gives them
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(first), "WORLD_SIZE": "2"}
+        return [{"KERAS_BACKEND": "torch", "RANK": str(index)} | shared for index in range(2)]
+    return [{}]
+
+
+def started(kind: str, folder: Path, place: Path) -> list[tuple[subprocess.Popen, Path]]:
+    """The processes of a way to train, and where each writes what it ends with."""
+    devices = "2" if kind in ("mirrored", "jax_devices") else "1"
+    micro_batches = "2" if kind == "torch_accumulated" else "1"
+    at_once = "3" if kind in ("mirrored", "workers") else "1"  # of 5: a call is not full
+    running = []
+    for index, variables in enumerate(environments(kind)):
+        out = place / f"{kind}-{index}.npz"
+        asked = [str(folder), str(out), "0.0", devices, micro_batches, at_once]
+        command = [sys.executable, str(SCRIPT), *asked]
+        environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"} | variables
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running.append((process, out))
+    return running
+
+
+def ended(kind: str, running: list[tuple[subprocess.Popen, Path]]) -> list[dict]:
+    """What each process of a way to train ends with."""
+    replicas = 2 if kind in ("mirrored", "jax_devices") or len(running) == 2 else 1
+    for index, (process, _) in enumerate(running):
+        printed, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors[-3000:]
+        assert printed.splitlines()[-1].split() == [str(n) for n in (replicas, index, len(running))]
+    return [dict(np.load(out)) for _, out in running]
+
+
+@pytest.fixture(scope="module")
+def side_by_side(folder, tmp_path_factory):
+    """The ways of one process each, which mostly keep one core busy."""
+    kinds = ["default", "mirrored"]
+    if importlib.util.find_spec("jax"):
+        kinds += ["jax_devices"]
+    place = tmp_path_factory.mktemp("trained")
+    running = {kind: started(kind, folder, place) for kind in kinds}
+    yield running
+    for process, _ in (pair for pairs in running.values() for pair in pairs):
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def one_device(side_by_side):
+    return ended("default", side_by_side["default"])[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "mirrored",
+        "jax_devices",
+        "workers",
+        "jax_hosts",
+        "torch_accumulated",
+        # one device beside transformers: on_each_backend/test_training_parity.py
+        pytest.param("jax", marks=pytest.mark.long),
+        pytest.param("torch", marks=pytest.mark.long),
+        # as above, without micro-batches
+        pytest.param("torch_processes", marks=pytest.mark.long),
+    ],
+)
+def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_side, tmp_path):
+    if kind.startswith(("jax", "torch")):
+        pytest.importorskip(kind.partition("_")[0])
+    assert (one_device["norms"] > 0.5).all()  # the clip bites
+    for found in ended(kind, side_by_side.get(kind) or started(kind, folder, tmp_path)):
+        assert found.keys() == one_device.keys()
+        for name, array in found.items():
+            np.testing.assert_allclose(array, one_device[name], atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_with_dropout_each_replica_has_masks_of_its_own(folder, tmp_path):
+    """Two replicas with the same examples: the same masks would give both the same sums."""
+    code = f"""
+import os, sys
+import tensorflow as tf
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import kbert
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+engine = engines.start(2)
+with engine.scope():
+    config = kbert.load({str(folder)!r}).config
+    model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+engine.prepare(model, Optimizer(total_steps=9))
+batch = batch_of(arrays("pretraining", 1, 6), 0)
+twice = engine._arrays(batch, 1) * 2
+seeds = engine._seeds(0, range(2))
+
+def losses(seeds):
+    def local(batch, seeds):
+        return engine._gradients(batch, tf.ensure_shape(seeds, seeds.shape))[1][0, 0]
+    run = tf.function(lambda b, s: engine.strategy.run(local, args=(b, s)))
+    found = run(engine.spread.values(twice), engine.spread.values(list(seeds)))
+    return [float(value) for value in engine.strategy.experimental_local_results(found)]
+
+one, two = losses(seeds)
+assert one != two, (one, two)
+same, again = losses([seeds[0], seeds[0]])
+assert abs(same - again) < 1e-6 and abs(same - one) < 1e-6
+print("differ")
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.strip() == "differ", done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_with_dropout_two_devices_of_jax_have_the_masks_of_one(folder):
+    """In parts of their own, and where Keras's own dropout draws for the whole batch."""
+    pytest.importorskip("jax")
+    code = f"""
+import sys
+import keras, kbert
+import numpy as np
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+
+source = kbert.load({str(folder)!r}).config.replace(num_hidden_layers=1)
+config = source.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
+
+def trained(head, predictions, devices):
+    engine = engines.start(devices)
+    keras.utils.set_random_seed(5)
+    with engine.scope():
+        model = build(GraphSpec.of(config, head, seq_len=11, max_predictions=predictions))
+    optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
+    engine.prepare(model, optimizer, clip_norm=0.5, accumulation=2)
+    logs = engine.update(batch_of(arrays(head, 1, 12), 0), 0)
+    figures = [float(logs[name]) for name in ("loss", "gradient_norm")]
+    return engine._in_parts(), [np.array(figures), *model.get_weights()]
+
+for head, predictions in (("pretraining", PREDICTIONS), ("classifier", None)):
+    (_, one), (in_parts, two) = (trained(head, predictions, devices) for devices in (1, 2))
+    for expected, found in zip(one, two, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
+    print(in_parts)
+"""
+    environment = os.environ | TWO_DEVICES_OF_JAX
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr[-3000:]

@@ -1,0 +1,215 @@
+"""Runs that train sentence vectors, and what sentence-transformers makes of their results."""
+
+import dataclasses
+import importlib.util
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from helpers.peer_vector_losses import SCALE
+from helpers.sizes import FILES, HELPERS
+from helpers.small_berts import small_berts
+from numpy.testing import assert_allclose
+
+import kbert
+from kbert.checkpoints import weight_names
+from kbert.checkpoints.sentence_settings import SentenceDense
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
+from kbert.tasks.embedding.reading import TextRecord
+from kbert.tasks.embedding.recipe import encoder_of
+from kbert.tasks.embedding.training import TASK
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from kbert.training.vector_loss import VECTORS, VectorLoss
+
+ANIMALS, SKY, THINGS = (["cat", "dog"], ["sun", "moon"], ["tree", "mat"])
+SETTINGS = {"epochs": 9, "batch_size": 7, "learning_rate": 5e-3, "seed": 4}
+SETTINGS |= {"show": False, "peak_flops": 1e9}
+OPTIONS = SETTINGS | {"batch_size": 14, "accumulation": 2, "dimensions": [24, 5]}
+
+
+def sentences(count: int, seed: int) -> list[tuple[str, int]]:
+    """Sentences, and which of three kinds of words each has."""
+    random, found = np.random.default_rng(seed), []
+    for number in range(count):
+        own = random.choice((ANIMALS, SKY, THINGS)[number % 3], 2)
+        words = [*own, *random.choice(["red", "big", ".", "the"], random.integers(1, 4))]
+        found.append((" ".join(random.permutation(words)), number % 3))
+    return found
+
+
+def scored(count: int, seed: int) -> list[tuple[str, str, float]]:
+    """Pairs, and 1 for two of one kind, of different ones 0 or 0.4."""
+    first, second = sentences(count, seed), sentences(count, seed + 1)
+    np.random.default_rng(seed).shuffle(second)
+    near = ({0}, {1, 2})
+    return [
+        (a, b, 1.0 if x == y else 0.4 * any({x, y} <= one for one in near))
+        for (a, x), (b, y) in zip(first, second, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def source(small):
+    sizes = {"num_hidden_layers": 1, "initializer_range": 0.2, "hidden_dropout_prob": 0.0}
+    sizes |= {"attention_probs_dropout_prob": 0.0}
+    bert = small_berts(dataclasses.replace(small, **sizes))["encoder"]
+    return dataclasses.replace(bert, sentence=kbert.SentenceSettings("max", True, 15))
+
+
+@pytest.fixture(scope="module")
+def tuned(source, tmp_path_factory):
+    """(folder with its run, what came of it): scored pairs from files, two micro-batches."""
+    folder = tmp_path_factory.mktemp("tuned")
+    for name, count, seed in (("train", 69, 1), ("dev", 30, 5)):
+        lines = ["\t".join(map(str, row)) for row in scored(count, seed)]
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": folder / "run"}
+    return folder, kbert.finetune(source, "embed", **data, **OPTIONS)
+
+
+def test_it_learns(tuned, source):
+    folder, done = tuned
+    before = kbert.evaluate(source, "embed", folder / "dev.tsv")
+    assert done.metrics["spearman"] > max(0.7, before["spearman"] + 0.2)
+    assert {"spearman", "pearson", "spearman_5", "pearson_5"} == set(done.metrics)
+    losses = [line["Vectors_loss"] for line in done.history.updates]
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    saved = kbert.load(folder / "run" / "model.keras")
+    found = kbert.evaluate(saved, "embed", folder / "dev.tsv")
+    assert found["spearman"] == pytest.approx(done.metrics["spearman"], abs=1e-6)
+
+
+def test_the_figures_are_scipys_of_the_vectors(tuned):
+    stats = pytest.importorskip("scipy.stats")
+    _, done = tuned
+    first, second, scores = zip(*scored(30, 5), strict=True)
+    for size, ending in ((24, ""), (5, "_5")):
+        a, b = (kbert.embed(done.bert, list(texts))[:, :size] for texts in (first, second))
+        lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+        cosines = np.sum(a * b, axis=1) / lengths
+        for name, function in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+            expected = function(cosines, scores)[0]
+            assert done.metrics[name + ending] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_checkpoint_says_how_vectors_are_pooled(tuned, tmp_path):
+    _, done = tuned
+    assert done.bert.sentence == kbert.SentenceSettings("max", True, 15)
+    kbert.save(done.bert, tmp_path / "saved", format="transformers")
+    assert kbert.load(tmp_path / "saved").sentence == done.bert.sentence
+
+
+def test_texts_are_trained_behind_the_default_prompt(source):
+    sentence = kbert.SentenceSettings(
+        "mean", True, 9, prompts={"red": "red "}, default_prompt_name="red", similarity="dot"
+    )
+    bert = dataclasses.replace(source, sentence=sentence)
+    columns = TASK.encode([TextRecord(("cat", "dog"))], bert.tokenizer, None, 9, sentence)
+    wanted = [bert.tokenizer.encode(f"red {text}").ids for text in ("cat", "dog")]
+    assert list(map(list, columns.texts)) == wanted
+    done = kbert.finetune(
+        bert, "embed", train=scored(9, 3), **OPTIONS | {"epochs": 1, "batch_size": 4}
+    )
+    assert done.bert.sentence == sentence
+    layers = (SentenceDense(np.ones((24, 5), "float32")),)
+    dense = dataclasses.replace(bert, sentence=kbert.SentenceSettings("max", True, dense=layers))
+    with pytest.raises(ValueError, match="with dense layers after the pooling cannot be trained"):
+        kbert.finetune(dense, "embed", train=scored(9, 3), **OPTIONS)
+
+
+class Crash(keras.callbacks.Callback):
+    """Ends a run after its third epoch begins, as a kill would: nothing is saved then."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 3:
+            raise RuntimeError("crash")
+
+
+def test_a_run_goes_on_to_the_same_weights(tuned, source, tmp_path):
+    folder, done = tuned
+    data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": tmp_path / "run"}
+    with pytest.raises(RuntimeError, match="crash"):
+        kbert.finetune(source, "embed", **data, callbacks=[Crash()], **OPTIONS, save_every=5)
+    went_on = kbert.resume(tmp_path / "run", source=source, show=False, peak_flops=1e9)
+    assert went_on.metrics == done.metrics
+    for one, other in zip(went_on.bert.model.weights, done.bert.model.weights, strict=True):
+        assert (np.array(one) == np.array(other)).all(), one.path
+
+
+def test_sentence_transformers_opens_it_with_the_same_vectors_and_gradients(tuned, tmp_path):
+    """MultipleNegativesRankingLoss and its cached form, of the weights of a whole model."""
+    if importlib.util.find_spec("sentence_transformers") is None:
+        pytest.skip("pip install sentence-transformers: the library that this is compared with")
+    _, done = tuned
+    bert, files = done.bert, [tmp_path / name for name in ("saved", "rows.json", "out.npz")]
+    kbert.save(bert, files[0], format="transformers")
+    rows = list({a: (a, b) for a, b in {b: (a, b) for a, b in PAIRS}.values()}.values())[:12]
+    files[1].write_text(json.dumps(rows))
+    peer = [sys.executable, str(HELPERS / "peer_vector_losses.py"), *map(str, files)]
+    subprocess.run(peer, check=True, capture_output=True)
+    expected, kept = np.load(files[2]), np.load(FILES / "vector_losses.npz")
+    for one in kept:
+        assert_allclose(expected[one], kept[one], rtol=1e-4, atol=1e-6, err_msg=one)
+    texts = [text for row in rows for text in row]
+    assert_allclose(kbert.embed(bert, texts), expected["vectors"], atol=1e-5)
+    for accumulation, name in ((1, "infonce"), (4, "cached")):
+        loss, gradients = of_whole_model(bert, texts, accumulation)
+        assert loss == pytest.approx(float(expected[f"{name}.loss"]), rel=1e-5)
+        largest = max(np.abs(gradient).max() for gradient in gradients.values())
+        for entry in weight_names.templates(bert.config):
+            if entry.layer == names.POOLER:
+                continue
+            (path,) = (one for one in gradients if is_of(entry, one))
+            array = expected[f"{name}.{entry.transformers}"]
+            array = array.T if entry.variable.endswith("kernel") else array
+            array = array.reshape(gradients[path].shape)
+            assert_allclose(gradients[path], array, atol=1e-5 * largest, err_msg=path)
+
+
+def is_of(entry, path: str) -> bool:
+    return path.startswith(f"{entry.layer}/") and path.endswith(f"/{entry.variable}")
+
+
+def of_whole_model(bert, texts: list[str], accumulation: int) -> tuple[float, dict]:
+    """An engine's loss, and gradients by the weight's path."""
+    encoded = bert.tokenizer.encode_batch(texts)
+    ids = np.zeros((len(texts), max(map(len, (one.ids for one in encoded)))), "int32")
+    for place, one in enumerate(encoded):
+        ids[place, : len(one.ids)] = one.ids
+    ids = ids.reshape(-1, 2, ids.shape[1])
+    inputs = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: np.zeros_like(ids)}
+    labels = {VECTORS: np.arange(ids[..., 0].size, dtype="int32").reshape(-1, 2)}
+    batch = TrainingBatch(inputs, labels, {VECTORS: np.full(len(ids), 1 / len(ids), "float32")})
+    engine = engines.start()
+    engine.vectors = VectorLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
+    model = encoder_of(bert.model)
+    still = Optimizer(learning_rate=1e-30, total_steps=3, weight_decay=0.0)
+    engine.prepare(model, still, accumulation=accumulation)
+    gradients = engine.gradients(batch, 0)
+    return float(engine.update(batch, 0)["loss"]), gradients
+
+
+PAIRS = [(a, b) for (a, x), (b, y) in zip(sentences(39, 2), sentences(39, 3), strict=True)]
+KINDS = {
+    "pairs": (PAIRS, "cls", "recall@1"),
+    "triplets": ([(*pair, PAIRS[n - 2][1]) for n, pair in enumerate(PAIRS)], "mean", "accuracy"),
+    "labelled": ([(text, "abc"[kind]) for text, kind in sentences(39, 2)], "mean", "recall@1"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_records_is_learned(source, kind):
+    rows, pooling, figure = KINDS[kind]
+    loss = "triplet" if kind == "triplets" else None
+    options = SETTINGS | {"margin": 1.0, "epochs": 5, "pooling": pooling}
+    done = kbert.finetune(source, "embed", train=rows, dev=rows, loss=loss, **options)
+    losses = [line["Vectors_loss"] for line in done.history.updates]
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    assert done.bert.sentence.pooling == pooling
+    figures = [line[f"val_{figure}"] for line in done.history.evaluations]
+    assert done.metrics[figure] == max(figures) > figures[0]
