@@ -63,13 +63,9 @@ def emptied_at_the_end(config) -> str:
 def pytest_collection_modifyitems(items):
     """A test carries the marker of each peer that its module asks for: -m "not transformers".
 
-    And `slow` where slow_tests.txt lists it: list_slow.py writes that from a run's durations. What
-    takes longest comes first.
+    What takes longest comes first.
     """
-    slow = set(source(TESTS / "helpers" / "slow_tests.txt").split())
     for item in items:
-        if f"tests/{item.path.relative_to(TESTS)}::{item.name.partition('[')[0]}" in slow:
-            item.add_marker("slow")
         text = source(item.path)
         for peer in PEERS:
             if f'"{peer}"' in text or (peer == "transformers" and "peer" in item.fixturenames):

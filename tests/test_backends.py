@@ -9,6 +9,13 @@ from pathlib import Path
 import pytest
 from helpers.xla_flags import environment_of
 
+pytestmark = pytest.mark.full
+
+ROUNDS = {
+    "default": "not full and not nightly",
+    "full": "full and not nightly",
+    "nightly": "nightly",
+}
 FOLDER = Path(__file__).parent / "on_each_backend"
 WITHOUT_TENSORFLOW = """
 import importlib.machinery
@@ -45,29 +52,44 @@ def backend(request):
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory):
-    """The tests on JAX and on torch, side by side: a process and its output each."""
+def start(tmp_path_factory):
+    """Starts a round's tests on JAX and on torch, side by side: a process and its output each."""
     folder = tmp_path_factory.mktemp("backends")
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *options, str(FOLDER)]
     processes = {}
-    for name in ("jax", "torch"):
-        if importlib.util.find_spec(name):
-            output = folder / f"{name}.txt"
+
+    def start_all(which: str) -> None:
+        for name in filter(importlib.util.find_spec, ("jax", "torch")):
+            options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", ROUNDS[which]]
+            output = folder / f"{name}-{which}.txt"
             with output.open("w") as file:
-                environment = os.environ | environment_of(name)
                 process = subprocess.Popen(
-                    command, env=environment, stdout=file, stderr=subprocess.STDOUT
+                    [sys.executable, "-m", "pytest", *options, str(FOLDER)],
+                    env=os.environ | environment_of(name),
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
                 )
-            processes[name] = process, output
-    yield processes
+            processes[name, which] = process, output
+
+    def start_once(name: str, which: str):
+        if (name, which) not in processes:
+            start_all(which)
+        return processes[name, which]
+
+    yield start_once
     for process, _ in processes.values():
         process.kill()
 
 
-@pytest.mark.slow
-def test_what_holds_on_tensorflow_holds_on_each_backend(backend, started):
-    process, output = started[backend]
+@pytest.mark.parametrize(
+    "which",
+    [
+        "default",
+        pytest.param("full", marks=pytest.mark.full),
+        pytest.param("nightly", marks=pytest.mark.nightly),
+    ],
+)
+def test_each_backend_passes_the_same_tests(which, backend, start):
+    process, output = start(backend, which)
     status = process.wait()
     text = output.read_text(encoding="utf-8", errors="replace")[-5000:]
     print(text)

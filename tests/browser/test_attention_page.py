@@ -8,6 +8,8 @@ from helpers.attention_maps import random_map
 
 from kbert.tasks.attention.page import page_data
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def found():

@@ -23,6 +23,7 @@ def pages():
     return [page for page in found if not page.startswith(NOT_PAGES)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "scheme", "each"),
     [(400, "light", 1), (1280, "dark", 3), (400, "dark", 9), (1280, "light", 9)],
@@ -65,6 +66,7 @@ ON_DARK = """[...document.querySelectorAll("article img")]
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [
@@ -85,6 +87,7 @@ def test_a_page_in_the_dark_on_a_phone_can_be_read(browser, name):
         assert page.evaluate(ON_DARK) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     ["coming_from", "look_up/api", "look_up/environment", "trust/equality", "trust/kills"],

@@ -46,6 +46,7 @@ def both(made, tmp_path):
     return shutil.copytree(made / "both", tmp_path / "both")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "options", "left_out"),
     [
@@ -225,7 +226,7 @@ for form, name in forms.items():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_other_format_survives_a_disk_that_fills(both):
     """transformers' and Google's: tests/checkpoints/test_saved_checkpoints.py."""
     pytest.importorskip("resource", reason="no file size limits on this system")

@@ -166,6 +166,7 @@ def runner(form, path):
     return {"saved_model": saved_model_runner, "onnx": onnx_runner}[form](path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
 def test_a_saved_model_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
     bert, model = bert_of(head, hidden_act, **options)
@@ -176,6 +177,7 @@ def test_a_saved_model_gives_the_models_numbers(tmp_path, capfd, head, hidden_ac
     assert [file.name for file in tmp_path.iterdir()] == ["saved"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
 def test_an_onnx_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
     pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
@@ -187,6 +189,7 @@ def test_an_onnx_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act
     assert [file.name for file in tmp_path.iterdir()] == ["bert.onnx"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("head", "hidden_act", "options"), CASES, ids=IDS)
 def test_a_litert_file_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
     bert, model = bert_of(head, hidden_act, **options)
@@ -209,6 +212,7 @@ VECTORS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("form", "head", "sentence"), VECTORS)
 def test_a_file_gives_the_sentence_vectors_that_embed_gives(tmp_path, form, head, sentence):
     if form == "onnx":
@@ -232,6 +236,7 @@ def test_a_file_gives_the_sentence_vectors_that_embed_gives(tmp_path, form, head
     assert set(found) == others[head] | {"sentence_embedding"}
 
 
+@pytest.mark.full
 def test_a_sentence_vector_that_cannot_be_exported_is_said(tmp_path, caplog):
     sentence = kbert.SentenceSettings("pooler", True)
     bert = dataclasses.replace(bert_of("tokens")[0], sentence=sentence)
@@ -262,6 +267,7 @@ def test_a_vector_that_token_ids_do_not_decide_is_not_exported(changes, said, ca
     assert said in caplog.text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["classifier", "qa"])
 def test_a_litert_file_is_resized_without_its_signature(tmp_path, head):
     """By place: its inputs and outputs have the order of the graph."""
@@ -287,7 +293,7 @@ def test_a_litert_file_is_resized_without_its_signature(tmp_path, head):
     compare(model, run)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_torch_writes_onnx_too(tmp_path, run_python):
     for package in ("torch", "onnxscript"):
         pytest.importorskip(package, reason="writes ONNX on torch: pip install -e '.[onnx,torch]'")
@@ -299,6 +305,7 @@ def test_torch_writes_onnx_too(tmp_path, run_python):
     compare(model, onnx_runner(path))
 
 
+@pytest.mark.full
 def test_jax_is_told_which_backend_to_set(run_python):
     pytest.importorskip("jax")
     lines = run_python(ON_JAX, backend="jax").stdout.splitlines()
@@ -308,6 +315,7 @@ def test_jax_is_told_which_backend_to_set(run_python):
         assert "got jax: set KERAS_BACKEND=tensorflow" in line
 
 
+@pytest.mark.full
 def test_half_precision_is_exported_in_float32(tmp_path, monkeypatch):
     import keras
 
@@ -321,6 +329,7 @@ def test_half_precision_is_exported_in_float32(tmp_path, monkeypatch):
     assert keras.config.dtype_policy() is policy
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "litert"])
 def test_ids_and_lengths_that_the_model_lacks_are_never_computed(tmp_path, form):
     if form == "onnx":
@@ -339,6 +348,7 @@ def test_ids_and_lengths_that_the_model_lacks_are_never_computed(tmp_path, form)
             assert length == 7 and np.isnan(found[0]).all() and np.isfinite(found[1]).all()
 
 
+@pytest.mark.full
 def test_a_saved_model_can_be_trained_where_it_is_loaded(tmp_path):
     import keras
     import tensorflow as tf
@@ -357,6 +367,7 @@ def test_a_saved_model_can_be_trained_where_it_is_loaded(tmp_path):
     assert all(gradient is not None for gradient in gradients)
 
 
+@pytest.mark.full
 def test_a_saved_model_brings_its_tokenizer(tmp_path):
     tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
     bert, _ = bert_of(tokenizer=tokenizer)
@@ -367,6 +378,7 @@ def test_a_saved_model_brings_its_tokenizer(tmp_path):
     assert not (written("saved_model", bert, path) / "tokenizer").exists()  # nothing old stays
 
 
+@pytest.mark.full
 def test_what_is_no_saved_model_is_not_replaced(tmp_path):
     bert, _ = bert_of()
     (tmp_path / "thesis.txt").write_text("mine")
@@ -376,6 +388,7 @@ def test_what_is_no_saved_model_is_not_replaced(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "name", "broken"),
     [
@@ -406,6 +419,7 @@ def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, n
     assert (path / "saved_model.pb" if path.is_dir() else path).read_bytes() == b"old"
 
 
+@pytest.mark.full
 def test_an_old_saved_model_stays_where_the_new_one_cannot_be_put(tmp_path, monkeypatch):
     path, rename = tmp_path / "saved", os.rename
     path.mkdir()
@@ -423,6 +437,7 @@ def test_an_old_saved_model_stays_where_the_new_one_cannot_be_put(tmp_path, monk
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.full
 def test_a_full_disk_is_one_line(tmp_path, run_python):
     """TensorFlow's own error comes out as an OSError; the disk is full after 20,000 bytes."""
     code = f"""

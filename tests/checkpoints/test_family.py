@@ -71,6 +71,7 @@ def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp
     assert again.spec == kbert.load(folders / name).spec
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("said", [{}, {"qa_dropout": 0.33, "seq_classif_dropout": 0.27}])
 def test_distilberts_dropouts_are_its_heads_and_stay_in_the_file(said, tmp_path):
     from transformers import DistilBertConfig
@@ -101,6 +102,7 @@ def test_of_bert_and_roberta_answers_are_told_of_all_that_there_is(small):
         small.replace(qa_dropout=0.1)
 
 
+@pytest.mark.full
 def test_kberts_own_file_keeps_them(folders, tmp_path):
     for name in ("RobertaForSequenceClassification", "DistilBertModel", "XLMRobertaModel"):
         bert = kbert.load(folders / name)
@@ -156,6 +158,7 @@ def with_tokens(folders, name):
     return dataclasses.replace(kbert.load(folders / name), tokenizer=tokenizer)
 
 
+@pytest.mark.full
 def test_the_tasks_read_them(folders, tmp_path):
     bert = with_tokens(folders, "RobertaForMaskedLM")
     (candidates,) = kbert.fill_mask(bert, "a <mask>", top_k=3)
@@ -170,6 +173,7 @@ def test_the_tasks_read_them(folders, tmp_path):
     assert kbert.classify(with_tokens(folders, "RobertaForSequenceClassification"), "a", "b")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
 def test_a_few_updates_learn(folders, name, tmp_path, uncased):
     bert = with_words(folders, name, uncased)
@@ -186,6 +190,7 @@ def test_a_few_updates_learn(folders, name, tmp_path, uncased):
     assert len(kbert.classify(again, [row[0] for row in with_pair], ["barked"] * 16)) == 16
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
 def test_tagging_and_answering_are_learned(folders, name, tmp_path, uncased):
     """With a run's folder, whose checkpoints open again and answer alike."""
@@ -205,6 +210,7 @@ def test_tagging_and_answering_are_learned(folders, name, tmp_path, uncased):
     assert kbert.answer(again, "the dogs", "the dog barked").text == "dog"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
 def test_sentence_vectors_are_trained(folders, name, tmp_path, uncased, caplog):
     """Nothing is said of a pooler, which DistilBERT has none of; RoBERTa's stays."""

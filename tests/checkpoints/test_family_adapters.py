@@ -70,6 +70,7 @@ CASES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_an_adapter_of_pefts_gives_pefts_numbers(folders, tmp_path, name):
     import peft
@@ -99,6 +100,7 @@ MODULES = {"Roberta": ["classifier"], "DistilBert": ["classifier", "pre_classifi
 TARGETS = {"Roberta": ["query", "value"], "DistilBert": ["q_lin", "v_lin"]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", MODULES)
 def test_what_finetune_wrote_opens_in_peft_and_gives_the_same(folders, tmp_path, family):
     import peft
@@ -134,6 +136,7 @@ def words(bert, folders):
     return kbert.Tokenizer.from_vocab(tokens, lowercase=True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", MODULES)
 def test_bases_number_is_the_one_that_peft_prints(family):
     """The head is all that transformers has in no pretrained checkpoint, the first dense too."""
@@ -156,6 +159,7 @@ def test_bases_number_is_the_one_that_peft_prints(family):
         kbert.account(ours, head="classifier", freeze="pooler")
 
 
+@pytest.mark.full
 def test_an_adapter_of_another_of_the_family_is_refused(folders, tmp_path, small):
     import peft
 

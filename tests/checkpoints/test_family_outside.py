@@ -13,6 +13,8 @@ from numpy.testing import assert_allclose
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 pytest.importorskip("transformers")
 
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs bark a lot", "so does the cat"]

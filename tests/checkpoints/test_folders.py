@@ -56,6 +56,7 @@ def opened(folder: Path) -> tuple[str, float]:
         return checkpoint.spec.config.hidden_act, float(weight[1, 1])
 
 
+@pytest.mark.full
 def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path):
     old, new = old_and_new["old"], old_and_new["new"]
     wanted = {opened(path): name for name, path in old_and_new.items()}
@@ -222,6 +223,7 @@ def a_device(path: Path) -> None:
     os.symlink(os.devnull, path)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")
 @pytest.mark.parametrize("make", [a_fifo, a_device])
 def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, make):
@@ -259,6 +261,7 @@ def test_a_folder_whose_files_may_not_be_taken_away_stays_whole(tmp_path, nobody
     assert contents(target) == before
 
 
+@pytest.mark.full
 def test_killed_while_a_folder_is_replaced_it_is_old_or_new_with_nothing_of_the_other(tmp_path):
     """As a SavedModel is; a link to it stays one."""
     for name in ("old", "new"):

@@ -1,6 +1,6 @@
 """Mutations of every binary format: each opens, or is refused in one line, soon and small.
 
-720 in the gate, the first ones of 2,160 with `pytest -m long`.
+720 in the gate, the first ones of 2,160 with `pytest -m nightly`.
 
 Values of JSON files are mutated in tests/checkpoints/damaged/test_mutated_json.py.
 """
@@ -28,7 +28,7 @@ SUMMED = ("bin", "google", "bert.keras", "bert.zip")
 BAD = ("other", "unclear", "over time", "over 2 GB", "died", "accepted against its check sum")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc"),
 ]
 
@@ -139,7 +139,8 @@ NAMES = ("safetensors", "bin", "tensorflow", "google", "preset", "bert.h5", "ber
 NAMES += ("bert.zip", "vocab.txt")
 
 
-@pytest.mark.parametrize("count", [EACH, pytest.param(MORE, marks=pytest.mark.long)])
+@pytest.mark.full
+@pytest.mark.parametrize("count", [EACH, pytest.param(MORE, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_files(checkpoints, worker, name, count, capsys):
     path, files = checkpoints[name]

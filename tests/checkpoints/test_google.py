@@ -52,6 +52,7 @@ def test_base_has_the_206_released_names():
     assert len(released(base, MLM, NSP)) == 206
 
 
+@pytest.mark.full
 def test_round_trip_is_bit_equal_under_the_released_names(release, arrays, tmp_path):
     bert = kbert.load(release)
     assert (bert.head, bert.report.initialized, bert.report.ignored) == ("pretraining", (), ())
@@ -93,6 +94,7 @@ def test_what_training_left_is_left_out_and_named(release):
         assert (tensor.shape, tensor.dtype) == ((2, 24), "float32")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("parts", "head", "lacks"),
     [
@@ -118,6 +120,7 @@ def test_the_head_is_read_from_the_names(tmp_path, caplog, parts, head, lacks):
         assert bert.model.outputs[0].shape[-1] == 5
 
 
+@pytest.mark.full
 def test_a_run_names_its_checkpoint(arrays, tmp_path):
     folder = tmp_path / "run"
     other = {name: array + 1 for name, array in arrays.items()}
@@ -294,6 +297,7 @@ np.savez({out!r}, **kbert.predict(bert.model, [[2, 7, 9, 3]]))
 """
 
 
+@pytest.mark.full
 def test_another_backend_reads_it_where_tensorflow_is_installed(release, run_python, tmp_path):
     pytest.importorskip("torch")
     out = tmp_path / "out.npz"

@@ -17,6 +17,8 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 
+pytestmark = pytest.mark.full
+
 for package in ("tf2onnx", "onnxruntime"):
     pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test]'")
 

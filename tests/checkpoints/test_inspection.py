@@ -71,6 +71,7 @@ def test_the_counts_are_those_of_the_files_header(folder):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "dtype"), [("base", "F32"), ("large", "BF16")])
 def test_the_published_totals_and_no_number_is_read(tmp_path, name, dtype, monkeypatch):
     """transformers' named parameters, as the documents list them; the numbers are a hole."""
@@ -163,6 +164,7 @@ def test_what_is_no_checkpoint_is_one_line_and_exit_status_2(capsys, folder, tmp
         assert done.err.count("\n") == 1 and str(source) in done.err
 
 
+@pytest.mark.full
 def test_piped_it_starts_no_keras(folder, run_python):
     code = (
         "import sys; from kbert.io import progress; from kbert.cli.main import main\n"

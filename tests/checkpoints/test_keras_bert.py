@@ -84,6 +84,7 @@ def softmax(logits):
     return exponents / exponents.sum(-1, keepdims=True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_keras_bert_reads_what_kbert_writes_with_the_same_numbers(peer, activation):
     """Its gelu is the tanh form, kbert's gelu_new."""
@@ -99,6 +100,7 @@ def test_keras_bert_reads_what_kbert_writes_with_the_same_numbers(peer, activati
     assert np.ptp(expected["NSP"]) > 0.1  # the numbers are no constants
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["both", "relu", "weights"])
 def test_its_own_files_give_its_own_numbers(peer, name):
     bert = kbert.load(peer / f"{name}.h5", config=CONFIG if name == "weights" else None)
@@ -110,6 +112,7 @@ def test_its_own_files_give_its_own_numbers(peer, name):
     assert_allclose(softmax(found["NSP"]), nsp, **TOLERANCE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["encoder", "several"])
 def test_its_encoders_give_its_features(peer, name, caplog):
     bert = kbert.load(peer / f"{name}.h5")
@@ -127,12 +130,14 @@ def test_its_encoders_give_its_features(peer, name, caplog):
     assert_allclose(found[real(peer)], expected[real(peer)], **TOLERANCE)
 
 
+@pytest.mark.full
 def test_a_whole_model_says_its_configuration(peer):
     assert kbert.load(peer / "both.h5").config == CONFIG.replace(layer_norm_eps=1e-7**2)
     relu = kbert.load(peer / "relu.h5").config
     assert (relu.hidden_act, relu.hidden_dropout_prob) == ("relu", 0.3)
 
 
+@pytest.mark.full
 def test_the_optimizers_weights_are_left_out(peer):
     with formats.opened(peer / "both.h5") as checkpoint:
         assert checkpoint.left_out and not any("Adam" in name for name in checkpoint.tensors)
@@ -140,6 +145,7 @@ def test_the_optimizers_weights_are_left_out(peer):
         assert (tensor.shape, tensor.dtype) == ((24, 40), "float32")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["fine_tuned", "nested"])
 def test_a_users_own_head_is_named_and_can_be_left_out(peer, name):
     with pytest.raises(ValueError, match="2 problems: unexpected: Mine/") as raised:
@@ -162,6 +168,7 @@ def test_a_users_own_head_is_named_and_can_be_left_out(peer, name):
         assert_allclose(softmax(logits), expected, **TOLERANCE)
 
 
+@pytest.mark.full
 def test_out_again_in_googles_format(peer, tmp_path, caplog):
     bert = kbert.load(peer / "both.h5")
     kbert.save(bert, tmp_path, format="google")
@@ -191,6 +198,7 @@ def with_config(pattern, replacement):
     return change
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -218,6 +226,7 @@ def test_a_file_that_is_not_right_is_one_line(peer, tmp_path, change, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -232,11 +241,13 @@ def test_what_kbert_does_not_build_is_named(peer, name, message):
         kbert.load(peer / f"{name}.h5")
 
 
+@pytest.mark.full
 def test_a_configuration_that_does_not_fit_lists_every_shape(peer):
     with pytest.raises(ValueError, match=r"shape of MLM-Sim/bias: expected \(98,\), found \(99,\)"):
         kbert.load(peer / "weights.h5", config=CONFIG.replace(vocab_size=98))
 
 
+@pytest.mark.full
 def test_a_truncated_file_is_one_line(peer, tmp_path):
     content = (peer / "both.h5").read_bytes()
     for size in (len(content) // 2, 100, 0):
@@ -246,6 +257,7 @@ def test_a_truncated_file_is_one_line(peer, tmp_path):
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.full
 def test_a_file_of_keras_3_is_named(small, tmp_path):
     model = kbert.build_encoder(small)
     model.save_weights(tmp_path / "bert.weights.h5")

@@ -84,6 +84,7 @@ def test_a_keras_file_is_the_preset(out, name):
     assert words[0] == words[1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", ["backbone", "sharded", "float16", "bfloat16", "classifier", "other_padding"]
 )
@@ -95,6 +96,7 @@ def test_a_preset_gives_keras_hubs_numbers(out, name):
         assert_allclose(value, wanted, atol=1e-5)
 
 
+@pytest.mark.full
 def test_the_configuration_is_keras_hubs(out):
     bert = kbert.load(out / "classifier")
     assert bert.config == kbert.BertConfig(
@@ -114,6 +116,7 @@ def test_the_configuration_is_keras_hubs(out):
         assert file["layers/dense/vars/0"].dtype == "float16"
 
 
+@pytest.mark.full
 def test_an_embedder_brings_its_sentence_vector(out):
     bert = kbert.load(out / "embedder")
     assert bert.sentence == kbert.checkpoints.sentence_settings.SentenceSettings("max", False, 13)
@@ -123,6 +126,7 @@ def test_an_embedder_brings_its_sentence_vector(out):
     assert_allclose(found, expected(out, "embedder")[0], atol=1e-5)
 
 
+@pytest.mark.full
 def test_the_mlm_head_is_keras_hubs_but_for_its_activation_and_epsilon(out, caplog):
     from kbert.model.layers.activations import gelu
 
@@ -141,6 +145,7 @@ def test_the_mlm_head_is_keras_hubs_but_for_its_activation_and_epsilon(out, capl
     assert_allclose(outputs_of(bert, out)[0][real], theirs[real], atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_a_live_model_gives_its_own_numbers(out, written, backend):
     if backend == "torch":
@@ -156,6 +161,7 @@ def test_a_live_model_gives_its_own_numbers(out, written, backend):
     assert all("BertBackbone of KerasHub" in line for line in errors)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PRESETS)
 def test_keras_hub_computes_the_same_with_what_kbert_wrote(out, written, name):
     for value, wanted in zip(expected(written, name), expected(out, name), strict=True):
@@ -180,6 +186,7 @@ def json_of(file: Path):
     return json.loads(re.sub(r'("name": "bert_\w+?)_\d+"', r'\1"', file.read_text()))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "head"), list(zip(PRESETS, HEADS, strict=True)))
 def test_the_files_are_keras_hubs_own(out, written, name, head):
     ours = {file.name: file for file in (written / name).rglob("*") if file.is_file()}
@@ -201,6 +208,7 @@ def test_the_files_are_keras_hubs_own(out, written, name, head):
     assert (again.head, again.config) == (head, kbert.load(out / name).config)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PRESETS[1:])
 def test_keras_hubs_tokenizer_gives_kberts_ids(written, name):
     tokenizer = kbert.load(written / name).tokenizer
@@ -213,6 +221,7 @@ def bare(tokenizer):
     return lambda line: tokenizer.encode(line, add_special_tokens=False)
 
 
+@pytest.mark.full
 def test_presets_of_older_packages_open(out, tmp_path):
     """keras_nlp's names; Keras 2.13's group, a query's attribute and dropouts with their seeds."""
     shutil.copytree(out / "classifier", tmp_path / "old")
@@ -230,5 +239,6 @@ def test_presets_of_older_packages_open(out, tmp_path):
     assert_allclose(outputs_of(bert, out)[0], expected(out, "classifier")[0], atol=1e-5)
 
 
+@pytest.mark.full
 def test_keras_hub_is_never_imported(out, written):
     assert "keras_hub" not in sys.modules and "keras_nlp" not in sys.modules

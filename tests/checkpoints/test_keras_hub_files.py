@@ -96,6 +96,7 @@ def test_truncated_and_foreign_weights(preset):
         assert "must be a whole HDF5 file" in error_of(preset)
 
 
+@pytest.mark.full
 def test_numbers_that_are_cut_off(preset):
     """Chunked data whose check sum is wrong: noticed only when they are read."""
     with h5py.File(preset / WEIGHTS, "a") as file:
@@ -142,6 +143,7 @@ def test_shards_that_are_missing_or_elsewhere(preset):
     assert "weight_map must be file names by group" in error_of(preset)
 
 
+@pytest.mark.full
 def test_a_task_that_kbert_does_not_know_is_named(preset, caplog):
     edit(preset / TASK, lambda values: values.update(class_name="BertNerTagger"))
     assert kbert.load(preset).head == "encoder"
@@ -154,12 +156,14 @@ def test_an_activation_of_the_classifier_is_said(preset, caplog):
     assert "kbert's outputs are logits" in caplog.text
 
 
+@pytest.mark.full
 def test_a_tokenizer_that_is_not_berts_is_left_out(preset, caplog):
     edit(preset / TOKENIZER, lambda values: values["config"].update(split=False))
     assert kbert.load(preset).tokenizer is None
     assert "split=False" in caplog.text
 
 
+@pytest.mark.full
 def test_the_casing_is_the_tokenizers(preset):
     assert kbert.load(preset).tokenizer.lowercase is True
     edit(preset / TOKENIZER, lambda values: values["config"].update(lowercase=False))
@@ -170,6 +174,7 @@ def test_the_casing_is_the_tokenizers(preset):
     assert kbert.load(preset, tokenizer=False).tokenizer is None
 
 
+@pytest.mark.full
 def test_a_configuration_of_ones_own_goes_before(preset):
     config = kbert.load(preset).config
     erf = kbert.load(preset, config=config.replace(hidden_act="gelu"))
@@ -213,6 +218,7 @@ def test_nothing_is_said_where_nothing_is_lost(small, tmp_path, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.full
 def test_files_of_another_preset_are_not_left_beside(small, preset):
     before = (preset / CONFIG).read_bytes()
     with pytest.raises(ValueError, match=r"got preprocessor.json, task.json, task.weights.h5"):
@@ -221,6 +227,7 @@ def test_files_of_another_preset_are_not_left_beside(small, preset):
     kbert.save(small_bert(small, "classifier"), preset, format="keras_hub")  # the same files
 
 
+@pytest.mark.full
 def test_a_full_disk_leaves_the_old_preset(small, preset, run_python):
     before = {file: file.read_bytes() for file in preset.rglob("*") if file.is_file()}
     code = f"""

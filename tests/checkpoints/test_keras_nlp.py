@@ -60,6 +60,7 @@ def computed(found, head):
     return np.asarray(output["sequence_output"] if head == "encoder" else output)
 
 
+@pytest.mark.full
 @peer
 @pytest.mark.parametrize("head", CLASSES)
 def test_a_live_model_has_the_same_numbers_and_comes_back(head):
@@ -89,6 +90,7 @@ def test_a_live_model_has_the_same_numbers_and_comes_back(head):
                 assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.full
 @peer
 @pytest.mark.parametrize("head", ["classifier", "pretraining"])
 def test_keras_hub_opens_a_task_that_kbert_wrote(head, tmp_path):
@@ -120,6 +122,7 @@ def mlm_logits(bert, as_keras_nlp: bool):
     return kbert.predict(copy.model, *inputs())["MLM"][:, :5]
 
 
+@pytest.mark.full
 @peer
 def test_what_differs_is_said(caplog):
     pytest.importorskip("keras_nlp")

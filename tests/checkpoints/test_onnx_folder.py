@@ -63,6 +63,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["encoder", "qa", "pretraining"])
 def test_the_file_in_a_folder_gives_transformers_numbers(berts, tmp_path, head):
     """The folder's own weights in torch, by transformers, under the same mask."""
@@ -84,6 +85,7 @@ def test_the_file_in_a_folder_gives_transformers_numbers(berts, tmp_path, head):
         assert_allclose(array, expected, atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_folder_has_what_a_server_reads(berts, tmp_path):
     """text-embeddings-inference: router/src/lib.rs, PoolConfig and STConfig, without defaults."""
     bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings("mean", True, 11))
@@ -100,6 +102,7 @@ def test_a_folder_has_what_a_server_reads(berts, tmp_path):
     assert_allclose(kbert.embed(again, TEXTS), kbert.embed(bert, TEXTS), atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("quantize", ["int8", "int8_dynamic"])
 def test_int8_is_near_and_its_products_are_in_int8(berts, tmp_path, quantize):
     import onnx
@@ -152,6 +155,7 @@ def feed_of(ids, segment_ids):
     return {"Input-Token": ids, "Input-Segment": segment_ids}
 
 
+@pytest.mark.full
 def test_large_channels_are_evened_out_before_int8(uneven, tmp_path, monkeypatch):
     """In float32 that changes nothing; in int8 the other channels keep their bits."""
     import onnx
@@ -182,6 +186,7 @@ def test_large_channels_are_evened_out_before_int8(uneven, tmp_path, monkeypatch
     assert_allclose(run_proto(smoothed, feed), wanted, atol=1e-4)
 
 
+@pytest.mark.full
 def test_what_comes_out_of_an_int8_product_is_float32(uneven):
     from kbert.checkpoints.exports import quantization
 
@@ -211,6 +216,7 @@ def test_what_cannot_be_quantized_is_one_line(berts, tmp_path, options, said):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_new_weights_leave_no_old_onnx_beside_them(berts, tmp_path):
     kbert.save(berts["encoder"], tmp_path / "out", format="transformers_onnx")
     with pytest.raises(ValueError, match=r"got onnx/model\.onnx: choose another folder"):
@@ -218,6 +224,7 @@ def test_new_weights_leave_no_old_onnx_beside_them(berts, tmp_path):
     kbert.save(berts["encoder"], tmp_path / "out", format="transformers_onnx")
 
 
+@pytest.mark.full
 def test_the_command_quantizes(capsys, berts, tmp_path):
     kbert.save(berts["encoder"], tmp_path / "in")
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")

@@ -109,6 +109,7 @@ CASES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES)
 def test_an_adapter_of_pefts_gives_pefts_numbers(bases, ids, tmp_path, case):
     head, options = CASES[case]
@@ -135,6 +136,7 @@ def opened_by_peft(base, head, adapter, **options):
     return peft.PeftModel.from_pretrained(theirs(base, head, **options), adapter).eval()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     [{}, {"lora_on": "output,key", "lora_alpha": 5.0, "freeze": "2"}, {"lora_on": "output,value"}],
@@ -165,6 +167,7 @@ def test_what_finetune_wrote_opens_in_peft_and_gives_the_same(bases, ids, tmp_pa
     assert config["base_model_name_or_path"] == str(bases / "encoder")
 
 
+@pytest.mark.full
 def test_gradients_and_counts_are_pefts(bases, ids):
     """One update's gradients of A, B and the head, and how many numbers are trained."""
     import torch

@@ -38,6 +38,7 @@ def mask_of(shape) -> np.ndarray:
     return (kept / (1 - RATE)).reshape(shape).astype("float32")
 
 
+@pytest.mark.full
 def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
     dropped = elementwise.dropped
 

@@ -31,6 +31,7 @@ def differing(before, after):
 IDS = np.random.default_rng(1).integers(1, 99, (13, 7))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("filling", ["normal", "mean"])
 def test_more_tokens_keep_what_is_computed(bert, filling):
     before = kbert.predict(bert.model, IDS)
@@ -52,6 +53,7 @@ def test_more_tokens_keep_what_is_computed(bert, filling):
     assert weights(bert)[table].shape[0] == bert.config.vocab_size == 99
 
 
+@pytest.mark.full
 def test_tokens_are_added_to_the_tokenizer_too(bert):
     larger = kbert.resize_vocab(bert, tokens=["quark", "##ino"])
     assert larger.config.vocab_size == 101 == larger.tokenizer.vocab_size
@@ -62,6 +64,7 @@ def test_tokens_are_added_to_the_tokenizer_too(bert):
     assert bert.tokenizer.vocab_size == 99
 
 
+@pytest.mark.full
 def test_the_last_tokens_are_left_out(small, bert):
     fewer = kbert.resize_vocab(kbert.Bert(small, bert.head, bert.model), 61)
     ids = IDS % 61
@@ -71,6 +74,7 @@ def test_the_last_tokens_are_left_out(small, bert):
         kbert.resize_vocab(bert, 61)
 
 
+@pytest.mark.full
 def test_kept_tokens_compute_what_they_did_under_their_new_ids(bert):
     kept = [*range(5), 97, 31, 8, 50]
     fewer = kbert.keep_tokens(bert, kept)
@@ -84,6 +88,7 @@ def test_kept_tokens_compute_what_they_did_under_their_new_ids(bert):
     assert not differing(weights(fewer), weights(by_name))
 
 
+@pytest.mark.full
 def test_padding_stays_padding_under_its_new_id(bert):
     fewer = kbert.keep_tokens(bert, [7, 1, 2, 3, 4, 0, 9])
     assert fewer.config.pad_token_id == 5 == fewer.tokenizer.pad_id
@@ -91,6 +96,7 @@ def test_padding_stays_padding_under_its_new_id(bert):
     assert_allclose(padded, kbert.predict(fewer.model, [[2, 6, 3]])["NSP"], atol=2e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
@@ -106,6 +112,7 @@ def test_tokens_that_cannot_stay_are_named(bert, tokens, message):
         kbert.keep_tokens(bert, tokens)
 
 
+@pytest.mark.full
 def test_more_positions(bert):
     positions = bert.config.max_position_embeddings
     longer = kbert.resize_positions(bert, 2 * positions + 3)

@@ -10,6 +10,8 @@ from numpy.testing import assert_allclose
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 transformers = pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
 torch = pytest.importorskip("torch")
 

@@ -98,6 +98,7 @@ def check_answers(found, wanted) -> None:
     assert_allclose(found["odds"], [one.odds for one in wanted], atol=1e-4)
 
 
+@pytest.mark.full
 def test_words_and_answers_are_kberts_own_in_a_process_without_it(berts, folder, asked):
     """Accents, ideographs, control characters, [MASK]s; texts that are cut, many windows."""
     from kbert.checkpoints.exports.text_spans import WINDOWS
@@ -116,6 +117,7 @@ def test_words_and_answers_are_kberts_own_in_a_process_without_it(berts, folder,
             check(dict(found), wanted)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("share", [0.0, 0.47, 1.0])
 def test_answers_above_the_threshold_are_none_as_by_answer(berts, asked, answer, share):
     questions, contexts = asked

@@ -85,6 +85,7 @@ def numbered(words: list) -> list[int]:
     return [numbers[word] for word in words]
 
 
+@pytest.mark.full
 def test_shared_lines_and_hard_texts_have_the_tokenizers_ids(shared):
     real = Tokenizer.load(texts.real_vocabulary())
     lines = texts.shared_lines(shared)[::3]
@@ -92,6 +93,7 @@ def test_shared_lines_and_hard_texts_have_the_tokenizers_ids(shared):
     assert differences(real, texts.ALL + lines) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("lowercase", "strip", "chinese"),
     [(True, None, True), (True, False, True), (False, None, True), (False, True, False)],
@@ -104,6 +106,7 @@ def test_hard_texts_have_the_tokenizers_ids_by_every_rule(lowercase, strip, chin
     assert differences(tokenizer, texts.ALL) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_every_code_point_has_the_tokenizers_ids(lowercase):
     points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -112,6 +115,7 @@ def test_every_code_point_has_the_tokenizers_ids(lowercase):
     assert differences(tokenizer, lines, limit=10**6) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_marks_have_the_order_that_the_tokenizer_gives_them(lowercase):
     """Unicode's canonical order, where some marks are dropped and the tables are old."""
@@ -166,6 +170,7 @@ def served(tmp_path, bert, **given) -> dict:
         return dict(found)
 
 
+@pytest.mark.full
 def test_vectors_are_those_of_embed_in_a_process_without_kbert(berts, tmp_path):
     prompts = {"prompts": {"red": "red "}, "default_prompt_name": "red"}
     sentence = kbert.SentenceSettings("mean", True, 6, **prompts)
@@ -188,6 +193,7 @@ def by_label(ranked) -> list[dict]:
     return [{one.label: one.probability for one in row} for row in ranked]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [None, "multi_label_classification"])
 def test_probabilities_are_those_of_classify(berts, tmp_path, kind):
     import tensorflow as tf
@@ -212,6 +218,7 @@ def test_probabilities_are_those_of_classify(berts, tmp_path, kind):
     assert answers["serving_default"](texts=first[:0])["probabilities"].shape == (0, 5)
 
 
+@pytest.mark.full
 def test_a_regression_gives_its_value(small, tmp_path):
     import tensorflow as tf
 
@@ -224,6 +231,7 @@ def test_a_regression_gives_its_value(small, tmp_path):
     assert_allclose(found["value"], kbert.regress(bert, TEXTS), atol=1e-5)
 
 
+@pytest.mark.full
 def test_masks_are_filled_and_next_sentences_told_as_by_kbert(berts, tmp_path):
     import tensorflow as tf
 
@@ -260,6 +268,7 @@ def test_bytes_that_are_no_utf8_are_left_out():
     assert ends.to_list() == [[end for _, end in encoding.offsets] for encoding in wanted]
 
 
+@pytest.mark.full
 def test_the_page_prints_what_it_shows(tmp_path):
     for block, printed in page_blocks.run(ROOT / "docs" / "do" / "serve_text.md", tmp_path):
         assert page_blocks.same(block.shown.text, printed), printed
@@ -307,6 +316,7 @@ def test_a_tokenizer_of_another_kind_is_one_line(berts, tmp_path):
         kbert.save(bert, tmp_path / "out", format="saved_model", text=True)
 
 
+@pytest.mark.full
 def test_the_command_writes_one(capsys, berts, tmp_path, monkeypatch):
     import tensorflow as tf
 

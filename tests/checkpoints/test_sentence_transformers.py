@@ -76,6 +76,7 @@ def peer(folder):
     return SentenceTransformer(str(folder), device="cpu")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES)
 def test_vectors_are_those_of_sentence_transformers(bert, tmp_path, case):
     """kbert's folder there; what it saves of it, and kbert's own file, here."""
@@ -104,6 +105,7 @@ def test_vectors_are_those_of_sentence_transformers(bert, tmp_path, case):
         assert [hit.score for hit in hits] == sorted(scores.values(), reverse=True)
 
 
+@pytest.mark.full
 def test_a_prompt_is_given_or_named(bert, tmp_path):
     sentence = SentenceSettings("mean", False, prompts=PROMPTS, default_prompt_name="other")
     bert = dataclasses.replace(bert, sentence=sentence)
@@ -120,6 +122,7 @@ def test_a_prompt_is_given_or_named(bert, tmp_path):
     assert [hit.score for hit in hits] == pytest.approx(sorted(wanted, reverse=True), abs=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("opened", ["", "0_Transformer"])
 def test_the_layout_of_before_version_2(bert, tmp_path, opened):
     """The model lies in a folder of its own, which finds modules.json around it."""
@@ -153,6 +156,7 @@ ACTIVATIONS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", ACTIVATIONS)
 def test_scores_are_those_of_a_cross_encoder(bert, small, tmp_path, case):
     from sentence_transformers import CrossEncoder
@@ -177,6 +181,7 @@ def test_scores_are_those_of_a_cross_encoder(bert, small, tmp_path, case):
     assert_allclose(again.predict([("a cat", text) for text in TEXTS]), wanted, atol=1e-5)
 
 
+@pytest.mark.full
 def test_the_prompt_of_a_cross_encoder(bert, small, tmp_path, caplog):
     from sentence_transformers import CrossEncoder
 

@@ -40,6 +40,7 @@ def saved(tmp_path_factory):
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_class_gives_its_numbers(saved, name):
     head, outputs, lacks = FOLDERS[name]
@@ -55,6 +56,7 @@ def test_every_class_gives_its_numbers(saved, name):
             assert_allclose(value[place], theirs[key][place], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_it_is_inspected_and_converted(saved, tmp_path, capsys):
     done = command(capsys, "inspect", saved / "pretraining", "--output", "json")
     report = json.loads(done.out)

@@ -169,6 +169,7 @@ def arguments(word):
     return [word[:-1], ""] if word.endswith("=") else [word]
 
 
+@pytest.mark.full
 def test_every_mistake_that_needs_no_keras_is_said_without(run_python, place):
     before = sorted(place.rglob("*"))
     found = said(run_python, place, [line for line, _ in BAD])

@@ -80,6 +80,7 @@ def test_the_version_is_the_packages(capsys):
     assert __version__ in kbert(capsys, "--version").out
 
 
+@pytest.mark.full
 def test_base_is_what_a_command_takes_when_told_nothing(capsys):
     assert kbert(capsys, "account") == kbert(capsys, "account", "base")
     assert kbert(capsys, "params") == kbert(capsys, "params", "base")
@@ -106,6 +107,7 @@ def test_formulas_stand_below_their_step_with_the_numbers_put_in(capsys):
         assert eval(arithmetic.replace("·", "*"), {"__builtins__": {}}) == params
 
 
+@pytest.mark.full
 def test_the_account_states_its_numbers_conventions_and_sources(capsys):
     text = " ".join(kbert(capsys, "account", "base").out.split())
     numbers = ["109,705,010", "109,482,240", "110,106,428", "110M", "27.75", "76"]

@@ -53,6 +53,7 @@ def without(tmp_path):
     return hide
 
 
+@pytest.mark.full
 def test_a_reader_that_has_had_enough_is_no_error(run, tmp_path):
     """As for every other filter: nothing on stderr, and a script with pipefail goes on."""
     config = SIZES | {"num_hidden_layers": 40}  # more than a pipe holds
@@ -68,6 +69,7 @@ def test_a_reader_that_has_had_enough_is_no_error(run, tmp_path):
         assert (complaints, done.returncode) == ([], 0), line
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "locale",
     [
@@ -84,12 +86,14 @@ def test_a_terminal_that_has_only_ascii_is_no_error(run, locale):
     assert "basse" in one_line(run("kbert account basse", **locale))
 
 
+@pytest.mark.full
 def test_an_output_that_cannot_be_written_is_one_line(run):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
     assert "No space left on device" in one_line(run("kbert account base > /dev/full"))
 
 
+@pytest.mark.full
 def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
     (tmp_path / "empty").mkdir()
     said = one_line(run("kbert embed empty - -o v.npy <&-"))
@@ -99,6 +103,7 @@ def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
     assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
 
 
+@pytest.mark.full
 def test_python_m_kbert_is_kbert(run):
     module, script = (
         run(f"{name} account tiny") for name in (f"{sys.executable} -m kbert", "kbert")
@@ -113,6 +118,7 @@ def test_an_unknown_backend_is_one_line_with_those_there_are(run):
         assert part in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_a_backend_that_is_not_installed_is_one_line_with_what_to_do(run, without, backend):
     hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}
@@ -139,6 +145,7 @@ for name in submodules & set(kbert.__all__):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_ctrl_c_in_a_callback_of_the_garbage_collector_stops(run):
     """Python only prints what is raised there, and goes on; JAX has such a callback."""
     code = """

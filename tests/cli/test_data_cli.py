@@ -20,6 +20,7 @@ def call(capsys):
     return partial(kbert, capsys)
 
 
+@pytest.mark.full
 def test_from_text_to_shards(call, tmp_path):
     corpus, vocab, shards = text_files()[1], tmp_path / "vocab", tmp_path / "shards"
     status, out, _ = call("vocab", corpus, "--size", 700, "-o", vocab)

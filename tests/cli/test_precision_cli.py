@@ -49,6 +49,7 @@ def shown(capsys, saved, tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.full
 def test_each_gives_what_its_function_gives(shown, saved):
     berts = saved[1]
     filled = fill_mask(berts["pretraining"], "[MASK] sun", **BFLOAT16)
@@ -68,6 +69,7 @@ def test_each_gives_what_its_function_gives(shown, saved):
     assert_allclose(shown("similarity")["similarity"], matrix, atol=1e-6)
 
 
+@pytest.mark.full
 def test_files_too(shown, saved, tmp_path):
     bert = saved[1]["encoder"]
     assert "13 × 24 float32" in shown("embed")

@@ -34,6 +34,7 @@ def ok(capsys, saved):
     return call
 
 
+@pytest.mark.full
 def test_every_command_gives_what_its_function_gives(ok, saved):
     _, berts = saved
     text = "cat [MASK] sun [MASK]"
@@ -59,6 +60,7 @@ def test_every_command_gives_what_its_function_gives(ok, saved):
     assert ok("answer", "qa", "who?", "the cat sat").startswith(f"{found.text}\n{found.score:.4f}")
 
 
+@pytest.mark.full
 def test_similarities_stand_in_a_matrix_or_in_a_list(ok, saved):
     wanted = similarity(saved[1]["encoder"], TEXTS)
     out = ok("similarity", "encoder", *TEXTS[:3])
@@ -99,6 +101,7 @@ def test_a_refusal_names_a_command_that_helps(capsys, saved, name, head, argumen
     assert "kbert.load(" not in done.err
 
 
+@pytest.mark.full
 def test_lines_become_vectors_in_a_file(ok, saved, tmp_path, monkeypatch):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_bytes("\n".join(TEXTS).encode() + b"\r\n")
@@ -113,6 +116,7 @@ def test_lines_become_vectors_in_a_file(ok, saved, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "vectors.npy"]
 
 
+@pytest.mark.full
 def test_long_lines_are_cut_with_one_warning_or_read_in_windows(ok, saved, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_text("cat " * 30 + "\ndog\n")
@@ -124,6 +128,7 @@ def test_long_lines_are_cut_with_one_warning_or_read_in_windows(ok, saved, tmp_p
     assert_allclose(np.load(out)[0], wanted, atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_map_is_drawn(ok, saved, tmp_path):
     out, same = tmp_path / "map.svg", tmp_path / "same.svg"
     assert ok("attention", "encoder", "cat sees", "dog", "-o", out, "--layer", 2).startswith(
@@ -133,6 +138,7 @@ def test_a_map_is_drawn(ok, saved, tmp_path):
     assert out.read_bytes() == same.read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["html", "npz"])
 def test_a_page_and_numbers_are_written(ok, saved, tmp_path, ending):
     out, same = tmp_path / f"map.{ending}", tmp_path / f"same.{ending}"
@@ -148,6 +154,7 @@ def test_a_page_and_numbers_are_written(ok, saved, tmp_path, ending):
         assert out.stat().st_size == same.stat().st_size
 
 
+@pytest.mark.full
 def test_a_page_of_a_text_that_is_too_long_says_so(ok, saved, tmp_path):
     cut = "kbert: attention: 1 of 1 texts cut to 17 tokens\n"
     ok("attention", "encoder", "cat " * 30, "-o", tmp_path / "map.html", says=cut)
@@ -177,6 +184,7 @@ MISTAKES = [  # command, head, arguments; what the line must say
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "head", "arguments", "says"), MISTAKES)
 def test_a_mistake_is_one_line(capsys, saved, tmp_path, monkeypatch, name, head, arguments, says):
     monkeypatch.chdir(tmp_path)

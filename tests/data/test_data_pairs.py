@@ -46,6 +46,7 @@ def googles(shards):
     return np.array(list(itertools.chain.from_iterable(passes)))
 
 
+@pytest.mark.full
 def test_as_many_examples_of_the_same_lengths_as_googles(many, googles):
     rows, _ = many
     ours = np.stack([rows.a_length, rows.b_length, rows.is_random], axis=1)
@@ -62,6 +63,7 @@ def test_as_many_examples_of_the_same_lengths_as_googles(many, googles):
     assert totals.max() == theirs.max() == SEQ_LEN - 3 and totals.min() >= 2
 
 
+@pytest.mark.full
 def test_half_of_the_examples_that_can_have_a_true_b_have_one(shards):
     rows, first = epochs(Pairs(shards, SEQ_LEN, 0.0, seed=3), 6)
     too_long = np.diff(shards.offsets)[first] >= SEQ_LEN - 3

@@ -27,6 +27,7 @@ def damaged(tmp_path):
     return tmp_path / "copy"
 
 
+@pytest.mark.full
 def test_ids_are_the_tokenizers():
     shards, tokenizer = wikitext_shards(), Tokenizer.load(folders()[0])
     documents = list(read_documents(text_files()))
@@ -46,6 +47,7 @@ def test_ids_are_the_tokenizers():
     assert np.array_equal(shards.sentence(999), expected[999])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 3])
 def test_the_same_bytes_with_any_number_of_processes(tmp_path, processes):
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
@@ -102,6 +104,7 @@ def uninterrupted(tmp_path_factory):
     return content(folder)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("when", "number"), [("before", 6), ("after", 5)])
 def test_killed_over_and_over_it_ends_with_the_same_bytes(tmp_path, uninterrupted, when, number):
     """Each run is killed at one of its first writes, until one has little enough to do."""
@@ -113,6 +116,7 @@ def test_killed_over_and_over_it_ends_with_the_same_bytes(tmp_path, uninterrupte
     assert content(tmp_path / "shards") == uninterrupted
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [1, 3, 7, 12, 26, 28, 29, 30])
 def test_killed_at_any_write(tmp_path, uninterrupted, number):
     when = random.Random(number).choice(["before", "after"])
@@ -122,6 +126,7 @@ def test_killed_at_any_write(tmp_path, uninterrupted, number):
     assert content(tmp_path / "shards") == uninterrupted
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists children")
 def test_killed_while_it_tokenizes_no_process_stays(tmp_path):
     text = tmp_path / "long.txt"
@@ -150,6 +155,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.full
 def test_packed_text_gives_the_same_tokens(tmp_path):
     path = tmp_path / "valid.txt.gz"
     path.write_bytes(gzip.compress(text_files()[1].read_bytes()))
@@ -171,6 +177,7 @@ def test_special_tokens_in_a_text_are_no_structure(tmp_path):
     assert shards.documents == 2 and len(shards.offsets) == 3  # control characters are no sentence
 
 
+@pytest.mark.full
 def test_a_huge_line_is_tokenized_in_pieces(tmp_path):
     path = tmp_path / "text.txt"
     line = "the game was released " * 20_000  # more than three pieces

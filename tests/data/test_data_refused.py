@@ -27,6 +27,7 @@ def damaged(tmp_path):
     return tmp_path / "copy"
 
 
+@pytest.mark.full
 def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
     path, output = tmp_path / "text.txt", tmp_path / "shards"
     path.write_text("\n\n", "utf-8")
@@ -40,6 +41,7 @@ def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
         prepare(path, tmp_path, output)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_text_that_is_mended_is_prepared_into_the_same_folder(tmp_path, resumed):
     """What was begun of the bad text does not stand in the way, shards of it neither."""

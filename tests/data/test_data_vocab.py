@@ -23,6 +23,7 @@ def test_special_tokens_come_first_and_the_size_is_kept():
     assert words[1:-1] == ["the", "game", "was", "released", "in", "japan", "."]
 
 
+@pytest.mark.full
 def test_every_process_trains_the_same_file(tmp_path, run_python):
     """The trainer's hash differs from process to process; the vocabulary must not."""
     code = (
@@ -88,6 +89,7 @@ def test_unused_tokens_that_cannot_be_are_refused(tmp_path, unused):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
     """A word of 200 thousand letters: the trainer alone takes minutes. Its peer: without them."""
     draw = random.Random(3)
@@ -102,6 +104,7 @@ def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
     assert tokenizer.encode(long[:101]).tokens[1:-1] == ["[UNK]"]  # as transformers'
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say it")
 def test_a_long_line_without_an_end_takes_bounded_memory(tmp_path, run_python):
     path = tmp_path / "text.txt"

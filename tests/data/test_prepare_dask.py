@@ -95,6 +95,7 @@ def killed_midway(process, shards: Path) -> threading.Thread:
     return thread
 
 
+@pytest.mark.full
 def test_two_workers_one_killed_midway_give_the_same_bytes(corpus, scheduler, call, tmp_path):
     with workers(scheduler[1], 2, tmp_path) as (victim, _):
         killer = killed_midway(victim, tmp_path / "shards")
@@ -104,6 +105,7 @@ def test_two_workers_one_killed_midway_give_the_same_bytes(corpus, scheduler, ca
     assert content(tmp_path / "shards") == corpus[1]
 
 
+@pytest.mark.full
 def test_a_scheduler_that_is_lost_is_one_line_and_it_goes_on_later(
     corpus, scheduler, call, tmp_path
 ):
@@ -118,6 +120,7 @@ def test_a_scheduler_that_is_lost_is_one_line_and_it_goes_on_later(
     assert content(tmp_path / "shards") == corpus[1]
 
 
+@pytest.mark.full
 def test_without_workers_it_says_so_and_waits_for_some(scheduler, call, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.5)
     status, out, err = call(scheduler[1])
@@ -127,6 +130,7 @@ def test_without_workers_it_says_so_and_waits_for_some(scheduler, call, monkeypa
     assert "a.txt, line 1, got no answer within 0.5 seconds; see to its workers" in second
 
 
+@pytest.mark.full
 def test_no_scheduler_is_one_line_soon(call, monkeypatch):
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.7)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -63,6 +63,7 @@ def lost(*arguments):
     raise OSError("the worker\nis gone")
 
 
+@pytest.mark.full
 def test_threads_and_processes_give_the_same_bytes(corpus, processes, tmp_path):
     with ThreadPoolExecutor(3) as threads:
         for name, executor in (("threads", threads), ("processes", processes)):
@@ -71,6 +72,7 @@ def test_threads_and_processes_give_the_same_bytes(corpus, processes, tmp_path):
             assert executor.submit(abs, -7).result() == 7  # it stays open
 
 
+@pytest.mark.full
 def test_results_out_of_order_give_the_same_bytes_and_few_are_held(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "IN_FLIGHT", 11)
     with Odd() as executor:
@@ -79,6 +81,7 @@ def test_results_out_of_order_give_the_same_bytes_and_few_are_held(corpus, tmp_p
     assert executor.tasks > 100 and executor.most == 11
 
 
+@pytest.mark.full
 def test_blocks_of_long_lines_are_fewer_at_a_time(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "BLOCK", 1 << 10)  # 64 KiB in all
     text = tmp_path / "long.txt"
@@ -88,6 +91,7 @@ def test_blocks_of_long_lines_are_fewer_at_a_time(corpus, tmp_path, monkeypatch)
     assert executor.tasks >= 40 and executor.most == 4
 
 
+@pytest.mark.full
 def test_it_goes_on_with_another_executor_where_one_failed(corpus, processes, tmp_path):
     said = r"must tokenize .*a\.txt, line \d+, got OSError: the worker is gone; see to its workers"
     for after in (60, 50):
@@ -100,6 +104,7 @@ def test_it_goes_on_with_another_executor_where_one_failed(corpus, processes, tm
     assert content(tmp_path) == corpus[1]
 
 
+@pytest.mark.full
 def test_it_goes_on_without_an_executor(corpus, tmp_path):
     with Failing(60, lost) as executor, pytest.raises(RuntimeError):
         prepare_some(corpus[0], tmp_path, executor=executor)
@@ -107,6 +112,7 @@ def test_it_goes_on_without_an_executor(corpus, tmp_path):
     assert content(tmp_path) == corpus[1]
 
 
+@pytest.mark.full
 def test_a_worker_that_dies_is_one_line(corpus, tmp_path):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         worker = executor.submit(os.getpid).result()

@@ -88,6 +88,7 @@ def test_truncation_is_marked_and_is_gone_in_the_next_call(uncased):
     assert not uncased.encode("the dog barked the dog").truncated
 
 
+@pytest.mark.full
 def test_threads_do_not_change_one_anothers_truncation(uncased):
     wrong = []
 

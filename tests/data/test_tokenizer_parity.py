@@ -74,12 +74,14 @@ def both(request):
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.full
 def test_every_line_of_the_shared_data_has_transformers_ids(both, shared):
     lines = texts.shared_lines(shared)
     assert len(lines) == 17_731
     assert differences(*both, lines) == []
 
 
+@pytest.mark.full
 def test_pairs_of_shared_lines_have_transformers_ids(both, shared):
     lines = texts.shared_lines(shared)[::5]
     assert differences(*both, lines, lines[::-1]) == []
@@ -107,6 +109,7 @@ def test_every_rule_of_cleaning_is_transformers(
     assert unknown <= 12  # the words of more than 100 characters, and [UNK] in the text
 
 
+@pytest.mark.full
 @CASINGS
 def test_every_code_point_is_cut_as_transformers_cuts_it(tmp_path, lowercase):
     folder = write_vocabulary(tmp_path, texts.character_vocabulary(texts.UNICODE))
@@ -117,6 +120,7 @@ def test_every_code_point_is_cut_as_transformers_cuts_it(tmp_path, lowercase):
     assert differences(ours, peer, lines) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pair"])
 @pytest.mark.parametrize("kept", [0, 1, 2, 3, 6, 11, 30, 31, 509])
 def test_truncation_keeps_what_transformers_keeps(both, shared, kept, pairs):
@@ -268,6 +272,7 @@ def test_where_google_cuts_otherwise_is_as_the_module_says(google):
         assert ours.encode(text, add_special_tokens=False).tokens != expected
 
 
+@pytest.mark.full
 def test_shared_lines_have_googles_pieces(google, both, shared):
     ours = both[0]
     for text in texts.shared_lines(shared)[::9]:
@@ -275,6 +280,7 @@ def test_shared_lines_have_googles_pieces(google, both, shared):
         assert ours.encode(text, add_special_tokens=False).tokens == expected
 
 
+@pytest.mark.full
 @CASINGS
 def test_every_old_code_point_is_cut_as_google_cuts_it(google, lowercase):
     """Characters of Unicode 3.2 that are still of the same category; private use is apart."""

@@ -87,6 +87,7 @@ def test_encoder_flops_are_those_of_palm(odd, name, length):
     assert 3 * found == a_token * length
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("preset", ["base_uncased", "large_uncased"])
 def test_flops_are_two_for_each_weight_of_a_product_and_token(preset):
     """Summed over transformers' own list of matrices; twice 2·S·S·H for the attention itself."""

@@ -51,6 +51,7 @@ def counted(run, model) -> dict[str, int]:
     return {module.removeprefix(f"{name}."): sum(flops.values()) for module, flops in counts}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", PEERS)
 def test_parameters_are_transformers(head, sizes):
     found = account(BertConfig(**sizes), head=head, num_labels=LABELS).params
@@ -104,6 +105,7 @@ def dtype_policy(request):
     keras.config.set_dtype_policy(before)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype_policy", DTYPES, indirect=True)
 def test_memory_is_that_of_kerass_own_variables(dtype_policy):
     """A built model's weights and Adam's moments, in bytes, under each of Keras's policies."""

@@ -111,6 +111,7 @@ def test_googles_bert_config_opens(tmp_path):
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use_diff", [True, False])
 @pytest.mark.parametrize("sizes", [{}, ODD], ids=["default", "odd"])
 def test_what_transformers_writes_opens(transformers, tmp_path, sizes, use_diff):

@@ -30,6 +30,7 @@ def test_it_is_a_value(small):
         GraphSpec(small).head = "qa"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_a_model_carries_it_through_everything_that_keras_does(small, tmp_path, head):
     dtype = "mixed_bfloat16" if head == "pretraining" else "float32"
@@ -43,6 +44,7 @@ def test_a_model_carries_it_through_everything_that_keras_does(small, tmp_path, 
     assert pickle.loads(pickle.dumps(model)).spec == spec
 
 
+@pytest.mark.full
 def test_what_kbert_writes_and_reads_carries_it(small, tmp_path):
     model = kbert.build_token_classifier(small, num_labels=3, seq_len=11)
     bert = kbert.Bert(small, "tokens", model)
@@ -53,6 +55,7 @@ def test_what_kbert_writes_and_reads_carries_it(small, tmp_path):
         assert loaded.spec == dataclasses.replace(model.spec, seq_len=7)
 
 
+@pytest.mark.full
 def test_a_view_of_a_graph_is_of_no_spec(small, tmp_path):
     model = kbert.build_encoder(small, seq_len=7)
     views = [
@@ -74,6 +77,7 @@ def test_a_graph_that_its_user_has_changed_is_of_no_spec(small):
     assert own.spec is None
 
 
+@pytest.mark.full
 def test_a_model_of_ones_own_is_told_by_its_layers(small):
     classifier = kbert.build_classifier(small, num_labels=5, seq_len=11)
     own = keras.Model(classifier.inputs, classifier.outputs)  # Keras's own class

@@ -141,6 +141,7 @@ def test_every_format_holds_the_same_rows(capsys, form):
     assert rows == expected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sizes", [ODD, {"num_hidden_layers": 1}], ids=["odd", "one block"])
 def test_names_shapes_and_order_are_transformers(sizes):
     transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")

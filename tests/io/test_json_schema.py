@@ -114,6 +114,7 @@ def shards(tmp_path_factory):
     return make_shards(tmp_path_factory.mktemp("mutated"))
 
 
+@pytest.mark.full
 def test_mutated_indexes_of_shards(shards):
     (index,) = (d for d in documents_of_folder(shards) if d.name == "index.json")
 
@@ -143,6 +144,7 @@ def test_shards_are_refused_with_another_vocabulary(shards):
     assert open_shards(shards).documents == 30
 
 
+@pytest.mark.full
 def test_mutated_files_of_a_run(tmp_path):
     settings = vars(PretrainingSettings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
     run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})

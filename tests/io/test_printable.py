@@ -22,6 +22,7 @@ SEEN |= set(range(0x13430, 0x13440))
 OF_DIRECTION = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
+@pytest.mark.full
 def test_what_unicode_calls_a_control_is_escaped_and_what_is_seen_stays():
     for code in range(0x110000):
         character = chr(code)
@@ -56,6 +57,7 @@ def acts(text: str) -> list[str]:
     return [control for control in controls if control != "\n"]
 
 
+@pytest.mark.full
 def test_a_name_of_a_tensor_is_one_line_wherever_it_is_printed(capsys, small, tmp_path):
     kbert.save(small_berts(small)["pretraining"], tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
@@ -92,6 +94,7 @@ def kbert_zeros():
     return np.zeros(3, "float32")
 
 
+@pytest.mark.full
 def test_tokens_and_labels_out_of_files_are_escaped(capsys, small, tmp_path):
     berts = small_berts(small)
     for head in ("pretraining", "classifier", "tokens"):
@@ -117,6 +120,7 @@ def test_tokens_and_labels_out_of_files_are_escaped(capsys, small, tmp_path):
         assert "\\u001b[2J" in done.out
 
 
+@pytest.mark.full
 def test_warnings_and_pictures_are_escaped(capsys, small, tmp_path):
     with _log_lines():
         logging.getLogger("kbert").warning("%s lacks %s", NASTY, NASTY)

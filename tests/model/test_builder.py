@@ -12,6 +12,7 @@ from kbert.graph.reference import document_004, published_totals
 from kbert.graph.spec import GraphSpec
 
 
+@pytest.mark.full
 def test_the_graph_has_the_documents_112_rows(base_model):
     rows = kbert.model_rows(base_model)
     assert len(rows) == 112
@@ -43,6 +44,7 @@ def test_twelve_layers_are_keras_attention_with_visible_heads(base_model):
     assert {tuple(layer.query_dense.kernel.shape) for layer in layers} == {(768, 12, 64)}
 
 
+@pytest.mark.full
 def test_the_config_may_be_a_name_a_file_or_an_object(small, tmp_path):
     small.to_json(tmp_path / "config.json")
     built = [kbert.build_bert(given) for given in (small, tmp_path / "config.json")]
@@ -58,6 +60,7 @@ def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predic
     assert rows == closed_form.rows(GraphSpec(small, **options))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("build", "head", "total"),
     [
@@ -74,6 +77,7 @@ def test_siblings_have_the_published_number_of_parameters(build, head, total):
     assert kbert.model_rows(model) == closed_form.rows(GraphSpec.of("base_uncased", head))
 
 
+@pytest.mark.full
 def test_published_models_have_their_published_number_of_parameters():
     for entry in published_totals():
         if entry.hidden > 512:
@@ -88,6 +92,7 @@ def test_published_models_have_their_published_number_of_parameters():
         assert kbert.build_encoder(config).count_params() == entry.params_encoder_and_pooler
 
 
+@pytest.mark.full
 def test_labels_and_lengths_reach_the_outputs(small):
     assert kbert.build_classifier(small, num_labels=5).output_shape == (None, 5)
     tokens = kbert.build_token_classifier(small, num_labels=5, seq_len=7)
@@ -136,6 +141,7 @@ def test_first_weights_are_those_of_the_papers_code():
     assert len(starts) == len(kernels)  # no two tables share their numbers
 
 
+@pytest.mark.full
 def test_a_seed_makes_the_first_weights_again(small):
     models = []
     for _ in range(2):
@@ -146,6 +152,7 @@ def test_a_seed_makes_the_first_weights_again(small):
     assert len(models[0].get_weights()) == len(models[1].get_weights()) == 5 + 16 * 3 + 2 + 7
 
 
+@pytest.mark.full
 def test_dropout_acts_in_training_alone(small):
     model = kbert.build_encoder(small, seq_len=7)
     ids = [np.ones((13, 7), "int32"), np.zeros((13, 7), "int32")]
@@ -155,6 +162,7 @@ def test_dropout_acts_in_training_alone(small):
     assert np.abs(moving[0] - moving[1]).max() > 1e-3
 
 
+@pytest.mark.full
 def test_attention_dropout_acts_in_training(small):
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)
     model = kbert.build_encoder(config, seq_len=7)
@@ -163,6 +171,7 @@ def test_attention_dropout_acts_in_training(small):
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-5
 
 
+@pytest.mark.full
 def test_mixed_precision_keeps_variables_in_float32(small):
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")

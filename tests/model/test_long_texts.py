@@ -26,6 +26,7 @@ def tokenizer(*more):
     return kbert.Tokenizer.from_vocab([*vocabulary(), *more], lowercase=True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("blanks", [[" "], ["\n", "  ", "\u3000"], ["", " "], [""]])
 @pytest.mark.parametrize("max_length", [2, 3, 17, 512])
 def test_the_beginning_of_a_long_text_is_that_of_the_whole(blanks, max_length):

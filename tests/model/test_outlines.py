@@ -39,6 +39,7 @@ def test_the_commands_that_look_at_a_graph_draw_nothing(
     assert command(capsys, name, config_file, *options).out
 
 
+@pytest.mark.full
 def test_verify_and_plot_by_name_draw_nothing(config_file, small, tmp_path, drawing_fails):
     assert kbert.verify("tiny").ok and kbert.verify(small).ok and kbert.verify(config_file).ok
     for subject in ("tiny", small, config_file):
@@ -50,6 +51,7 @@ def test_plot_by_name_is_the_built_models_picture(small, tmp_path):
     assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_an_outline_has_the_rows_and_counts_of_the_built_model(small, capsys, head):
     spec = GraphSpec(small, head)
@@ -60,6 +62,7 @@ def test_an_outline_has_the_rows_and_counts_of_the_built_model(small, capsys, he
     assert parse(capsys.readouterr().out).rows == expected(model_rows(built))
 
 
+@pytest.mark.full
 def test_a_model_built_after_an_outline_has_its_weights(small, monkeypatch):
     """Keras keeps a list of variables that wait for a value: no outline may stay on it."""
     outline = builder.build_outline(GraphSpec(small))

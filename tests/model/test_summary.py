@@ -78,6 +78,7 @@ def test_the_document_has_112_rows_with_the_printed_total():
     assert (len(rows), f"{sum(row.params for row in rows):,}") == (112, TOTALS[0].split()[-1])
 
 
+@pytest.mark.full
 def test_on_terminals_of_80_columns_and_others():
     widths = [80, 40, 120, 200]
     pages = on_a_terminal(ON_TERMINALS.format(widths=widths)).split("\f\n")
@@ -87,6 +88,7 @@ def test_on_terminals_of_80_columns_and_others():
         assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.full
 def test_in_a_pipe(model):
     """The other end reads while this one writes, as `… | cat` does."""
     reading, writing = os.pipe()
@@ -115,6 +117,7 @@ def test_with_print_fn(model, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.full
 def test_in_a_notebook(tmp_path):
     nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[test]'")
     nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[test]'")
@@ -150,6 +153,7 @@ def test_in_a_notebook_but_into_a_file(model, monkeypatch, capsys):
 RICH = "from kbert.cli.main import main; main(['summary', 'tiny', '--rich'])"
 
 
+@pytest.mark.full
 def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():
     """A new terminal says nothing of its size, which counts as 80 columns."""
     text = on_a_terminal(RICH)
@@ -159,6 +163,7 @@ def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.full
 def test_rich_on_a_terminal_with_the_room_is_kerass_own():
     text = on_a_terminal(f"import os; os.environ['COLUMNS'] = '170'; {RICH}")
     assert parse_keras(text).rows == expected(model_rows(build_bert("tiny")))

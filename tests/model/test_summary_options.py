@@ -89,6 +89,7 @@ def test_rows_are_those_of_kerass_table(model, prints, keras_prints):
     assert ours.totals == [line.split(" (")[0] for line in theirs.totals]
 
 
+@pytest.mark.full
 def test_totals_are_the_models_after_training_too(small, prints, keras_prints):
     model = build_bert(small, seq_len=LENGTH)
     before = prints(model)
@@ -160,6 +161,7 @@ def test_no_width_drops_a_character(model, width):
     assert not Counter(cells) - Counter(text)
 
 
+@pytest.mark.full
 def test_tsv_is_the_reference_table_byte_for_byte(capsys, shared):
     done = kbert(capsys, "summary", "base", "--format", "tsv")
     table = shared / "reference" / "keras_bert_base.tsv"
@@ -249,6 +251,7 @@ def test_layers_shows_those_blocks(capsys, config_file, model, layers, blocks, f
         ]
 
 
+@pytest.mark.full
 def test_block_1_is_not_block_10_to_12(capsys, small, tmp_path):
     small.replace(num_hidden_layers=12).to_json(tmp_path / "deep.json")
     for layers, blocks in (("1", {"1"}), ("10-12", {"10", "11", "12"})):

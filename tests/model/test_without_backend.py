@@ -68,6 +68,7 @@ def place(small, tmp_path_factory):
     return place
 
 
+@pytest.mark.full
 def test_what_needs_no_backend_works_and_the_rest_says_what_to_install(run_python, place):
     arguments = [json.dumps(missing_backend.BACKENDS), str(place)]
     code = f"import sys; sys.argv[1:] = {arguments!r}\n{HIDDEN}{CALLS}"
@@ -80,6 +81,7 @@ def test_what_needs_no_backend_works_and_the_rest_says_what_to_install(run_pytho
     assert said == [[line, "tensorflow"]] * 3
 
 
+@pytest.mark.full
 def test_one_that_is_there_is_named(run_python):
     pytest.importorskip("jax")
     code = f"import sys; sys.argv[1:] = ['[\"tensorflow\"]']\n{HIDDEN}import kbert; kbert.verify()"

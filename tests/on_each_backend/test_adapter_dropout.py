@@ -50,6 +50,7 @@ def furthest(one: dict, other: dict) -> float:
     return max(float(np.abs(one[path] - other[path]).max()) for path in one)
 
 
+@pytest.mark.full
 def test_next_to_no_dropout_changes_nothing(backend):
     if backend == "jax":
         pytest.skip("as on TensorFlow: two more programs to compile")
@@ -75,6 +76,7 @@ def test_no_gradient_of_an_adapter_is_lost_where_parts_are_computed_again(backen
         np.testing.assert_allclose(found[path], gradient, atol=3e-6, rtol=1e-3, err_msg=path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
 def test_a_step_draws_its_own_and_evaluation_none(family, backend):
     if family == "distilbert" and backend == "jax":

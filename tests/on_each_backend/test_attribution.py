@@ -13,6 +13,8 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.tasks.attribution.inference import attribute
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def folders(small, tmp_path_factory):

@@ -37,6 +37,7 @@ def expected(folders, name):
     return arrays if name != "BertForMaskedLM" else [*arrays, None]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_class_gives_transformers_numbers(folders, name):
     found = outputs_of(kbert.load(folders / name), folders)
@@ -48,6 +49,7 @@ def test_every_class_gives_transformers_numbers(folders, name):
         assert_allclose(value[place], wanted[place], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_file_opens(folders, form):
     bert = kbert.load(folders / form)
@@ -61,6 +63,7 @@ def test_every_form_of_a_file_opens(folders, form):
         assert np.abs(found[0][real] - exact[0][real]).max() > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp_path):
     bert = kbert.load(folders / name)

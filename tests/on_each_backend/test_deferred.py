@@ -17,6 +17,7 @@ def build(small):
         return kbert.build_bert(small, seq_len=None)
 
 
+@pytest.mark.full
 def test_given_values_are_there_and_the_others_are_drawn(small):
     model = build(small)
     given = np.random.default_rng(2).normal(size=(99, small.hidden_size)).astype("float32")
@@ -35,6 +36,7 @@ def test_given_values_are_there_and_the_others_are_drawn(small):
     assert_array_equal(keras.ops.convert_to_numpy(model.weights[0]), given)
 
 
+@pytest.mark.full
 def test_it_computes_trains_and_is_saved(small, tmp_path):
     model, usual = build(small), kbert.build_bert(small, seq_len=None)
     values = {w.path: keras.ops.convert_to_numpy(w) for w in usual.weights}
@@ -55,6 +57,7 @@ def test_it_computes_trains_and_is_saved(small, tmp_path):
     assert not np.array_equal(model.get_weights()[0], values["Embedding-Token/embeddings"])
 
 
+@pytest.mark.full
 def test_what_fails_leaves_keras_as_it_was(small):
     model = build(small)
 
@@ -120,6 +123,7 @@ def initializer_kept_elsewhere(monkeypatch):
     monkeypatch.setattr(keras.Variable, "_initializer", kept, raising=False)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "change", [no_such_option, no_such_list, another_list, initializer_kept_elsewhere]
 )

@@ -95,6 +95,7 @@ def hidden_losses(student, teacher, ids):
     return [of_torch("mse", states[0][m], states[1][n], 1.0)[real].mean() for m, n in pairs]
 
 
+@pytest.mark.full
 def test_the_first_update_has_the_loss_of_the_formula(small, tmp_path):
     """Labels, logits and hidden states, of 3 layers by 2, with torch's own functions."""
     write_texts(tmp_path / "train.tsv", 13, 1)

@@ -47,6 +47,7 @@ def arrays_of(tensors) -> list[np.ndarray]:
     return [keras.ops.convert_to_numpy(keras.ops.cast(one, "float32")) for one in tensors]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("head", "policy"), CASES)
 def test_a_build_with_dtype_is_one_under_kerass_policy(small, head, policy):
     expected = built_under(policy, GraphSpec(small, head, seq_len=7))
@@ -67,6 +68,7 @@ def test_a_build_with_dtype_is_one_under_kerass_policy(small, head, policy):
         np.testing.assert_array_equal(found, right)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "build_one",
     [
@@ -109,7 +111,7 @@ class Watcher(keras.callbacks.Callback):
             raise RuntimeError("on purpose")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_in_another_precision_leaves_the_policy(tmp_path, fails):
     watcher = Watcher(fails)
@@ -128,6 +130,7 @@ def test_a_run_in_another_precision_leaves_the_policy(tmp_path, fails):
     assert watcher.seen == {keras.config.dtype_policy().name}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("predictions", [None, 3])
 def test_without_it_settings_are_saved_in_the_order_of_kerass_own(small, predictions):
     """A .keras file keeps its bytes: a keyword that a layer was made with moves in its settings."""

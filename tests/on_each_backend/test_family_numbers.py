@@ -22,6 +22,8 @@ from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
+pytestmark = pytest.mark.full
+
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs"]
 CLASSES = ("RobertaForSequenceClassification", "DistilBertForQuestionAnswering")
 VECTOR_CLASSES = ("RobertaModel", "DistilBertModel")

@@ -11,6 +11,8 @@ import kbert
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 
+pytestmark = pytest.mark.full
+
 
 def test_it_learns_and_the_saved_model_does_as_well(small, tmp_path):
     import keras

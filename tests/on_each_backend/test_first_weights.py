@@ -4,9 +4,12 @@ import random
 
 import keras
 import numpy as np
+import pytest
 
 import kbert
 from kbert.training.determinism import drawn_from
+
+pytestmark = pytest.mark.full
 
 
 def weights(config, seed):

@@ -10,6 +10,8 @@ import pytest
 import kbert
 from kbert.model.keras_internals import registered_gradients
 
+pytestmark = pytest.mark.full
+
 BATCH, LENGTH, POSITIONS = 3, 7, 4
 EXAMPLES = 2 * BATCH - 1  # the last batch is smaller
 LARGE = {"vocab_size": 40_001, "hidden_size": 128, "num_hidden_layers": 1}  # 5 million parameters

@@ -6,7 +6,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import long_on, long_test_on
+from helpers.rounds import nightly_on, nightly_test_on
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
@@ -28,9 +28,9 @@ HEADS = {
     "tokens": {"num_labels": 5},
     "qa": {},
 }
-# On JAX, where a program takes seconds to trace, two heads stand for all but with `pytest -m long`.
+# On JAX, where a program takes seconds to trace, two heads stand for all but nightly.
 FEW_ON_JAX = [
-    pytest.param(head, marks=[] if head in ("pretraining", "tokens") else long_on("jax"))
+    pytest.param(head, marks=[] if head in ("pretraining", "tokens") else nightly_on("jax"))
     for head in HEADS
 ]
 
@@ -111,6 +111,7 @@ def gradients_of(head, **options) -> dict:
     return engine_of(head, **options).gradients(batch(head), 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", FEW_ON_JAX)
 def test_gradients_are_those_of_the_graphs_layers(head):
     assert furthest(gradients_of(head, fused=False), gradients_of(head)) < 2e-5
@@ -122,7 +123,7 @@ def test_gradients_of_the_rows_that_are_read_are_those_of_all(head):
     assert furthest(gradients_of(head, fused=False), by_layers) < 2e-5
 
 
-@long_test_on("jax", "torch")
+@nightly_test_on("jax", "torch")
 def test_models_of_other_sizes_in_one_process_have_gradients_of_their_own():
     """TensorFlow keeps the parts' programs, and those that saw two sizes know none."""
     others = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 17}
@@ -134,6 +135,7 @@ def test_models_of_other_sizes_in_one_process_have_gradients_of_their_own():
         assert furthest(plain, fused) < 2e-5
 
 
+@pytest.mark.full
 def test_a_whole_update_is_the_graphs():
     plain, fused = (engine_of("pretraining", fused=fused) for fused in (0, 1))
     for step in range(3):
@@ -142,6 +144,7 @@ def test_a_whole_update_is_the_graphs():
             assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "reading"), [("pretraining", False), ("pretraining", True), ("tokens", False)]
 )
@@ -226,6 +229,7 @@ def test_a_graph_that_was_cut_is_the_graph_that_it_was():
     assert kbert.model_rows(again) == kbert.model_rows(started.model)
 
 
+@pytest.mark.full
 def test_each_micro_batch_has_masks_of_its_own_and_each_update():
     """The same examples in each half: with other masks their gradients differ."""
     given, half = batch("pretraining"), slice(0, 6)
@@ -241,6 +245,7 @@ def test_each_micro_batch_has_masks_of_its_own_and_each_update():
     assert furthest(once, one.gradients(rows, 0)) < 1e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("platform", [None, "tpu"])
 def test_blocks_computed_again_are_the_same(platform, backend):
     if platform and backend != "jax":
@@ -251,6 +256,7 @@ def test_blocks_computed_again_are_the_same(platform, backend):
     assert furthest(kept, again.gradients(batch("pretraining"), 0)) < 2e-5
 
 
+@pytest.mark.full
 def test_in_bfloat16_it_is_no_further_from_float32_than_the_graph_is(backend):
     given = batch("pretraining")
     exact = dict(gradients_of("pretraining"))

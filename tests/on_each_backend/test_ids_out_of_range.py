@@ -43,6 +43,7 @@ def inputs():
     return [token_ids, segment_ids, np.ones((13, 7), "int32")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["call", "predict", "compiled"])
 @pytest.mark.parametrize(
     ("which", "place", "wrong"),
@@ -68,6 +69,7 @@ def test_the_answer_is_an_error_or_nan(model, inputs, way, which, place, wrong, 
     assert [is_refused_or_nan(output, 2, others) for output in outputs] in ([True], [True] * 2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["call", "compiled"])
 def test_a_position_outside_the_sequence_is_an_error_or_nan(small, inputs, way, backend):
     if way == "compiled" and backend == "torch":

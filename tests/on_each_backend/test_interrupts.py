@@ -81,6 +81,7 @@ def count_calls(call, stop_at: int = 0) -> int:
     return next(calls)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", INTERRUPTS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
 @pytest.mark.filterwarnings("ignore:The structure of `inputs`")  # Keras catches Ctrl-C there
@@ -108,6 +109,7 @@ def test_an_error_leaves_the_weights(bert):
         np.testing.assert_allclose(calls[name](), expected, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_threads_share_a_model():
     """The first calls of all: the function is compiled while others ask for it."""
     bert, alone = build_bert(), build_bert()

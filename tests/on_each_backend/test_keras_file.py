@@ -9,7 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from helpers.rounds import long_test_on
+from helpers.rounds import nightly_test_on
 from helpers.xla_flags import environment_of
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -66,6 +66,7 @@ def plain(small, tmp_path):
     return path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_comes_back_bit_for_bit(small, tokenizer, tmp_path, head):
     labels = LABELS if head in ("classifier", "tokens") else None
@@ -88,6 +89,7 @@ def test_every_head_comes_back_bit_for_bit(small, tokenizer, tmp_path, head):
     assert not found.vocabulary.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_names_and_shapes_are_those_of_the_table(small, tmp_path, head):
     keras_file.write(kbert.Bert(small, head, model_of(small, head)), tmp_path / "bert.keras")
@@ -101,7 +103,8 @@ def test_names_and_shapes_are_those_of_the_table(small, tmp_path, head):
     assert shapes == {entry.name: entry.shape for entry in entries}
 
 
-@long_test_on("jax", "torch")
+@pytest.mark.full
+@nightly_test_on("jax", "torch")
 def test_plain_keras_opens_it_on_another_backend(small, tokenizer, tmp_path, backend):
     other = {"tensorflow": "jax", "jax": "torch", "torch": "tensorflow"}[backend]
     if importlib.util.find_spec(other) is None:
@@ -125,6 +128,7 @@ def test_plain_keras_opens_it_on_another_backend(small, tokenizer, tmp_path, bac
         assert_allclose(found[name], value, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "silu", "swish", "linear"])
 def test_a_plain_file_tells_its_configuration(small, tmp_path, hidden_act):
     config = small.replace(
@@ -141,6 +145,7 @@ def test_a_plain_file_tells_its_configuration(small, tmp_path, hidden_act):
         assert (found.vocabulary, found.labels, found.sentence) == (None, None, None)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rate", [None, 0.4])
 @pytest.mark.parametrize("head", ["classifier", "tokens"])
 def test_a_plain_classifier_tells_its_labels_and_dropout(small, tmp_path, head, rate):
@@ -150,6 +155,7 @@ def test_a_plain_classifier_tells_its_labels_and_dropout(small, tmp_path, head, 
         assert (found.spec.config, found.spec.head, found.spec.num_labels) == (config, head, 5)
 
 
+@pytest.mark.full
 def test_an_optimizer_is_left_out(small, tmp_path):
     import keras
 
@@ -224,6 +230,7 @@ def test_a_damaged_file_is_refused(plain, tmp_path):
     refused(path, "must be a whole .keras file")
 
 
+@pytest.mark.full
 def test_a_changed_bit_is_found_with_the_first_numbers(small, tmp_path):
     model = model_of(small, "encoder", seq_len=11)
     path = tmp_path / "bert.keras"
@@ -312,6 +319,7 @@ def test_weights_that_lie_in_another_file_are_refused(plain, tmp_path):
     refused(rewritten(plain, tmp_path / "linked.keras", **members), "must hold its own numbers")
 
 
+@pytest.mark.full
 def test_another_model_is_called_by_its_name(small, tmp_path):
     import keras
 
@@ -359,6 +367,7 @@ def test_a_layer_that_is_connected_otherwise_is_named(plain, tmp_path):
     refused(path, "is connected to Encoder-1-FeedForward-Norm")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("layer", "part"),
     [

@@ -5,6 +5,8 @@ import pytest
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 BATCH, LENGTH = 13, 7
 
 

@@ -29,6 +29,7 @@ def of(model, name):
     return [keras.ops.convert_to_numpy(weight) for weight in model.get_layer(name).weights]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "layer"), [("classifier", "Classifier"), ("tokens", "TokenClassifier")]
 )
@@ -48,6 +49,7 @@ def test_a_new_head_has_the_labels_asked_for_on_the_encoder_that_is_there(
         assert_array_equal(one, other)
 
 
+@pytest.mark.full
 def test_a_head_of_as_many_labels_goes_on_and_one_of_others_begins(berts, tmp_path, caplog):
     old = dataclasses.replace(berts["classifier"], labels=LABELS)
     folder = saved(old, tmp_path / "bert")
@@ -100,6 +102,7 @@ def fit(bert, learning_rate=0.5):
     bert.model.fit([batch.token_ids, batch.segment_ids], labels, batch_size=13, verbose=0)
 
 
+@pytest.mark.full
 def test_a_head_that_ones_own_fit_has_trained_is_no_random_one(berts, tmp_path):
     """And not before: neither just loaded, nor fitted with a rate of zero."""
     folder = saved(berts["encoder"], tmp_path / "bert")

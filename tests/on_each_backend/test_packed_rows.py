@@ -5,7 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import long_on
+from helpers.rounds import nightly_on
 from helpers.sizes import SIZES
 
 import kbert
@@ -85,8 +85,9 @@ def gradients_of(head, packing, micro_batches=1, updates=FEW) -> dict:
     return engine.gradients(given if packing else given.alone, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=long_on("jax")), 3])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=nightly_on("jax")), 3])
 @on_both
 def test_gradients_are_those_of_one_text_a_row(head, micro_batches, updates):
     found = gradients_of(head, True, micro_batches, updates)
@@ -94,6 +95,7 @@ def test_gradients_are_those_of_one_text_a_row(head, micro_batches, updates):
     assert min(np.abs(value).max() for name, value in found.items() if "key/bias" not in name) > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 @on_both
 def test_updates_are_those_of_one_text_a_row(head, updates):
@@ -105,6 +107,7 @@ def test_updates_are_those_of_one_text_a_row(head, updates):
             assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
 
 
+@pytest.mark.full
 def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
     given, compiled = batch("classifier"), keras.backend.backend() != "torch"
     padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)
@@ -113,6 +116,7 @@ def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
     assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 @on_both
 def test_blocks_computed_again_are_the_same(head, updates):
@@ -120,6 +124,7 @@ def test_blocks_computed_again_are_the_same(head, updates):
     assert furthest(gradients_of(head, True, 1, updates), again) < 1e-5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 @on_both
 def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head, updates):
@@ -137,6 +142,7 @@ def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head, updates
     assert same.sum() == len(same) - (LENGTHS[CHANGED] if head == "tokens" else 1)
 
 
+@pytest.mark.full
 @on_both
 def test_dropout_is_that_of_the_step(updates):
     engine = engine_of("classifier", True, dropout=0.3, updates=updates)

@@ -61,11 +61,13 @@ def bert(folder):
     return kbert.load(folder)
 
 
+@pytest.mark.full
 def test_ids_are_those_of_transformers(bert, peer):
     batch = bert.tokenizer.encode_batch(TEXTS, max_length=512)
     assert_array_equal(batch.token_ids, peer["token_ids"])
 
 
+@pytest.mark.full
 def test_hidden_states_are_those_of_transformers(bert, peer):
     found = list(kbert.predict(bert.model, peer["token_ids"]).values())
     real = peer["token_ids"] != 0
@@ -87,6 +89,7 @@ def test_it_has_the_published_number_of_parameters(bert):
     assert kbert.verify(bert.model).ok
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "layer", "output"),
     [

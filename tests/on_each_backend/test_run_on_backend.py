@@ -7,7 +7,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import long_test_on
+from helpers.rounds import nightly_test_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 from kbert import BertConfig
@@ -71,6 +71,7 @@ def noting():
     return Noting
 
 
+@pytest.mark.full
 def test_callbacks_are_called_as_fit_calls_them(whole):
     trained, calls, norms, table = whole
     lines = trained.history.updates
@@ -88,7 +89,7 @@ def test_callbacks_are_called_as_fit_calls_them(whole):
     assert len(rows) == 4 and "val_MLM_accuracy" in rows[0]
 
 
-@long_test_on("jax")
+@nightly_test_on("jax")
 def test_runs_in_one_process_do_not_pile_up(start):
     """Weights, moments and programs of a run are gone once the next one computes."""
     made, alive = weakref.WeakSet(), []
@@ -108,6 +109,7 @@ def test_runs_in_one_process_do_not_pile_up(start):
     assert alive == [1, 1, 1]
 
 
+@pytest.mark.full
 def test_early_stopping_ends_the_run_with_the_best_weights(start):
     stopping = keras.callbacks.EarlyStopping(
         "val_loss", mode="max", patience=1, restore_best_weights=True
@@ -119,6 +121,7 @@ def test_early_stopping_ends_the_run_with_the_best_weights(start):
     assert all(any(np.array_equal(a, b) for b in best) for a in ours)
 
 
+@pytest.mark.full
 def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, noting, tmp_path):
     from kbert.tasks.resume import resume
     from kbert.training.stopping import Stopped
@@ -140,7 +143,8 @@ def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, 
     assert all(np.array_equal(a, b) for a, b in pairs)
 
 
-@long_test_on("jax")
+@pytest.mark.full
+@nightly_test_on("jax")
 def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
     from kbert.training.loop.loop import NotFinite
 

@@ -6,10 +6,12 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.rounds import long_on
+from helpers.rounds import nightly_on
 from numpy.testing import assert_allclose
 
 import kbert
+
+pytestmark = pytest.mark.full
 
 LOAD = """
 import sys
@@ -46,7 +48,7 @@ def load_elsewhere(path, inputs, first="kbert", second="keras"):
 
 @pytest.mark.parametrize(
     "order",
-    [("kbert", "keras"), pytest.param(("keras", "kbert"), marks=long_on("jax", "torch"))],
+    [("kbert", "keras"), pytest.param(("keras", "kbert"), marks=nightly_on("jax", "torch"))],
 )
 def test_a_keras_file_gives_the_same_numbers_in_a_fresh_process(
     small, peer, fill, inputs, tmp_path, order

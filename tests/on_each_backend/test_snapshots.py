@@ -37,6 +37,7 @@ def held(state: dict) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in state.items()}
 
 
+@pytest.mark.full
 def test_updates_leave_a_snapshot_as_it_was(engine, update):
     """They write to the weights' own memory: a view would change with them."""
     update(0)

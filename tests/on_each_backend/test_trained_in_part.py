@@ -63,6 +63,7 @@ def with_adapters(engine, first):
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("any_length", [False, True], ids=["one length", "any length"])
 def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_length, backend):
     """d/dA = s·Bᵀ·G and d/dB = s·G·Aᵀ, of G, the gradient of W + s·B·A in a model of its own."""
@@ -100,6 +101,7 @@ def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_lengt
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.full
 def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
     parts, prepared = {"freeze": "embeddings,1"}, {"accumulation": 3, "clip_norm": 1e-3}
     engine, first = engine_of(prepared=tuple(prepared.items()), **parts)
@@ -120,6 +122,7 @@ def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
         assert still is (name.removeprefix("model/") not in found) or "key/bias" in name, name
 
 
+@pytest.mark.full
 def test_clipping_and_micro_batches_are_those_of_what_is_trained(data, backend):
     """The norm is of the gradients that there are; parts add up to the whole batch's update."""
     if backend == "jax":
@@ -139,6 +142,7 @@ def test_clipping_and_micro_batches_are_those_of_what_is_trained(data, backend):
         np.testing.assert_allclose(states[name], array, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.full
 def test_each_layer_moves_at_its_own_rate(data):
     """AdamW's first step is the rate itself, whatever the gradient, where that is not next to 0."""
     engine, first = engine_of(decay=0.5, head=3.0)

@@ -53,6 +53,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
+@pytest.mark.full
 def test_no_update_is_applied_after_one_that_is_not_finite(tmp_path):
     engine, batches = about_to_fail(), Batches()
     begun = engine.state()
@@ -74,6 +75,7 @@ def test_no_update_is_applied_after_one_that_is_not_finite(tmp_path):
     assert float(engine.update(batches.batch(0), BAD)["finite"])
 
 
+@pytest.mark.full
 def test_the_loss_scale_may_be_too_high_for_so_many_updates_and_no_more():
     good, engine = Batches().batch(0), engine_of(mixed="mixed_float16")
     state = engine.state() | {"optimizer/loss_scale": np.float32(2.0**8)}
@@ -85,6 +87,7 @@ def test_the_loss_scale_may_be_too_high_for_so_many_updates_and_no_more():
             assert_equal(engine.state(), state)
 
 
+@pytest.mark.full
 def test_a_callback_that_watches_batches_gets_each_before_the_next_begins():
     import keras
 

@@ -13,6 +13,8 @@ import kbert
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 
+pytestmark = pytest.mark.full
+
 UPDATES, BATCH = 20, 13
 SETTINGS = {"learning_rate": 3e-3, "weight_decay": 0.1, "epsilon": 1e-6, "clip_norm": 0.5}
 SETTINGS |= {"warmup_steps": 3, "total_steps": 24}

@@ -81,6 +81,7 @@ def test_a_measure_is_a_plain_sum_of_weighted_cross_entropy():
     assert np.isfinite(slopes_of(lambda x: objectives.measured(x, *tensors[1:])[0], logits)).all()
 
 
+@pytest.mark.full
 def test_padding_predictions_weigh_nothing(data):
     batch = batch_of(data, 0)
     labels = dict(batch.labels)
@@ -96,6 +97,7 @@ def test_padding_predictions_weigh_nothing(data):
         assert np.array_equal(state[name], array), name
 
 
+@pytest.mark.full
 def test_dropout_depends_on_seed_and_step_alone(data):
     batch = batch_of(data, 0)
     first = loss_of(engine_of(), batch, 0)
@@ -106,6 +108,7 @@ def test_dropout_depends_on_seed_and_step_alone(data):
     assert loss_of(still, batch, 0) == loss_of(engine_of(dropout=0.0, learning_rate=3e-3), batch, 1)
 
 
+@pytest.mark.full
 def test_blocks_computed_again_give_the_same_gradients(data):
     """With dropout on: the second computation draws the first one's masks."""
     kept, again = engine_of(), engine_of(rematerialize=True)
@@ -131,6 +134,7 @@ def test_each_layer_and_micro_batch_has_seeds_of_its_own():
     assert len(sums) == len(pairs)
 
 
+@pytest.mark.full
 def test_a_restored_state_goes_on_bit_for_bit(data):
     engine = engine_of()
     for step in range(3):
@@ -144,6 +148,7 @@ def test_a_restored_state_goes_on_bit_for_bit(data):
         assert np.array_equal(other.state()[name], array), name
 
 
+@pytest.mark.full
 def test_updates_are_adamws_of_their_gradients_in_numpy(data):
     """Clipped to 1, decayed by 0.01 but for biases and LayerNorm's; gradients from the engine."""
     engine, rate = engine_of(dropout=0.0), 1e-2
@@ -190,6 +195,7 @@ def test_a_weight_of_a_transposed_array_moves_as_any_other(data, backend):
         np.testing.assert_allclose(other[name], one[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.full
 def test_a_state_of_another_model_is_refused_whole():
     engine = engine_of()
     state = engine.state()
@@ -201,6 +207,7 @@ def test_a_state_of_another_model_is_refused_whole():
     assert all(np.array_equal(engine.state()[key], array) for key, array in before.items())
 
 
+@pytest.mark.full
 def test_an_update_that_is_not_finite_changes_nothing(data):
     engine = engine_of()
     engine.update(batch_of(data, 0), 0)
@@ -217,6 +224,7 @@ def test_an_update_that_is_not_finite_changes_nothing(data):
     assert float(engine.update(batch, 1)["finite"])
 
 
+@pytest.mark.full
 def test_the_gradient_that_is_not_finite_is_named(data, monkeypatch):
     """As sqrt at 0 makes it: finite forwards, NaN backwards."""
     from keras import ops
@@ -234,6 +242,7 @@ def test_the_gradient_that_is_not_finite_is_named(data, monkeypatch):
     assert re.match(r"first bad: the gradient of NSP/bias and \d+ more before it", text), text
 
 
+@pytest.mark.full
 def test_float16_halves_its_scale_and_goes_on(data):
     engine = engine_of(mixed="mixed_float16")
     state = engine.state()
@@ -254,6 +263,7 @@ def test_float16_halves_its_scale_and_goes_on(data):
     assert engine.state()["optimizer/loss_scale"] == 2.0**9  # doubled after 2,000 good updates
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mixed", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_learns_as_float32_does(data, mixed, backend):
     if (mixed, backend) == ("mixed_float16", "jax"):
@@ -267,6 +277,7 @@ def test_mixed_precision_learns_as_float32_does(data, mixed, backend):
     assert all(weight.dtype == "float32" for weight in engine.model.weights)
 
 
+@pytest.mark.full
 def test_evaluation_and_prediction_leave_dropout_out(data):
     engine = engine_of()
     batch = batch_of(data, 0)

@@ -106,6 +106,7 @@ def assert_same(found: dict, wanted: dict) -> None:
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "dtypes"),
     [
@@ -173,6 +174,7 @@ def paired(rows):
     return tuple(columns[:3]), tuple(columns[3:])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 @pytest.mark.parametrize("kind", ["arrays", "dicts", "tf.data", "generator", "PyDataset", "torch"])
 def test_fit_takes_them_from_every_carrier(models, kind, dtype):
@@ -192,6 +194,7 @@ def test_fit_takes_them_from_every_carrier(models, kind, dtype):
     assert_same(found, by_hand(model, inputs, labels))
 
 
+@pytest.mark.full
 def test_a_traced_fit_evaluate_and_predict_take_numpys_own_types(tiny):
     """int64 and float64, as NumPy makes them, through the functions that Keras compiles."""
     model = with_larger_weights(kbert.build_bert(tiny, seq_len=LENGTH))
@@ -210,6 +213,7 @@ def test_a_traced_fit_evaluate_and_predict_take_numpys_own_types(tiny):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full
 def test_float_ids_are_not_rounded_by_a_half_precision_policy(tiny):
     """bfloat16 holds whole numbers to 256: an id of 997 must reach the table as it is."""
     config = tiny.replace(vocab_size=999)

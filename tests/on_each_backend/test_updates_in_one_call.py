@@ -46,6 +46,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
+@pytest.mark.full
 def test_the_updates_are_those_of_one_a_call(both):
     one, several = both
     batches = [Batches().batch(step) for step in range(STEPS) if step != BAD]
@@ -84,6 +85,7 @@ def stops_after(update: int, model) -> keras.callbacks.Callback:
     return keras.callbacks.LambdaCallback(on_epoch_end=at_end)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_run_records_saves_evaluates_and_stops_after_the_same_updates(both, tmp_path, stopped):
     """Calls of 3 where a state is saved every 4 updates and an evaluation comes every 5."""

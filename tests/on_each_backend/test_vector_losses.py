@@ -130,6 +130,7 @@ def gradients_after(engine, batch, step: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.full
 def test_gradients_in_parts_are_those_of_the_big_batch(records):
     whole, parts = engine_of(0.0, 1), engine_of(0.0, 4)
     expected, found = (gradients_after(one, records, 0) for one in (whole, parts))
@@ -141,6 +142,7 @@ def test_gradients_in_parts_are_those_of_the_big_batch(records):
         assert float(other[name]) == pytest.approx(float(one[name]), rel=1e-5), name
 
 
+@pytest.mark.full
 def test_dropout_is_the_same_in_both_passes(records):
     """The gradient is the loss's slope along itself, which it is not with two pairs of masks."""
     engine = engine_of(0.3, 4)

@@ -19,6 +19,8 @@ from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
+pytestmark = pytest.mark.full
+
 PAIRS, LENGTH = 6, 7
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SPEC = GraphSpec(kbert.BertConfig(**CONFIG | {"num_hidden_layers": 2}), "encoder")

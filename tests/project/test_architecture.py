@@ -33,6 +33,7 @@ def test_the_top_of_the_house_has_twelve_entries_and_each_says_who_may_come_in()
         assert first.startswith('"""') and "import" in rest, folder
 
 
+@pytest.mark.full
 def test_five_files_lie_between_the_call_and_the_gradient(tmp_path, monkeypatch):
     """The frames of kbert that are open when the loss is computed whose gradient is taken."""
     walk = (
@@ -54,12 +55,6 @@ def test_five_files_lie_between_the_call_and_the_gradient(tmp_path, monkeypatch)
     kbert.pretrain(tmp_path / "shards", config, output=tmp_path / "run", show=False, **options)
     files = [str(file.relative_to(PACKAGE.parent)) for file in seen[0]]
     assert list(dict.fromkeys(files)) == told
-
-
-def test_every_slow_test_that_is_listed_is_there():
-    for line in (ROOT / "tests" / "helpers" / "slow_tests.txt").read_text(encoding="utf-8").split():
-        file, _, test = line.partition("::")
-        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), line
 
 
 def test_no_two_modules_of_the_tests_share_a_name():

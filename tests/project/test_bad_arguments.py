@@ -228,6 +228,7 @@ def test_a_position_outside_the_sequence_is_named_with_its_place(gathered, nothi
         predict(gathered, ids(), marks=marks)
 
 
+@pytest.mark.full
 def test_ids_at_the_edges_are_accepted(model, small):
     check_ids(np.array([[0, 98]]), 99, "token_ids", "the vocabulary")
     done = predict(model, with_id(98, (0, 0)), with_id(2, (1, 1)))

@@ -134,7 +134,8 @@ def test_every_claim_is_of_contenders_that_are_there():
         assert set(work.peaks) <= names
 
 
-@pytest.mark.long
+@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["kbert", "KerasHub", "transformers", "keras_bert"])
 def test_an_update_runs(name):
     """At toy size; what a peer has not installed is skipped."""
@@ -200,6 +201,7 @@ def test_growth_is_an_exponent_beside_the_one_that_is_counted(work, power, verdi
     assert claim.measured(turns_of(floor=[0.5], three=[1], seven=[2]), work) == ("", [])
 
 
+@pytest.mark.full
 def test_a_fresh_contender_has_a_process_a_turn_with_all_that_it_takes(work):
     claims = (Claim("18", "ours", ("peer",), 0.5, 1), Claim("15", "ours", ("peer",), 2, 3, "first"))
     pair = (sleeper("ours", 0.1, fresh=True), sleeper("peer", 0.3, fresh=True))
@@ -256,6 +258,7 @@ def test_what_fails_in_a_later_turn_is_left_out_from_there_on(work, capsys):
     assert "broken: left out from round 2 on: RuntimeError" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_memory_and_processor_count_a_contenders_own_processes(work):
     line = ["-c", "import time; held = bytearray(70 << 20); start = time.process_time()"]
     line[1] += "\nwhile time.process_time() - start < 0.2: pass"
@@ -301,7 +304,8 @@ def small_works(folder):
     }
 
 
-@pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.long)])
+@pytest.mark.full
+@pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.nightly)])
 def test_what_a_save_stops_the_training_for_is_measured(more, capsys):
     import kbert
     from benchmarks import saving
@@ -315,7 +319,8 @@ def test_what_a_save_stops_the_training_for_is_measured(more, capsys):
     assert ("write" in found) == (more == ["--new"])
 
 
-@pytest.mark.long
+@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "theme",
     [

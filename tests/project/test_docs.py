@@ -54,6 +54,7 @@ RESULTS = [
 CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("code", "holds"), list(zip(CODE, RESULTS, strict=True)))
 def test_the_new_code_runs(folder, code, holds, monkeypatch):
     monkeypatch.chdir(folder.parent)

@@ -38,6 +38,7 @@ def results_of(folder, *line):
 
 
 # each process takes seconds to start: all works on all backends are among the long tests
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("backend", "works"),
     [("jax", ["update", "products"]), ("torch", ["update"]), ("tensorflow", ["inference"])],
@@ -82,7 +83,8 @@ def held_to_the_table(kept, printed, measured):
     assert printed.count("CPU, ") == measured and "aim 40% of datasheet" in printed
 
 
-@pytest.mark.long
+@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", gpu.BACKENDS)
 def test_everyone_runs_on_a_cpu(backend, tmp_path):
     line = ["--cpu", "--toy", "--backend", backend, "--rounds", "1"]
@@ -130,6 +132,7 @@ def test_a_filled_row_of_the_table():
     assert len({line.count("|") for line in lines}) == 1
 
 
+@pytest.mark.full
 def test_tables_of_several_files_are_one(tmp_path, capsys):
     for number, (part, backend) in enumerate([("base-512", "jax"), ("large-512", "torch")]):
         results, _ = measured(part=part, backend=backend)
@@ -183,6 +186,7 @@ def test_the_largest_batch_that_fits_is_found(fitting, monkeypatch):
     assert row["turns"][0]["samples"][0] == pytest.approx(0.01, rel=0.5)
 
 
+@pytest.mark.full
 def test_a_row_that_fails_says_so_and_the_next_goes_on(fitting, tmp_path):
     _, results = a_row()
     for batch, says in ((4, "out of memory at a batch of 4"), (5, "broken"), (2, "")):
@@ -318,6 +322,7 @@ def test_a_backend_that_is_not_installed_is_one_line(monkeypatch, capsys):
     assert "jax: not installed; torch: not installed; tensorflow" in one_line(capsys)
 
 
+@pytest.mark.full
 def test_without_a_gpu_it_says_so(monkeypatch, capsys):
     """JAX is asked; the others are said not to be there."""
     monkeypatch.setattr(gpu, "installed", lambda package: package in ("keras", "jax"))

@@ -42,6 +42,7 @@ def test_every_public_name_resolves():
     assert "kbert" in sys.modules
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "module",
     [

@@ -58,7 +58,7 @@ def executed(path: Path):
     return zip(committed.cells, fresh.cells, strict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "path", [path for path in NOTEBOOKS if path not in TRAINING], ids=lambda path: path.stem
 )
@@ -68,8 +68,8 @@ def test_a_notebook_prints_what_it_is_committed_with(path):
         assert printed(after) == printed(before)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("data", ["there", pytest.param("none", marks=pytest.mark.long)])
+@pytest.mark.full
+@pytest.mark.parametrize("data", ["there", pytest.param("none", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
 def test_a_notebook_that_trains_learns_in_a_few_updates(path, data, monkeypatch, tmp_path):
@@ -84,7 +84,7 @@ def test_a_notebook_that_trains_learns_in_a_few_updates(path, data, monkeypatch,
     assert float(after) < float(before)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
 def test_without_data_a_notebook_makes_some_up(path, monkeypatch, tmp_path, capsys):
     """Its cells up to the first model, which is trained on what they have read."""

@@ -30,6 +30,7 @@ HERE = [page for page in OURS if name_of(page) not in ELSEWHERE and not has_its_
 WITH_CODE = [page for page in HERE if any(map(runs, blocks(page)))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_a_page_prints_what_it_shows(page, tmp_path, caplog):
     for block, printed in run(page, tmp_path):

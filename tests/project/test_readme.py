@@ -37,6 +37,7 @@ def test_the_picture_is_there_and_whole():
     assert width > 800 and height > 1000
 
 
+@pytest.mark.full
 def test_the_picture_is_the_one_that_plot_draws(tmp_path):
     pygraphviz = pytest.importorskip("pygraphviz")
     if (sys.platform, pygraphviz.__version__) != ("linux", "2.0.4"):
@@ -46,6 +47,7 @@ def test_the_picture_is_the_one_that_plot_draws(tmp_path):
     assert drawn == (ROOT / "docs" / "bert.png").read_bytes()
 
 
+@pytest.mark.full
 def test_the_python_example_prints_what_it_shows(tmp_path):
     """Five lines, whatever follows them."""
     ((block, printed),) = run(ROOT / "README.md", tmp_path)

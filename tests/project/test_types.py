@@ -128,7 +128,7 @@ def test_options_by_name_are_those_of_the_function_that_takes_them():
     assert Rules.__annotations__ == of_vocabulary
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_users_type_checker_sees_the_types(tmp_path):
     """The installed package says py.typed: without it, or without the names, all would be Any."""
     pytest.importorskip("mypy")

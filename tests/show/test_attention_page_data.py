@@ -91,6 +91,7 @@ def test_less_tokens_than_pixels(monkeypatch):
     assert_allclose(pixels / 255, np.sqrt(found.weights), rtol=0, atol=0.51 / 255)
 
 
+@pytest.mark.full
 def test_a_page_of_base_and_512_tokens_is_under_ten_megabytes(tmp_path):
     numbers = tuple(range(1, 13))
     one = random_map(300, 209, layers=(1,), heads=(1,))

@@ -56,6 +56,7 @@ def test_keras_own_drawing_is_document_004(base_model):
     assert nodes == {name: (kind, shape) for name, (kind, shape, _) in expected.items()}
 
 
+@pytest.mark.full
 def test_keras_plot_model_draws_our_graph(base_model, tmp_path, monkeypatch):
     """With the Graphviz in pygraphviz's wheel, where there is no `dot`."""
     import keras
@@ -70,6 +71,7 @@ def test_keras_plot_model_draws_our_graph(base_model, tmp_path, monkeypatch):
 # Other models and other blocks.
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("build", ["build_encoder", "build_classifier", "build_question_answering"])
 def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
     import kbert

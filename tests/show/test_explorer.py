@@ -56,6 +56,7 @@ def test_a_page_needs_nothing_but_itself(base):
     assert len(base.encode()) < 400_000
 
 
+@pytest.mark.full
 def test_the_command_writes_it_without_keras_and_nothing_heavy(tmp_path, run_python):
     code = f"""
 import sys
@@ -236,6 +237,7 @@ def checkpoint(small, tmp_path_factory):
     return folder, bert
 
 
+@pytest.mark.full
 def test_a_checkpoint_shows_what_is_in_its_tensors(checkpoint):
     folder, bert = checkpoint
     from_file, from_bert, from_model = (

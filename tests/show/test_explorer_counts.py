@@ -56,6 +56,7 @@ def in_the_page(config, options) -> dict:
     }
 
 
+@pytest.mark.full
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @hypothesis.given(configurations())
 def test_every_number_is_pythons(given):
@@ -78,6 +79,7 @@ def test_every_number_is_pythons(given):
 LETTERS = ["L", "H", "A", "FFD", "T", "P", "S", "B", "M"]
 
 
+@pytest.mark.full
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @hypothesis.given(
     st.dictionaries(st.sampled_from(LETTERS), st.sampled_from([0, -3, 1, 7, 12, 96, 513, 2**31]))
@@ -111,6 +113,7 @@ def refused(values) -> str | None:
     return None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_a_layer_has_the_connections_and_variables_of_pythons(head):
     config = kbert.BertConfig(**ODD)

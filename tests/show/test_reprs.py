@@ -84,6 +84,7 @@ def results(small, tmp_path_factory):
     ]
 
 
+@pytest.mark.full
 def test_every_result_is_one_short_line_with_its_key_figures(results):
     for result, figures in results:
         line = repr(result)

@@ -65,6 +65,7 @@ def by_hand(bert, question, context, threshold, stride):
     return best[2], best[1], odds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stride", [2, 128])
 def test_there_is_no_answer_where_cls_has_more_than_the_threshold(bert, stride):
     contexts = [CONTEXT] * 5
@@ -83,6 +84,7 @@ def test_there_is_no_answer_where_cls_has_more_than_the_threshold(bert, stride):
     assert sum((one.text, one.start, one.end) == ("", 0, 0) for one in none) == 3
 
 
+@pytest.mark.full
 def test_answer_says_what_evaluate_counts(reader):
     """Of 38 real questions those with the least odds have the answer that the model gives."""
     records = read_squad(ANSWERED)

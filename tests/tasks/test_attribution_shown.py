@@ -10,6 +10,7 @@ import kbert
 TEXT = "the red cat $ees <dogs>"
 
 
+@pytest.mark.full
 def test_the_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
     folder, berts = saved
     found = kbert.attribute(berts["classifier"], TEXT, steps=5)

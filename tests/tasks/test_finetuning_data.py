@@ -278,6 +278,7 @@ def test_whatever_ends_lines_the_records_are_the_same(write, name):
         assert [record[:2] for record in records] == [("a cat", "1"), ("a dog", "0")]
 
 
+@pytest.mark.full
 def test_a_text_of_any_length_takes_bounded_memory(write, tokenizer):
     """A line of 3 million characters; its first tokens are those of its beginning."""
     text = "a cat sat " * 300_000

@@ -202,6 +202,7 @@ def test_the_best_window_wins_and_no_answer_where_cls_has_more():
     assert figures == {"exact_match": 1.0, "f1": 1.0}  # SQuAD 1.1
 
 
+@pytest.mark.full
 def test_the_loss_falls_and_answers_are_found_on_a_real_sample():
     from kbert.tasks.finetuning.finetune import finetune
 

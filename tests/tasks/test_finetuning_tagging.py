@@ -216,6 +216,7 @@ def test_figures_of_given_logits():
     assert figures == pytest.approx(expected)
 
 
+@pytest.mark.full
 def test_the_loss_falls_and_entities_are_found_on_a_real_sample():
     from kbert.tasks.finetuning.finetune import finetune
 

@@ -160,6 +160,7 @@ def bert(small):
     return small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
 
 
+@pytest.mark.full
 def test_the_grid_with_one_seed_and_the_best_with_all(bert, data, tmp_path, pretended):
     """18 points and 4 more seeds, as the paper's lists have them; done ones are not begun again."""
     found = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=4)
@@ -195,6 +196,7 @@ def test_the_table_stands_beside_the_published_one(tmp_path):
     assert np.mean(large) == pytest.approx(82.1, abs=0.1)
 
 
+@pytest.mark.full
 def test_an_interrupted_run_goes_on(bert, data, tmp_path, monkeypatch):
     """MNLI with its two dev sets, for real: to the figures of one that nothing stopped."""
     options = {"tasks": ["MNLI"], "batch_sizes": [4], "learning_rates": [1e-3], "epochs": [1]}

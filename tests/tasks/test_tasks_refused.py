@@ -32,6 +32,7 @@ CALLS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task", CALLS)
 @pytest.mark.parametrize(
     ("texts", "says"),
@@ -80,6 +81,7 @@ def test_a_head_with_random_weights_is_refused(berts, task, layer):
         call(dataclasses.replace(berts[head], report=report), "[MASK]")
 
 
+@pytest.mark.full
 def test_a_pooler_that_is_random_or_not_there_is_refused(berts):
     report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
     bert = dataclasses.replace(berts["encoder"], report=report)
@@ -149,6 +151,7 @@ def test_a_tokenizer_of_another_model_is_refused(berts, small):
         embed(other, "elephant")
 
 
+@pytest.mark.full
 def test_two_texts_need_two_segments(berts, small):
     config = small.replace(type_vocab_size=1)
     model = kbert.build_encoder(config, seq_len=None)

@@ -25,6 +25,7 @@ def bert(berts):
     return berts["encoder"]
 
 
+@pytest.mark.full
 def test_every_mask_is_filled_where_it_stands(berts):
     bert = berts["pretraining"]
     text = "cat [MASK] sun [MASK] ."
@@ -39,6 +40,7 @@ def test_every_mask_is_filled_where_it_stands(berts):
         assert candidates[0].token == bert.tokenizer.token_of(int(wanted.argmax()))
 
 
+@pytest.mark.full
 def test_a_model_of_few_predictions_fills_masks_too(berts, small):
     gathered = kbert.build_bert(small, seq_len=None, max_predictions=3)
     gathered.set_weights(berts["pretraining"].model.get_weights())
@@ -51,6 +53,7 @@ def test_a_model_of_few_predictions_fills_masks_too(berts, small):
         assert_allclose(one.probability, same.probability, atol=1e-6)
 
 
+@pytest.mark.full
 def test_labels_of_their_own_and_a_single_label(berts, small):
     bert = berts["classifier"]
     (logits,) = kbert.predict(bert.model, [bert.tokenizer.encode("cat").ids])["Classifier"]
@@ -63,6 +66,7 @@ def test_labels_of_their_own_and_a_single_label(berts, small):
     assert classify(named, "cat")[0].label == "abcde"[logits.argmax()]
 
 
+@pytest.mark.full
 def test_an_answer_is_found_in_any_window(berts):
     bert = berts["qa"]
     context = "the cat sat on the mat . " * 6
@@ -73,6 +77,7 @@ def test_an_answer_is_found_in_any_window(berts):
     assert len(short.text.split()) == 1
 
 
+@pytest.mark.full
 def test_a_map_answers_token_by_token(bert):
     found = attention(bert, "cat sees dog", "dog")
     assert found.weights.shape == (3, 4, 7, 7)
@@ -89,6 +94,7 @@ def test_a_map_answers_token_by_token(bert):
         one.mean(layer=1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
@@ -119,6 +125,7 @@ def sink():
     return AttentionMap(tokens, weights[None, None], (4,), (2,), "A cat sat", (0, 4))
 
 
+@pytest.mark.full
 def test_the_colours_are_those_of_the_other_tokens(sink, tmp_path, monkeypatch):
     """The picture's own pixels: a quarter is as bright as can be, and [CLS] is off the scale."""
     import matplotlib.image
@@ -136,6 +143,7 @@ def test_the_colours_are_those_of_the_other_tokens(sink, tmp_path, monkeypatch):
     assert whole > 3 * clipped and hidden > clipped > 0
 
 
+@pytest.mark.full
 def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
     lines = texts_of(sink.plot(tmp_path / "map.svg", layer=4, head=2))
     assert "A cat sat" in lines and "layer 4, head 2" in lines
@@ -152,6 +160,7 @@ def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
         sink.plot(tmp_path / "map.svg", special="no")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("count", "named"), [(7, 7), (122, 61)])
 def test_what_stands_around_is_in_proportion_to_the_square(count, named, tmp_path, monkeypatch):
     """Title and scale grow with the picture; of many tokens those are named that can be read."""

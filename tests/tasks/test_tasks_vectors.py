@@ -43,6 +43,7 @@ def states_of(bert, ids: list[int]) -> np.ndarray:
 # order, batches, lengths
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("batch_size", [1, 4, 32])
 def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
     found = embed(bert, TEXTS, batch_size=batch_size)
@@ -51,6 +52,7 @@ def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
         assert_allclose(vector, states_of(bert, ids).mean(0), atol=1e-5)
 
 
+@pytest.mark.full
 def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
     whole = embed(bert, TEXTS)
     monkeypatch.setattr(running, "CHUNK", 5)
@@ -75,6 +77,7 @@ def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
         list(computed(fails, iter([([0, 1], np.ones((2, 3)), np.ones((2, 3)))] * 5), True))
 
 
+@pytest.mark.full
 def test_one_text_gives_one_result(berts):
     assert embed(berts["encoder"], "cat").shape == (24,)
     assert isinstance(next_sentence(berts["pretraining"], "cat", "dog"), float)
@@ -89,6 +92,7 @@ def test_one_text_gives_one_result(berts):
     assert len(fill_mask(berts["pretraining"], "[MASK]", top_k=3)[0]) == 3
 
 
+@pytest.mark.full
 def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
     bert = berts["encoder"]
     fixed = kbert.build_encoder(small, seq_len=9)
@@ -124,6 +128,7 @@ def test_lengths_that_are_no_length_are_refused(bert):
 # the compiled functions
 
 
+@pytest.mark.full
 def test_a_function_is_built_once_and_goes_with_its_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
@@ -140,6 +145,7 @@ def test_a_function_is_built_once_and_goes_with_its_model(small, berts):
     assert kept() is None
 
 
+@pytest.mark.full
 def test_new_weights_are_seen(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
@@ -149,6 +155,7 @@ def test_new_weights_are_seen(small, berts):
     assert_allclose(embed(bert, "cat"), embed(berts["encoder"], "cat"), atol=1e-6)
 
 
+@pytest.mark.full
 def test_no_length_and_no_batch_size_traces_again(bert):
     """TensorFlow: one trace, however many shapes there are."""
     traces = []
@@ -170,6 +177,7 @@ class Traced:
         return self._model(inputs, training=training)
 
 
+@pytest.mark.full
 def test_the_summary_of_a_model_stays_as_it_was(berts):
     bert = berts["pretraining"]
     before = kbert.model_rows(bert.model)
@@ -183,6 +191,7 @@ def test_the_summary_of_a_model_stays_as_it_was(berts):
 # sentence vectors
 
 
+@pytest.mark.full
 def test_the_checkpoints_own_way_is_the_default(bert):
     own = dataclasses.replace(
         bert, sentence=kbert.checkpoints.sentence_settings.SentenceSettings("max", True, 6)
@@ -242,6 +251,7 @@ def test_an_activation_that_is_not_known_is_refused(berts, small):
         kbert.rank(bert, "cat", ["dog"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
 @pytest.mark.parametrize("tokens", [15, 16, 27, 44])
 def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens):
@@ -316,6 +326,7 @@ def test_jax_compiles_for_few_shapes(bert, monkeypatch):
     assert counts == {1, 2, 4, 8, 13}
 
 
+@pytest.mark.full
 def test_many_models_in_one_process_bring_no_warning(berts, caplog):
     """TensorFlow's own of retracing: a function a model is what is wanted."""
     with caplog.at_level(logging.WARNING):

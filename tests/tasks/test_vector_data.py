@@ -228,6 +228,7 @@ NOT_TRAINED = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", NOT_TRAINED)
 def test_finetune_refuses(source, case):
     rows, options, said = NOT_TRAINED[case]
@@ -242,6 +243,7 @@ def test_other_tasks_refuse_its_settings(source, name, value):
         kbert.finetune(source, "classify", train=[("a", "x")], **{name: value})
 
 
+@pytest.mark.full
 def test_the_command_trains_and_evaluates(source, tmp_path, capsys):
     kbert.save(source, tmp_path / "model")
     rows = [(a, b, n % 4) for n, (a, b) in enumerate(PAIRS)]

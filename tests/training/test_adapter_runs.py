@@ -50,6 +50,7 @@ def whole(folder):
     return run(folder, "whole")
 
 
+@pytest.mark.full
 def test_it_learns_in_adapters_alone(whole, folder, berts):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
@@ -76,6 +77,7 @@ def test_it_learns_in_adapters_alone(whole, folder, berts):
     assert f"{params + 50:,} of " in report and f"{params:,} of them in adapters" in report
 
 
+@pytest.mark.full
 def test_a_run_that_crashed_ends_with_the_same_bits(whole, folder):
     with pytest.raises(RuntimeError, match="crash"):
         run(folder, "crashed", callbacks=[Crash(8)])
@@ -106,6 +108,7 @@ def test_saved_and_loaded_it_is_the_same(whole, folder, tmp_path, caplog):
     assert kbert.evaluate(bert, "classify", folder / "dev.tsv") == pytest.approx(whole.metrics)
 
 
+@pytest.mark.full
 def test_frozen_blocks_have_no_adapter_and_rates_of_their_own_go_with_it(folder):
     tuned = run(
         folder, None, freeze="1", epochs=1, head_learning_rate=0.1, layer_decay=0.9, accumulation=13
@@ -250,6 +253,7 @@ def test_settings_that_cannot_be_are_one_line(folder, tmp_path, capsys, options,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 def test_pretraining_that_goes_on_leaves_frozen_parts(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 2, "show": False, "output": tmp_path / "run"}

@@ -10,6 +10,8 @@ import kbert
 from kbert.training import engines, optimizers
 from kbert.training.trained_weights import TrainedWeights
 
+pytestmark = pytest.mark.full
+
 tensorflow_engine = pytest.importorskip("kbert.training.engines.tensorflow_engine")
 joined_weights = pytest.importorskip("kbert.model.parts.joined_weights")
 UPDATES = 3

@@ -66,6 +66,7 @@ def distilled(folder, **options):
     )
 
 
+@pytest.mark.full
 def test_a_run_goes_on_bit_for_bit(folder, tmp_path):
     """With dropout, a learned projection (24 to 28) and its moments; the teacher is a place."""
     whole = distilled(folder, output=tmp_path / "whole")
@@ -128,6 +129,7 @@ def test_who_is_no_teacher_is_one_line(folder, options, said):
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.full
 def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
     options = {"alpha": 0, "hidden_states": "cosine", "epochs": 1}
     line = distilled(folder, teacher=folder / "five", **options).history.updates[0]
@@ -138,6 +140,7 @@ def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
     )
 
 
+@pytest.mark.full
 def test_with_adapters_the_projection_is_trained_too(folder):
     """LoRA freezes the student's blocks, and nothing of what learns beside them."""
     lines = distilled(folder, lora=2, hidden_weight=5.0).history.updates
@@ -161,6 +164,7 @@ ROWS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ROWS)
 def test_each_task_has_its_lesson(heads, name):
     """What says the teacher's words has nothing to learn; else what the formula says."""
@@ -189,6 +193,7 @@ def test_each_task_has_its_lesson(heads, name):
         assert (float(loss) > 1e-2) == much and (much or abs(float(loss)) < 1e-6)
 
 
+@pytest.mark.full
 def test_a_teacher_pretrains_itself_without_loss(tmp_path):
     """A student with its teacher's weights says what it says; without dropout."""
     make_shards(tmp_path)
@@ -218,6 +223,7 @@ def other(config):
     return small_berts(config)["pretraining"]
 
 
+@pytest.mark.full
 def test_the_command(folder, tmp_path, capsys):
     arguments = ["finetune", folder / "student", "--task", "classify", "--epochs", 1]
     arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-states", "cosine"]

@@ -36,6 +36,7 @@ def changes(weights: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate([first[None], weights]).astype("float64"), axis=0)
 
 
+@pytest.mark.full
 @pytest.mark.torch
 @pytest.mark.parametrize("decayed", [True, False])
 def test_adamw_is_torchs(decayed):

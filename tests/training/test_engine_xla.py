@@ -8,6 +8,8 @@ import kbert
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 
+pytestmark = pytest.mark.full
+
 
 def test_no_size_in_the_program_is_dynamic():
     """One would stand between XLA's fusions: dropout's numbers are then drawn for each anew."""

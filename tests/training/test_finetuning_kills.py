@@ -21,6 +21,8 @@ import kbert
 from kbert.training.run.records import read_records
 from kbert.training.run.state_files import read_state
 
+pytestmark = pytest.mark.full
+
 SCRIPT = HELPERS / "finetuning_process.py"
 STEPS = 10  # 2 epochs of 23 examples: 4 batches of 5 and one of 3
 # [point, update]; states are written every third update and where the evaluation is the best
@@ -71,7 +73,7 @@ def starts(folder):
         process.stdout.close()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("backend", POINTS)
 def test_a_killed_run_ends_as_one_that_was_not(starts, folder, backend):
     if backend not in starts:

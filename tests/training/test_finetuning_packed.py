@@ -46,6 +46,7 @@ def whole(folder, sources):
     return finetune(folder / "source", "classify", output=folder / "whole", **sources, **SETTINGS)
 
 
+@pytest.mark.full
 def test_it_learns_and_the_settings_say_how(whole, folder, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
@@ -56,6 +57,7 @@ def test_it_learns_and_the_settings_say_how(whole, folder, sources):
     assert settings["packing"] is True and len(settings["lengths"]) == 1
 
 
+@pytest.mark.full
 def test_a_run_goes_on_bit_for_bit(whole, folder, sources, tmp_path):
     with pytest.raises(RuntimeError, match="crash"):
         options = {"output": tmp_path / "run", "callbacks": [Crash(23)]}
@@ -73,6 +75,7 @@ def test_a_run_goes_on_bit_for_bit(whole, folder, sources, tmp_path):
     shutil.rmtree(tmp_path / "run")
 
 
+@pytest.mark.full
 def test_a_tagger_learns():
     bert = small_bert()
     options = {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3, "packing": True}
@@ -111,6 +114,7 @@ def test_bad_arguments_are_one_line(folder, sources, options, said):
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.full
 def test_the_command(folder, sources, tmp_path, capsys):
     data = ("--train", sources["train"], "--dev", sources["dev"], "-o", tmp_path / "run")
     asked = ("--epochs", "1", "--batch-size", "33", "--quiet", "--packing")

@@ -65,6 +65,7 @@ def crashed(folder, sources):
     return folder / "crashed"
 
 
+@pytest.mark.full
 def test_it_learns(whole, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS
@@ -88,6 +89,7 @@ def test_figures_are_those_of_the_outputs(whole, sources):
     assert figures["loss"] == pytest.approx(-np.mean(np.log(probabilities)), rel=1e-3)
 
 
+@pytest.mark.full
 def test_the_run_folder_has_the_model(whole, folder, sources):
     result = json.loads((folder / "whole" / "result.json").read_text())
     assert result["metrics"] == pytest.approx(whole.metrics)
@@ -99,6 +101,7 @@ def test_the_run_folder_has_the_model(whole, folder, sources):
     assert again.metrics == pytest.approx(whole.metrics)
 
 
+@pytest.mark.full
 def test_a_run_goes_on_bit_for_bit(whole, crashed, folder, tmp_path):
     """Dropout on; what kills do is in test_finetuning_kills.py."""
     output = shutil.copytree(crashed, tmp_path / "run")
@@ -114,6 +117,7 @@ def test_a_run_goes_on_bit_for_bit(whole, crashed, folder, tmp_path):
     assert losses == others
 
 
+@pytest.mark.full
 def test_a_run_of_before_packing_goes_on(whole, crashed, tmp_path):
     """Its settings.json and its states do not name what came later."""
     output = shutil.copytree(crashed, tmp_path / "run")
@@ -189,6 +193,7 @@ class Weights(keras.callbacks.Callback):
         self.found.append(np.array(self.model.get_layer(CLASSIFIER).kernel))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kept", "with_folder"), [(True, True), (True, False), (False, True)])
 def test_the_best_weights_are_kept(
     folder, sources, berts, monkeypatch, tmp_path, kept, with_folder
@@ -245,6 +250,7 @@ def test_what_the_source_lacks_is_said(berts, begun, caplog):
     assert f"newly initialized, which the source lacks: {POOLER}" in caplog.text
 
 
+@pytest.mark.full
 def test_without_dev_data_and_folder(berts, sources):
     tuned = finetune(
         berts["encoder"], "classify", train=sources["train"], epochs=1, batch_size=66, **QUIET
@@ -290,6 +296,7 @@ def test_a_label_outside_the_range_is_named(berts, tmp_path):
         evaluate(berts["encoder"], "classify", tmp_path / "dev.tsv")
 
 
+@pytest.mark.full
 def test_the_commands(folder, sources, tmp_path, capsys, whole):
     output = tmp_path / "run"
     data = ("--train", sources["train"], "--dev", sources["dev"], "-o", output)

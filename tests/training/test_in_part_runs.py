@@ -41,6 +41,7 @@ def changed(before, after) -> set[str]:
     return found
 
 
+@pytest.mark.full
 def test_sentence_vectors_with_adapters(source, tmp_path):
     options = SETTINGS | {"lora": 3, "lora_on": "key,output"}
     done = kbert.finetune(source, "embed", train=PAIRS, output=tmp_path / "run", **options)
@@ -77,6 +78,7 @@ def by_peft(source, run, texts):
     return np.stack(found)
 
 
+@pytest.mark.full
 def test_sentence_vectors_with_frozen_parts(source):
     options = SETTINGS | {"freeze": "embeddings,1", "layer_decay": 0.9}
     done = kbert.finetune(source, "embed", train=PAIRS, **options)
@@ -89,6 +91,7 @@ def test_sentence_vectors_with_frozen_parts(source):
         kbert.finetune(source, "embed", train=PAIRS, **SETTINGS, head_learning_rate=1e-3)
 
 
+@pytest.mark.full
 def test_pretraining_goes_on_with_adapters(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 3, "show": False, "output": tmp_path / "run"}
@@ -125,6 +128,7 @@ def compare_with_peft(folder, bert):
     np.testing.assert_allclose(ours["NSP"], theirs.seq_relationship_logits.numpy(), atol=1e-5)
 
 
+@pytest.mark.full
 def test_packed_rows_drop_out_what_goes_into_adapters(source, tmp_path):
     texts = [text for pair in PAIRS for text in pair]
     rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]

@@ -28,6 +28,7 @@ def copied(tuned, tmp_path):
     return shutil.copytree(tuned, tmp_path / "run")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("gone", [None, "model.keras"])
 def test_a_finished_run_is_the_model_in_it(copied, gone, capsys, tmp_path):
     wanted = kbert.classify(kbert.load(copied / "model.keras"), "a red cat")

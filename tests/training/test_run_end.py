@@ -85,6 +85,7 @@ def assert_last(run, steps: list[int]) -> None:
     assert (result["steps"], result["loss"]) == (steps[-1], lines[-1]["loss"])
 
 
+@pytest.mark.full
 def test_the_last_update_is_recorded_wherever_a_callback_stops(folder, stopped, tmp_path):
     assert_last(stopped, [10, 15])
     trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
@@ -92,6 +93,7 @@ def test_the_last_update_is_recorded_wherever_a_callback_stops(folder, stopped, 
     assert [line["step"] for line in trained.history.updates] == [3]
 
 
+@pytest.mark.full
 def test_a_fine_tuning_that_is_stopped_reports_the_weights_that_it_has(folder, tmp_path):
     """Stopped in its second epoch: the last weights were never evaluated in the run."""
     options = {"log_every": 10, "keep_best": False, "callbacks": [Stops(5)]}
@@ -217,6 +219,7 @@ def damaged(run, step: int):
     return run
 
 
+@pytest.mark.full
 def test_where_the_best_state_is_damaged_the_second_best_has_its_own_figures(
     folder, tmp_path, falling, monkeypatch, caplog
 ):
@@ -233,6 +236,7 @@ def test_where_the_best_state_is_damaged_the_second_best_has_its_own_figures(
     assert result["weights_of_update"] == 9 and result["metrics"] == again.metrics
 
 
+@pytest.mark.full
 def test_where_no_scored_state_is_whole_the_last_weights_are_evaluated(folder, tmp_path, caplog):
     options = {"evaluate_every": 4, "save_every": 1, "keep": "all"}
     tuned(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
@@ -248,6 +252,7 @@ def states(run) -> list[str]:
     return sorted(path.name for path in run.glob("checkpoints/*"))
 
 
+@pytest.mark.full
 def test_what_a_finished_run_keeps_is_chosen_and_said(folder, tmp_path, capsys):
     """On the command line: the sizes are the disk's own."""
     (tmp_path / "tiny.json").write_text(json.dumps(CONFIG), encoding="utf-8")

@@ -17,11 +17,13 @@ from helpers.xla_flags import environment_of
 from kbert.training.run.records import read_records
 from kbert.training.run.state_files import read_state
 
+pytestmark = pytest.mark.full
+
 SCRIPT = HELPERS / "run_process.py"
 LAST = f"checkpoints/step-{SETTINGS['steps']:08d}.safetensors"
 
 # Where a process is killed: [point, update or seconds], one start after the other. Of each kind one
-# in the gate, shared among the backends, since a start takes seconds; `pytest -m long` has all.
+# in the gate, shared among the backends, since a start takes seconds; `pytest -m nightly` has all.
 KILLS = {
     "tensorflow": [
         ["before the settings", 0],
@@ -53,7 +55,7 @@ EVERY = [
 CASES = [
     *(pytest.param(backend, points, id=backend) for backend, points in KILLS.items()),
     *(
-        pytest.param(backend, EVERY, id=f"{backend}, every point", marks=pytest.mark.long)
+        pytest.param(backend, EVERY, id=f"{backend}, every point", marks=pytest.mark.nightly)
         for backend in KILLS
     ),
 ]
@@ -119,7 +121,7 @@ def whole(starts, folder):
     return of
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("backend", "points"), CASES)
 def test_a_killed_run_ends_as_one_that_was_not(starts, whole, folder, backend, points):
     expected, killed = whole(backend), f"{backend}_killed_{len(points)}"
@@ -136,10 +138,10 @@ def drawn() -> list[float]:
     return [round(random.uniform(0.3, 3.0), 2) for _ in range(4)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("run", "moments"),
-    [("clock", lambda: [1.7]), pytest.param("clocks", drawn, marks=pytest.mark.long)],
+    [("clock", lambda: [1.7]), pytest.param("clocks", drawn, marks=pytest.mark.nightly)],
     ids=["one", "drawn"],
 )
 def test_killed_at_any_time(starts, whole, folder, run, moments):

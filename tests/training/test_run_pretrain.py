@@ -78,6 +78,7 @@ def said(process) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.full
 def test_a_run_leaves_what_its_folder_promises(trained):
     folder = trained.folder
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
@@ -95,6 +96,7 @@ def test_a_run_leaves_what_its_folder_promises(trained):
     assert list((folder / "tensorboard").iterdir())
 
 
+@pytest.mark.full
 def test_both_formats_hold_the_last_update_s_weights(trained):
     from kbert.training.run.state_files import read_state
 
@@ -108,6 +110,7 @@ def test_both_formats_hold_the_last_update_s_weights(trained):
     assert kbert.fill_mask(bert, "the cat [MASK] .", top_k=1)[0][0].token in bert.tokenizer.tokens
 
 
+@pytest.mark.full
 def test_transformers_opens_the_model(trained):
     transformers = pytest.importorskip("transformers")
     peer = transformers.BertForPreTraining.from_pretrained(trained.folder / "model")
@@ -121,6 +124,7 @@ def test_the_speed_is_that_of_the_account(trained):
     assert line["mfu"] == pytest.approx(updates * 6 * flops.training_flops_per_sequence / 1e9)
 
 
+@pytest.mark.full
 def test_a_finished_run_says_so(trained, caplog):
     again = resume(trained.folder, **QUIET)
     assert "is finished: 6 updates" in caplog.text
@@ -174,6 +178,7 @@ def test_sentences_that_are_too_long_are_said_once(data, caplog):
     assert not caplog.text  # packed documents are not cut
 
 
+@pytest.mark.full
 def test_data_that_moved_are_no_other_data(unfinished, data, tmp_path, trained):
     moved = shutil.copytree(data / "shards", tmp_path / "elsewhere")
     again = resume(unfinished, shards=moved, **QUIET)
@@ -181,6 +186,7 @@ def test_data_that_moved_are_no_other_data(unfinished, data, tmp_path, trained):
     assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full_ends_the_run_with_the_last_state_whole(unfinished):
     """As the kernel says it: a limit on the size of files, which the state exceeds."""
     limited = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (20000, r.RLIM_INFINITY)); "
@@ -197,6 +203,7 @@ def test_a_disk_that_is_full_ends_the_run_with_the_last_state_whole(unfinished):
     assert resume(unfinished, **QUIET).history.updates[-1]["step"] == 6
 
 
+@pytest.mark.full
 def test_data_that_vanish_end_the_run_and_it_goes_on_once_they_are_back(data, tmp_path, caplog):
     shards = shutil.copytree(data / "shards", tmp_path / "shards")
     tokens = shards / "tokens-00000.npy"
@@ -219,6 +226,7 @@ def test_data_that_vanish_end_the_run_and_it_goes_on_once_they_are_back(data, tm
     assert [line["step"] for line in again.history.updates] == list(range(1, 21))
 
 
+@pytest.mark.full
 def test_ctrl_c_saves_and_says_how_to_go_on(data, tmp_path):
     settings = {"steps": 100_000, "batch-size": 6, "seq-len": 17, "held-out": 0.2}
     options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
@@ -264,6 +272,7 @@ def test_what_cannot_be_is_one_line_and_leaves_no_run(data, tmp_path, changes, m
     assert not (tmp_path / "r" / "settings.json").exists()
 
 
+@pytest.mark.full
 def test_a_preset_takes_the_vocabulary_and_init_its_own_configuration(data, trained, tmp_path):
     from kbert.tasks.pretraining.settings import configuration
 

@@ -17,6 +17,8 @@ from test_run_kills import assert_equal
 
 from kbert import BertConfig
 
+pytestmark = pytest.mark.full
+
 QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep=all")
 
 
@@ -154,7 +156,7 @@ def stopped(folder: Path, run: str, backend: str, index: int, lines: int, number
 
 
 # What becomes of a run: how it ends, which worker it happens to, after how many updates, signal.
-# Each start takes seconds of two processes: more happens with `pytest -m long`.
+# Each start takes seconds of two processes: more happens with `pytest -m nightly`.
 LIVES = {
     "tensorflow": [(killed, 0, 6), (stopped, 1, 11, signal.SIGTERM)],
     "jax": [(killed, 1, 6), (stopped, 0, 11, signal.SIGINT)],  # it aborts all without the first
@@ -168,13 +170,13 @@ MORE = {
 CASES = [
     *(pytest.param(backend, "run", life, id=backend) for backend, life in LIVES.items()),
     *(
-        pytest.param(backend, name, life, id=name, marks=pytest.mark.long)
+        pytest.param(backend, name, life, id=name, marks=pytest.mark.nightly)
         for name, (backend, life) in MORE.items()
     ),
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("backend", "run", "life"), CASES)
 def test_one_of_two_workers_is_stopped_and_killed(whole, backend, run, life):
     folder = whole(backend)

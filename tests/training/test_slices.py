@@ -98,16 +98,17 @@ OPTIONS = {
     "evaluation": {"what": "evaluation"},
     "LAMB": {"optimizer": "lamb"},
 }
-# Each takes the compiler half a minute: the rest are options of these, with `pytest -m long`.
+# Each takes the compiler half a minute: the rest are options of these, with `pytest -m nightly`.
 IN_THE_GATE = "v5e:4x4", "v4:2x2x1", "both, float32", "tagger", "evaluation", "LAMB"
 SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or none
 
 
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.long)
+        name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.nightly)
         for name in OPTIONS
     ],
 )
@@ -126,6 +127,7 @@ def test_it_compiles_with_each_option(name):
         assert found["collectives"]["all-reduce"][1] == 4 * (gradients + sums)
 
 
+@pytest.mark.full
 @needs_compiler
 def test_chips_too_small_say_what_would_do(small):
     plan = kbert.plan(

@@ -101,6 +101,7 @@ def process(monkeypatch):
     return set_variables
 
 
+@pytest.mark.full
 def test_each_replica_has_masks_of_its_own_and_all_have_one_update():
     """With dropout, over micro-batches: the sum of what one process computes for each replica."""
     one, two = done(MASKS)
@@ -113,6 +114,7 @@ def test_each_replica_has_masks_of_its_own_and_all_have_one_update():
         assert abs(found / of_one_replica - 1) > 1e-3
 
 
+@pytest.mark.full
 def test_one_that_ends_with_an_error_ends_the_others():
     one, two = done(LEAVES)
     assert two.returncode == 1 and "the disk is gone" in two.stderr
@@ -203,6 +205,7 @@ def test_a_process_has_the_gpu_of_its_number(process, monkeypatch, local, gpus, 
     assert "\n" not in str(error.value) and not asked
 
 
+@pytest.mark.full
 def test_several_devices_of_one_process_are_refused():
     from kbert.training.engines.torch_engine import TorchEngine
 
@@ -210,6 +213,7 @@ def test_several_devices_of_one_process_are_refused():
         TorchEngine(2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("number", "absent"), [("0", "process 1"), ("1", "process 0")])
 def test_an_absent_process_is_named(process, capfd, number, absent):
     address = process(RANK=number)
@@ -222,6 +226,7 @@ def test_an_absent_process_is_named(process, capfd, number, absent):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.full
 def test_all_hear_who_is_absent(process, monkeypatch):
     address, said = process(), {}
 

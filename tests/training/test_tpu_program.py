@@ -67,6 +67,7 @@ def call_of(engine, head: str):
     return [tf.constant(2), *tf.nest.map_structure(tf.convert_to_tensor, values)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "options"),
     [
@@ -119,6 +120,7 @@ def has_tpu_kernels() -> bool:
         return False
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not has_tpu_kernels(), reason="tensorflow-tpu alone has the kernels of a TPU")
 @pytest.mark.parametrize(
     ("head", "options"),
@@ -140,6 +142,7 @@ def test_an_update_of_several_chips_is_of_what_xla_knows_for_tpu(monkeypatch, he
     assert text.count(" all-reduce(") == len(engine.weights) + 1  # gradients, and all sums
 
 
+@pytest.mark.full
 def test_evaluation_is_one_too():
     engine = engine_of("pretraining", on_tpu=True)
     batch = batches("pretraining")[0]
@@ -163,6 +166,7 @@ def test_what_xla_does_not_know_is_refused():
         lowered(lambda x: tf.py_function(np.sin, [x], tf.float32), tf.constant([0.1]))
 
 
+@pytest.mark.full
 def test_the_updates_are_those_of_the_cpus_program():
     plain = engine_of("pretraining", on_tpu=False, dropout=0.0)
     chip = engine_of("pretraining", on_tpu=True, dropout=0.0, steps_per_execution=TOGETHER)
@@ -174,6 +178,7 @@ def test_the_updates_are_those_of_the_cpus_program():
     assert chip.predict(batches("pretraining")[0].rows(slice(0, 5)).inputs)[1].shape == (5, 2)
 
 
+@pytest.mark.full
 def test_a_tpu_does_several_updates_a_call_and_is_compiled_for():
     engine = engine_of("classifier", on_tpu=True)
     assert engine.steps_per_execution > 1 and engine.jit and engine.kit is None
@@ -189,6 +194,7 @@ def closed_port() -> int:
         return server.getsockname()[1]
 
 
+@pytest.mark.full
 def test_a_tpu_that_is_not_there_is_one_line(run_python):
     """In a process of its own: to start a TPU clears what TensorFlow has made."""
     names = ["local", "no-such-tpu", f"grpc://127.0.0.1:{closed_port()}"]
@@ -262,6 +268,7 @@ told([batch(*case[:2], n) for n in range(3)])
 """
 
 
+@pytest.mark.full
 def test_tensorflows_own_strategy_takes_a_call_with_static_shapes(run_python):
     done = run_python(STRATEGY, backend="tensorflow", TPU_NAME="local")
     # one program; gradients and all sums go between the chips; every variable is given once; where

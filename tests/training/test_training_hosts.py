@@ -41,6 +41,7 @@ def test_an_absent_worker_is_named(monkeypatch, addresses):
     assert str(error.value).startswith(f"no host answered at {addresses[1]} within 0 s: start")
 
 
+@pytest.mark.full
 def test_workers_wait_for_each_other(addresses):
     other = threading.Thread(target=hosts.wait_for, args=(addresses, 1, 20))
     other.start()
@@ -66,6 +67,7 @@ def test_an_absent_process_of_jax_is_named(jax_process, addresses, number, liste
     assert addresses[0] in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.full
 def test_all_processes_go_on_together_or_hear_who_is_absent(addresses):
     first = addresses[0]
 

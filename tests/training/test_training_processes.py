@@ -118,7 +118,7 @@ def one_device(side_by_side):
     return ended("default", side_by_side["default"])[0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kind",
     [
@@ -128,10 +128,10 @@ def one_device(side_by_side):
         "jax_hosts",
         "torch_accumulated",
         # one device beside transformers: on_each_backend/test_training_parity.py
-        pytest.param("jax", marks=pytest.mark.long),
-        pytest.param("torch", marks=pytest.mark.long),
+        pytest.param("jax", marks=pytest.mark.nightly),
+        pytest.param("torch", marks=pytest.mark.nightly),
         # as above, without micro-batches
-        pytest.param("torch_processes", marks=pytest.mark.long),
+        pytest.param("torch_processes", marks=pytest.mark.nightly),
     ],
 )
 def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_side, tmp_path):
@@ -144,7 +144,7 @@ def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_
             np.testing.assert_allclose(array, one_device[name], atol=1e-5, rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_with_dropout_each_replica_has_masks_of_its_own(folder, tmp_path):
     """Two replicas with the same examples: the same masks would give both the same sums."""
     code = f"""
@@ -185,7 +185,7 @@ print("differ")
     assert done.stdout.strip() == "differ", done.stderr[-3000:]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_with_dropout_two_devices_of_jax_have_the_masks_of_one(folder):
     """In parts of their own, and where Keras's own dropout draws for the whole batch."""
     pytest.importorskip("jax")

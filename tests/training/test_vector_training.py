@@ -72,6 +72,7 @@ def tuned(source, tmp_path_factory):
     return folder, kbert.finetune(source, "embed", **data, **OPTIONS)
 
 
+@pytest.mark.full
 def test_it_learns(tuned, source):
     folder, done = tuned
     before = kbert.evaluate(source, "embed", folder / "dev.tsv")
@@ -130,6 +131,7 @@ class Crash(keras.callbacks.Callback):
             raise RuntimeError("crash")
 
 
+@pytest.mark.full
 def test_a_run_goes_on_to_the_same_weights(tuned, source, tmp_path):
     folder, done = tuned
     data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": tmp_path / "run"}
@@ -141,6 +143,7 @@ def test_a_run_goes_on_to_the_same_weights(tuned, source, tmp_path):
         assert (np.array(one) == np.array(other)).all(), one.path
 
 
+@pytest.mark.full
 def test_sentence_transformers_opens_it_with_the_same_vectors_and_gradients(tuned, tmp_path):
     """MultipleNegativesRankingLoss and its cached form, of the weights of a whole model."""
     if importlib.util.find_spec("sentence_transformers") is None:
@@ -202,6 +205,7 @@ KINDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_records_is_learned(source, kind):
     rows, pooling, figure = KINDS[kind]

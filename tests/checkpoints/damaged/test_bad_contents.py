@@ -11,6 +11,7 @@ from helpers.damaged_checkpoints import BIAS, change_json, change_tensors, put, 
 import kbert
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -130,6 +131,7 @@ FOREIGN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.filterwarnings("ignore")  # transformers' own
 def test_another_architecture_is_named(capsys, tmp_path, name):
@@ -182,6 +184,7 @@ def test_an_argument_that_cannot_be(capsys, good, options, said):
     refused(capsys, good, said, **options)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prefix", ["", "bert."])
 def test_what_is_listed_may_be_missing_or_too_much(folder, prefix):
     """By the name in the table, which errors say, or the one in the file."""
@@ -200,6 +203,7 @@ def test_what_is_listed_may_be_missing_or_too_much(folder, prefix):
             kbert.load(folder, **{key: value for key, value in lists.items() if key != left_out})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("names", "labels"),
     [

@@ -66,6 +66,7 @@ def test_sentence_settings_that_are_not_computed_are_reported(
     assert found.sentence_problem in inspection_text(found)
 
 
+@pytest.mark.full
 def test_only_what_needs_the_settings_refuses_them(folder, tmp_path, caplog):
     write(folder, *BAD[1][:2])
     bert = kbert.load(folder, head="encoder")

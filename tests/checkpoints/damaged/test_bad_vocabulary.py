@@ -6,6 +6,7 @@ from helpers.damaged_checkpoints import VOCABULARY, refused
 import kbert
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -35,6 +35,8 @@ from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import printable
 
+pytestmark = pytest.mark.full
+
 LABELS = ("bad", "so so", "good", "café", "東")
 KINDS = ("transformers", "vocab.txt", "google", "keras_hub", "keras_hub classifier", "keras")
 SECONDS = 20  # of the processor for one mutation: a hang, whatever else the machine does
@@ -180,10 +182,10 @@ def test_a_mutated_value_is_refused_in_a_line_or_read_as_what_it_is(berts, tmp_p
     assert counts["read"] and counts["refused"]
 
 
-MANY = pytest.param(120, marks=pytest.mark.long)
+MANY = pytest.param(120, marks=pytest.mark.nightly)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("count", [30, MANY])  # of each document
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_values_of_every_kind(berts, tmp_path, kind, count):
@@ -202,9 +204,9 @@ print(keras_bert.get_model(99, pos_num=17, embed_dim=24, transformer_num=1, head
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.keras_bert
-@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.nightly)])
 def test_mutated_values_in_what_keras_bert_says_of_its_model(tmp_path, count):
     pytest.importorskip("keras_bert")
     environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}

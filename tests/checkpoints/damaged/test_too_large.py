@@ -132,6 +132,7 @@ def groups(file):
         file.create_group(str(number))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -153,6 +154,7 @@ def test_a_folder(worker, folder, make, said):
     refused_soon(worker, make(folder), said)
 
 
+@pytest.mark.full
 def test_a_preset_of_many_layers(worker, good, tmp_path):
     kbert.save(kbert.load(good), tmp_path / "preset", format="keras_hub")
     for name in ("config.json", "task.json"):
@@ -183,6 +185,7 @@ def test_a_keras_bert_file_whose_layer_has_a_high_number(worker, tmp_path):
     refused_soon(worker, tmp_path / "bert.hdf5", "num_hidden_layers must be at most 1,000")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("member", ["config.json", "model.weights.h5", "kbert/vocab.txt"])
 def test_a_keras_file_that_unpacks_to_much(worker, keras_file, tmp_path, member):
     content = {"config.json": b"[" + b"{}," * (10**8) + b"{}]"}.get(member, bytes(3 * 10**8))
@@ -195,6 +198,7 @@ def test_a_keras_file_that_unpacks_to_much(worker, keras_file, tmp_path, member)
     refused_soon(worker, path, f"{path}: {member} must")
 
 
+@pytest.mark.full
 def test_a_zip_that_unpacks_to_much(worker, tmp_path):
     with zipfile.ZipFile(tmp_path / "bert.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bert/vocab.txt", bytes(3 * 10**8))
@@ -216,7 +220,7 @@ def refused_soon(worker, path, said: str) -> None:
     assert found["peak"] < worker.peak + MIB, (found, worker.peak)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_large_ones_open(worker, tmp_path):
     """96 blocks; a vocabulary of a million tokens: more than any BERT has."""
     config = kbert.BertConfig(
