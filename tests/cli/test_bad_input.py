@@ -143,28 +143,28 @@ def refused(capsys, folder, monkeypatch):
 
 
 @pytest.mark.parametrize(("config", "says"), CONFIGURATIONS, ids=[c for c, _ in CONFIGURATIONS])
-def test_a_bad_configuration_is_one_line(refused, config, says):
+def test_bad_configuration_gives_one_line(refused, config, says):
     refused("account", config, says=says)
 
 
 @pytest.mark.parametrize("command", ["summary", "params", "heads", "verify", "plot"])
 @pytest.mark.parametrize("config", ["basse", "zero.json", "nosuch.json"])
-def test_every_command_refuses_a_bad_configuration_alike(refused, command, config):
+def test_every_command_refuses_a_bad_configuration(refused, command, config):
     output = ["-o", "bert.svg"] if command == "plot" else []
     refused(command, config, *output, says=dict(CONFIGURATIONS)[config])
 
 
 @pytest.mark.parametrize(("arguments", "says"), COMMANDS, ids=[" ".join(c) for c, _ in COMMANDS])
-def test_a_bad_command_is_one_line(refused, arguments, says):
+def test_bad_option_gives_one_line(refused, arguments, says):
     refused(*arguments, says=says)
 
 
-def test_a_length_beyond_the_files_own_positions_is_refused(refused):
+def test_length_beyond_the_positions_of_a_file_is_refused(refused):
     refused("account", "small.json", "--seq-len", "18", says=["17", "got 18"])
     refused("summary", "small.json", "--seq-len", "18", says=["17", "got 18"])
 
 
-def test_a_close_name_is_suggested_in_any_case_of_its_letters(refused):
+def test_close_preset_name_is_suggested_in_any_case(refused):
     for typo, meant in (
         ("bsae", "base"),
         ("Large", "large"),
@@ -188,7 +188,7 @@ def test_a_close_name_is_suggested_in_any_case_of_its_letters(refused):
         "plot small.json --head tokens --num-labels 0 -o bert.svg",
     ],
 )
-def test_what_needs_no_keras_to_be_seen_does_not_wait_for_it(refused, monkeypatch, line):
+def test_mistakes_are_refused_before_keras_starts(refused, monkeypatch, line):
     def started():
         raise AssertionError("Keras was started")
 
@@ -196,7 +196,7 @@ def test_what_needs_no_keras_to_be_seen_does_not_wait_for_it(refused, monkeypatc
     refused(*line.split(), says=[])
 
 
-def test_a_graphviz_that_fails_is_one_line(refused, monkeypatch):
+def test_graphviz_failure_gives_one_line(refused, monkeypatch):
     import kbert.show.graphviz
 
     def fail(*_):

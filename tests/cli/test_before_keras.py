@@ -170,7 +170,7 @@ def arguments(word):
 
 
 @pytest.mark.full
-def test_every_mistake_that_needs_no_keras_is_said_without(run_python, place):
+def test_mistakes_are_refused_without_importing_keras(run_python, place):
     before = sorted(place.rglob("*"))
     found = said(run_python, place, [line for line, _ in BAD])
     assert len(found) == len(BAD)
@@ -181,17 +181,17 @@ def test_every_mistake_that_needs_no_keras_is_said_without(run_python, place):
     assert sorted(place.rglob("*")) == before
 
 
-def test_every_command_that_starts_keras_has_a_mistake_in_the_list():
+def test_list_of_mistakes_has_every_command():
     from kbert.cli.main import cli
 
     assert {line.split(" ")[0] for line, _ in BAD} == set(cli.commands) - {"completion"}
 
 
-def test_a_package_that_is_missing_is_named_before_keras_starts(run_python, place):
+def test_missing_package_is_named_before_keras_starts(run_python, place):
     ((status, _, err),) = said(run_python, place, ["convert encoder out.onnx"], ["tf2onnx"])
     assert status == 2 and "needs the package tf2onnx, which is not installed: pip" in err
 
 
-def test_the_guard_catches_a_command_that_is_right(run_python, place):
+def test_import_guard_catches_a_valid_command(run_python, place):
     found = said(run_python, place, ["similarity encoder a b", "convert encoder out.onnx"])
     assert [status for status, _, _ in found] == ["keras was imported"] * 2

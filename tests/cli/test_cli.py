@@ -48,7 +48,7 @@ def config_file(tmp_path_factory):
     return path
 
 
-def test_the_commands_are_those_of_the_issue():
+def test_commands_are_registered_and_installed():
     assert sorted(cli.commands) == sorted(COMMANDS)
     for module, names in MODULES.items():
         found = importlib.import_module(f"kbert.cli.{module}").COMMANDS
@@ -59,7 +59,7 @@ def test_the_commands_are_those_of_the_issue():
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 @pytest.mark.parametrize("option", ["--help", "-h"])
-def test_help_fits_80_columns_and_says_what_there_is(capsys, command, option):
+def test_help_fits_80_columns_and_lists_every_option(capsys, command, option):
     done = kbert(capsys, *command, option)
     assert (done.status, done.err) == (0, "")
     assert max(map(len, done.out.splitlines())) <= 80
@@ -71,22 +71,22 @@ def test_help_fits_80_columns_and_says_what_there_is(capsys, command, option):
         assert all(re.search(rf"^  {name} +\w", done.out, re.MULTILINE) for name in COMMANDS)
 
 
-def test_no_command_at_all_shows_the_help_as_it_is(capsys):
+def test_no_command_shows_the_help(capsys):
     done = kbert(capsys)
     assert kbert(capsys, "--help").out in (done.out + done.err)
 
 
-def test_the_version_is_the_packages(capsys):
+def test_version_is_the_packages(capsys):
     assert __version__ in kbert(capsys, "--version").out
 
 
 @pytest.mark.full
-def test_base_is_what_a_command_takes_when_told_nothing(capsys):
+def test_default_configuration_is_base(capsys):
     assert kbert(capsys, "account") == kbert(capsys, "account", "base")
     assert kbert(capsys, "params") == kbert(capsys, "params", "base")
 
 
-def test_the_account_of_base_shows_the_documents_14_steps(capsys):
+def test_account_of_base_shows_document_004s_14_steps(capsys):
     text = kbert(capsys, "account", "base").out
     steps = re.findall(r"^ ?(\d+)  (\S.*?)  +(?:(12) × )?([\d,]+)$", text, re.MULTILINE)
     assert [int(number) for number, *_ in steps] == list(range(1, 15))
@@ -96,7 +96,7 @@ def test_the_account_of_base_shows_the_documents_14_steps(capsys):
     assert f"{total:,}" == "109,705,010"
 
 
-def test_formulas_stand_below_their_step_with_the_numbers_put_in(capsys):
+def test_account_shows_each_steps_formula_with_numbers(capsys):
     text = kbert(capsys, "account", "base").out
     formulas = re.findall(r"^ {6}(.+?) = (.+)$", text, re.MULTILINE)
     assert len(formulas) == 13  # the inputs have none
@@ -108,7 +108,7 @@ def test_formulas_stand_below_their_step_with_the_numbers_put_in(capsys):
 
 
 @pytest.mark.full
-def test_the_account_states_its_numbers_conventions_and_sources(capsys):
+def test_account_shows_its_totals_conventions_and_sources(capsys):
     text = " ".join(kbert(capsys, "account", "base").out.split())
     numbers = ["109,705,010", "109,482,240", "110,106,428", "110M", "27.75", "76"]
     numbers += ["335,141,888", "336,226,108", "340M"]
@@ -129,7 +129,7 @@ def test_accounts_fit_80_columns(capsys, name, head, options):
 
 
 @pytest.mark.parametrize("batch", [1, 13, 256, 4096])
-def test_numbers_of_an_account_never_run_together(capsys, batch):
+def test_account_columns_never_run_together(capsys, batch):
     full = account("large", batch_size=batch)
     out = kbert(capsys, "account", "large", "--rows", "--batch-size", batch).out
     rows, groups = (
@@ -185,7 +185,7 @@ def test_every_format_of_an_account_holds_the_same_rows(capsys, form, config_fil
 
 
 @pytest.mark.parametrize("built", [[], ["--built"]])
-def test_heads_shows_twelve_slices_of_768_by_64_and_that_both_ways_agree(capsys, built):
+def test_heads_shows_12_slices_and_both_ways_agree(capsys, built):
     text = kbert(capsys, "heads", "base", *built).out
     slices = re.findall(r"^ +(\d+)  (\d+) … (\d+) +\(768, 64\) +([\d,]+)$", text, re.MULTILINE)
     assert [(int(head), int(first), int(last)) for head, first, last, _ in slices] == [
@@ -197,13 +197,13 @@ def test_heads_shows_twelve_slices_of_768_by_64_and_that_both_ways_agree(capsys,
     assert max(differences) < 1e-5
 
 
-def test_verify_ends_in_0_where_all_agree(capsys, config_file):
+def test_verify_exits_with_0_if_all_agree(capsys, config_file):
     done = kbert(capsys, "verify", config_file)
     assert done.status == 0
     assert done.out.endswith("\nAll sources agree.\n")
 
 
-def test_verify_ends_in_1_and_names_a_row_that_differs(capsys, config_file, monkeypatch):
+def test_verify_exits_with_1_and_names_a_row_that_differs(capsys, config_file, monkeypatch):
     from kbert.graph import closed_form
 
     true_rows = closed_form.rows
@@ -233,7 +233,7 @@ def test_verify_ends_in_1_and_names_a_row_that_differs(capsys, config_file, monk
         "summary base",
     ),
 )
-def test_what_needs_no_keras_imports_none(line, tmp_path):
+def test_commands_without_keras_import_none(line, tmp_path):
     command = [sys.executable, "-X", "importtime", "-m", "kbert", *line.split()]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     imported = {name.split("|")[-1].strip() for name in done.stderr.splitlines()}
@@ -245,7 +245,7 @@ def test_what_needs_no_keras_imports_none(line, tmp_path):
     assert (line == "--help") <= ("kbert.graph.accounting" not in imported)
 
 
-def test_a_traceback_is_there_for_those_who_ask(monkeypatch, capsys):
+def test_traceback_variable_shows_the_traceback(monkeypatch, capsys):
     monkeypatch.setenv("KBERT_TRACEBACK", "1")
     with pytest.raises(ValueError, match="basse"):
         cli.main(["account", "basse"], standalone_mode=False)
@@ -255,7 +255,7 @@ def test_a_traceback_is_there_for_those_who_ask(monkeypatch, capsys):
         main(["account", "basse"])
 
 
-def test_a_stopped_command_says_so_in_one_line(capsys, monkeypatch):
+def test_interrupted_command_prints_one_line(capsys, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 

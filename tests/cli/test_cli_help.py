@@ -36,7 +36,7 @@ def examples():
 
 
 @pytest.mark.parametrize(("name", "line"), list(examples()))
-def test_an_example_is_a_command_that_parses(name, line):
+def test_example_in_help_parses(name, line):
     line = re.search(r"kbert .*", line).group().split("|")[0].split(">")[0].strip(')" ')
     words = shlex.split(line + ('"' if line.count('"') % 2 else ""))
     assert words[:2] == ["kbert", name]
@@ -44,12 +44,12 @@ def test_an_example_is_a_command_that_parses(name, line):
         cli.commands[name].make_context(name, words[2:], parent=context)
 
 
-def test_every_command_stands_in_one_section():
+def test_every_command_is_in_one_section_of_the_help():
     listed = [name for names in SECTIONS.values() for name in names]
     assert sorted(listed) == sorted(cli.commands)
 
 
-def test_help_has_its_sections_and_each_command_its_examples(capsys):
+def test_help_has_sections_and_examples(capsys):
     out = kbert(capsys, "--help").out
     assert all(f"\n{heading}:\n" in out for heading in SECTIONS)
     for name, command in cli.commands.items():
@@ -57,7 +57,7 @@ def test_help_has_its_sections_and_each_command_its_examples(capsys):
         assert "Examples:\n  " + "\n  ".join(command.examples) in out
 
 
-def test_a_terminal_has_colours_and_a_pipe_none(capsys, terminal):
+def test_terminal_has_colours_and_a_pipe_has_none(capsys, terminal):
     coloured = kbert(capsys, "--help").out
     refused = kbert(capsys, "summary", "nope").err
     assert ESCAPE in coloured and refused.startswith(ESCAPE)
@@ -85,18 +85,18 @@ def test_a_terminal_has_colours_and_a_pipe_none(capsys, terminal):
         ("completion z", {"zsh"}),
     ],
 )
-def test_what_a_shell_is_offered(words, offered):
+def test_shell_completion_offers_what_fits(words, offered):
     *before, last = words.split()
     found = get_completion_class("bash")(cli, {}, "kbert", "X").get_completions(before, last)
     assert {item.value for item in found} == offered
 
 
-def test_every_preset_is_offered():
+def test_shell_completion_offers_every_preset():
     found = get_completion_class("zsh")(cli, {}, "kbert", "X").get_completions(["account"], "")
     assert {item.value for item in found} == set(PRESETS)
 
 
-def test_bash_itself_completes(tmp_path):
+def test_bash_completion_works_in_bash(tmp_path):
     """As in a shell: its own function is asked, which asks kbert."""
     folder = os.path.dirname(sys.executable)
     script = """
@@ -112,13 +112,13 @@ def test_bash_itself_completes(tmp_path):
     assert done.stdout.split() == ["tiny"]
 
 
-def test_an_unknown_shell_is_a_line(capsys):
+def test_unknown_shell_gives_one_line(capsys):
     done = kbert(capsys, "completion", "tcsh")
     assert (done.status, len(done.err.splitlines())) == (2, 1)
     assert all(word in done.err for word in ("bash", "zsh", "fish", "tcsh"))
 
 
-def test_quiet_leaves_results_and_errors(capsys, saved, monkeypatch):
+def test_quiet_keeps_results_and_errors(capsys, saved, monkeypatch):
     folder, _ = saved
     monkeypatch.setattr(progress, "PROGRESS_DELAY_S", 0.0)
     arguments = ("similarity", folder / "encoder", "one text", "another")
@@ -131,7 +131,7 @@ def test_quiet_leaves_results_and_errors(capsys, saved, monkeypatch):
     assert (refused.status, len(refused.err.splitlines())) == (2, 1)
 
 
-def test_a_run_that_is_quiet_has_no_live_line(capsys):
+def test_quiet_run_has_no_progress_line(capsys):
     from kbert.training.loop.progress_line import Live
 
     with progress.silent(), Live(7, first="compiling") as live:

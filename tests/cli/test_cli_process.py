@@ -54,7 +54,7 @@ def without(tmp_path):
 
 
 @pytest.mark.full
-def test_a_reader_that_has_had_enough_is_no_error(run, tmp_path):
+def test_closed_pipe_is_no_error(run, tmp_path):
     """As for every other filter: nothing on stderr, and a script with pipefail goes on."""
     config = SIZES | {"num_hidden_layers": 40}  # more than a pipe holds
     (tmp_path / "deep.json").write_text(json.dumps(config), encoding="utf-8")
@@ -78,7 +78,7 @@ def test_a_reader_that_has_had_enough_is_no_error(run, tmp_path):
     ],
     ids=["encoding", "locale"],
 )
-def test_a_terminal_that_has_only_ascii_is_no_error(run, locale):
+def test_ascii_terminal_is_no_error(run, locale):
     done = run("kbert account base && kbert --help && kbert params tiny", **locale)
     assert (done.returncode, done.stderr) == (0, "")
     assert "23,040,000" in done.stdout and "4,722,432" in done.stdout
@@ -87,14 +87,14 @@ def test_a_terminal_that_has_only_ascii_is_no_error(run, locale):
 
 
 @pytest.mark.full
-def test_an_output_that_cannot_be_written_is_one_line(run):
+def test_unwritable_output_gives_one_line(run):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
     assert "No space left on device" in one_line(run("kbert account base > /dev/full"))
 
 
 @pytest.mark.full
-def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
+def test_closed_stream_gives_one_line(run, tmp_path):
     (tmp_path / "empty").mkdir()
     said = one_line(run("kbert embed empty - -o v.npy <&-"))
     assert "stdin" in said and "closed" in said
@@ -104,7 +104,7 @@ def test_a_stream_that_is_closed_is_one_line(run, tmp_path):
 
 
 @pytest.mark.full
-def test_python_m_kbert_is_kbert(run):
+def test_python_m_kbert_equals_kbert(run):
     module, script = (
         run(f"{name} account tiny") for name in (f"{sys.executable} -m kbert", "kbert")
     )
@@ -112,7 +112,7 @@ def test_python_m_kbert_is_kbert(run):
     assert one_line(run(f"{sys.executable} -m kbert acount"))
 
 
-def test_an_unknown_backend_is_one_line_with_those_there_are(run):
+def test_unknown_backend_gives_one_line_with_the_known_ones(run):
     said = one_line(run("kbert summary tiny --built", KERAS_BACKEND="nope"))
     for part in ("KERAS_BACKEND", "nope", "tensorflow", "jax", "torch"):
         assert part in said
@@ -120,7 +120,7 @@ def test_an_unknown_backend_is_one_line_with_those_there_are(run):
 
 @pytest.mark.full
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
-def test_a_backend_that_is_not_installed_is_one_line_with_what_to_do(run, without, backend):
+def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}
     said = one_line(run("kbert verify tiny", **hidden))
     for part in (backend, "not installed", "pip install", "KERAS_BACKEND"):
@@ -128,7 +128,7 @@ def test_a_backend_that_is_not_installed_is_one_line_with_what_to_do(run, withou
     assert run("kbert account tiny", **hidden).returncode == 0  # needs no backend
 
 
-def test_a_public_name_is_what_it_names_in_any_order_of_imports(run):
+def test_submodules_do_not_shadow_public_names(run):
     """A submodule of the same name does not take its place."""
     code = """
 import importlib, pkgutil, kbert
@@ -146,7 +146,7 @@ for name in submodules & set(kbert.__all__):
 
 
 @pytest.mark.full
-def test_ctrl_c_in_a_callback_of_the_garbage_collector_stops(run):
+def test_ctrl_c_in_a_garbage_collector_callback_stops(run):
     """Python only prints what is raised there, and goes on; JAX has such a callback."""
     code = """
 import gc, signal, time, click

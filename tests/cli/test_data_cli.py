@@ -21,7 +21,7 @@ def call(capsys):
 
 
 @pytest.mark.full
-def test_from_text_to_shards(call, tmp_path):
+def test_vocab_and_prepare_write_shards_from_text(call, tmp_path):
     corpus, vocab, shards = text_files()[1], tmp_path / "vocab", tmp_path / "shards"
     status, out, _ = call("vocab", corpus, "--size", 700, "-o", vocab)
     assert (status, out) == (0, f"wrote {vocab}: 700 tokens\n")
@@ -30,7 +30,7 @@ def test_from_text_to_shards(call, tmp_path):
         assert status == 0 and out.startswith(f"wrote {shards}: 60 documents, 7,7")
 
 
-def test_a_warning_of_any_command_is_a_line_on_stderr(capsys):
+def test_warning_is_one_line_on_stderr(capsys):
     @click.command()
     def warns():
         logging.getLogger("kbert").warning("the %s is wet", "cat")
@@ -42,7 +42,7 @@ def test_a_warning_of_any_command_is_a_line_on_stderr(capsys):
         assert (ended.value.code, *capsys.readouterr()) == (0, "", "kbert: the cat is wet\n")
 
 
-def test_mistakes_are_one_line(call, tmp_path):
+def test_mistake_gives_one_line(call, tmp_path):
     text = tmp_path / "bad.txt"
     text.write_bytes(b"fine\n\xff\n")
     empty = tmp_path / "empty.txt"
@@ -72,7 +72,7 @@ def test_mistakes_are_one_line(call, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_that_cannot_be_read_is_said_and_not_left_out(call, tmp_path, monkeypatch):
+def test_unreadable_folder_is_an_error(call, tmp_path, monkeypatch):
     (tmp_path / "locked").mkdir()
     (tmp_path / "open.txt").write_text("the cat sat on the mat\n")
     scan = os.scandir

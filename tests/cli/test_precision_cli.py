@@ -50,7 +50,7 @@ def shown(capsys, saved, tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_each_gives_what_its_function_gives(shown, saved):
+def test_precision_of_commands_equals_that_of_functions(shown, saved):
     berts = saved[1]
     filled = fill_mask(berts["pretraining"], "[MASK] sun", **BFLOAT16)
     assert [one["token"] for one in shown("fill-mask")[0]] == [one.token for one in filled[0]]
@@ -70,7 +70,7 @@ def test_each_gives_what_its_function_gives(shown, saved):
 
 
 @pytest.mark.full
-def test_files_too(shown, saved, tmp_path):
+def test_precision_of_written_files_equals_that_of_functions(shown, saved, tmp_path):
     bert = saved[1]["encoder"]
     assert "13 × 24 float32" in shown("embed")
     assert_allclose(np.load("out.npy"), embed(bert, TEXTS, **BFLOAT16), atol=1e-6)
@@ -83,7 +83,7 @@ def test_files_too(shown, saved, tmp_path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_one_is_one_line(capsys, name):
+def test_unknown_precision_gives_one_line(capsys, name):
     """Before the checkpoint is looked for."""
     done = run(capsys, name, "nowhere", *COMMANDS[name][1], "--precision", "float8")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)

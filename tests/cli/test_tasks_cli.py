@@ -35,7 +35,7 @@ def ok(capsys, saved):
 
 
 @pytest.mark.full
-def test_every_command_gives_what_its_function_gives(ok, saved):
+def test_task_commands_equal_their_functions(ok, saved):
     _, berts = saved
     text = "cat [MASK] sun [MASK]"
     masks = fill_mask(berts["pretraining"], text, top_k=3)
@@ -61,7 +61,7 @@ def test_every_command_gives_what_its_function_gives(ok, saved):
 
 
 @pytest.mark.full
-def test_similarities_stand_in_a_matrix_or_in_a_list(ok, saved):
+def test_similarity_prints_a_matrix_or_a_list(ok, saved):
     wanted = similarity(saved[1]["encoder"], TEXTS)
     out = ok("similarity", "encoder", *TEXTS[:3])
     row = out.splitlines()[-2].split()
@@ -88,7 +88,7 @@ def test_similarities_stand_in_a_matrix_or_in_a_list(ok, saved):
         ("similarity", "wordless", ["cat", "dog"], "lay its vocab.txt into its folder"),
     ],
 )
-def test_a_refusal_names_a_command_that_helps(capsys, saved, name, head, arguments, way_on):
+def test_refusal_names_a_command_that_helps(capsys, saved, name, head, arguments, way_on):
     """And no Python that leads to the same refusal again."""
     out, berts = saved
     both = {"next": "BertForNextSentencePrediction", "masked": "BertForMaskedLM"}
@@ -102,7 +102,7 @@ def test_a_refusal_names_a_command_that_helps(capsys, saved, name, head, argumen
 
 
 @pytest.mark.full
-def test_lines_become_vectors_in_a_file(ok, saved, tmp_path, monkeypatch):
+def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_bytes("\n".join(TEXTS).encode() + b"\r\n")
     says = ok("embed", "encoder", lines, "-o", out, "--pooling", "last", "--layers", 2)
@@ -117,7 +117,7 @@ def test_lines_become_vectors_in_a_file(ok, saved, tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_long_lines_are_cut_with_one_warning_or_read_in_windows(ok, saved, tmp_path):
+def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_text("cat " * 30 + "\ndog\n")
     way_out = "long='window' (--long window) reads them whole"
@@ -129,7 +129,7 @@ def test_long_lines_are_cut_with_one_warning_or_read_in_windows(ok, saved, tmp_p
 
 
 @pytest.mark.full
-def test_a_map_is_drawn(ok, saved, tmp_path):
+def test_attention_writes_the_functions_picture(ok, saved, tmp_path):
     out, same = tmp_path / "map.svg", tmp_path / "same.svg"
     assert ok("attention", "encoder", "cat sees", "dog", "-o", out, "--layer", 2).startswith(
         f"wrote {out} ("[:20]
@@ -140,7 +140,7 @@ def test_a_map_is_drawn(ok, saved, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("ending", ["html", "npz"])
-def test_a_page_and_numbers_are_written(ok, saved, tmp_path, ending):
+def test_attention_writes_a_page_and_numbers(ok, saved, tmp_path, ending):
     out, same = tmp_path / f"map.{ending}", tmp_path / f"same.{ending}"
     options = ("--layer", 2, "--special", "hidden")
     says = ok("attention", "encoder", "cat sees", "dog", "-o", out, *options)
@@ -155,7 +155,7 @@ def test_a_page_and_numbers_are_written(ok, saved, tmp_path, ending):
 
 
 @pytest.mark.full
-def test_a_page_of_a_text_that_is_too_long_says_so(ok, saved, tmp_path):
+def test_attention_page_says_that_its_text_was_cut(ok, saved, tmp_path):
     cut = "kbert: attention: 1 of 1 texts cut to 17 tokens\n"
     ok("attention", "encoder", "cat " * 30, "-o", tmp_path / "map.html", says=cut)
     assert "it was cut to 17 tokens" in (tmp_path / "map.html").read_text(encoding="utf-8")
@@ -186,7 +186,7 @@ MISTAKES = [  # command, head, arguments; what the line must say
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "head", "arguments", "says"), MISTAKES)
-def test_a_mistake_is_one_line(capsys, saved, tmp_path, monkeypatch, name, head, arguments, says):
+def test_mistake_gives_one_line(capsys, saved, tmp_path, monkeypatch, name, head, arguments, says):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.txt").write_bytes("cat\ncafé\n".encode("latin-1"))
     (tmp_path / "empty.txt").write_bytes(b"")

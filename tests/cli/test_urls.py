@@ -26,14 +26,14 @@ LINE += "hf download google/bert --local-dir FOLDER, and give the folder\n"
         ("prepare", HUB, "--vocab", "x", "-o", "y"),
     ],
 )
-def test_an_address_is_shown_as_it_was_written(tmp_path, monkeypatch, capsys, arguments):
+def test_url_is_refused_as_it_was_written(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
     done = run(capsys, *arguments)
     assert (done.status, done.out, done.err) == (2, "", LINE)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_written_to_a_folder_of_that_name(small, tmp_path, monkeypatch):
+def test_saving_to_a_url_writes_nothing(small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bert = kbert.Bert(small, "encoder", model=None)
     with pytest.raises(ValueError, match=r"s3://bucket/run is an address.*copy what it names here"):
@@ -41,7 +41,7 @@ def test_nothing_is_written_to_a_folder_of_that_name(small, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_paths_are_no_addresses(tmp_path, monkeypatch):
+def test_paths_are_not_taken_for_urls(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hf:").mkdir()
     for path in ("C:/bert", r"C:\bert", "a/b", Path("hf:"), "hf:/", "12:/x", "a b://x"):

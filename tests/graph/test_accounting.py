@@ -20,7 +20,7 @@ def odd():
     return BertConfig(**ODD)
 
 
-def test_base_is_document_004_row_by_row(shared):
+def test_base_equals_document_004_row_by_row(shared):
     full = account("base")
     table = (shared / "reference" / "keras_bert_base.tsv").read_text(encoding="utf-8")
     columns, *lines = [line.split("\t") for line in table.splitlines()]
@@ -43,12 +43,12 @@ def test_base_is_document_004_row_by_row(shared):
         ("large_uncased", "pretraining", 336_226_108),
     ],
 )
-def test_totals_are_the_published_ones(preset, head, params):
+def test_total_parameters_equal_published_totals(preset, head, params):
     assert account(preset, head=head).params == params
 
 
 @pytest.mark.parametrize("published", reference.published_totals(), ids=lambda entry: entry.model)
-def test_totals_are_those_that_kerashub_publishes(published):
+def test_total_parameters_equal_kerashubs_published_totals(published):
     config = BertConfig(
         vocab_size=published.vocab_size,
         num_hidden_layers=published.layers,
@@ -59,7 +59,7 @@ def test_totals_are_those_that_kerashub_publishes(published):
     assert account(config, head="encoder").params == published.params_encoder_and_pooler
 
 
-def test_miniatures_have_the_millions_of_their_paper():
+def test_miniatures_have_the_parameters_of_their_paper():
     """Turc et al. 2019, arXiv 1908.08962: 4.4, 11.3, 29.1 and 41.7 million."""
     millions = [
         round(account(name).params / 1e6, 1) for name in ("tiny", "mini", "small", "medium")
@@ -67,7 +67,7 @@ def test_miniatures_have_the_millions_of_their_paper():
     assert millions == [4.4, 11.3, 29.1, 41.7]
 
 
-def test_training_flops_with_76_predictions_are_the_known_ones():
+def test_training_flops_with_76_predictions():
     """With T = 30,522: 3.009e11 a sequence for base, 1.0198e12 for large."""
     base = account("base_uncased", 512, max_predictions=76).training_flops_per_sequence
     large = account("large_uncased", 512, max_predictions=76).training_flops_per_sequence
@@ -76,7 +76,7 @@ def test_training_flops_with_76_predictions_are_the_known_ones():
 
 @pytest.mark.parametrize("name", ["base", "large", "L6_H256", "odd"])
 @pytest.mark.parametrize("length", [5, 19])
-def test_encoder_flops_are_those_of_palm(odd, name, length):
+def test_encoder_flops_equal_palms_formula(odd, name, length):
     """arXiv 2204.02311, appendix B: 6·N + 12·L·H·Q·T a token; N without embeddings and biases."""
     config = PRESETS.get(name, odd)
     hidden, layers = config.hidden_size, config.num_hidden_layers
@@ -89,7 +89,7 @@ def test_encoder_flops_are_those_of_palm(odd, name, length):
 
 @pytest.mark.full
 @pytest.mark.parametrize("preset", ["base_uncased", "large_uncased"])
-def test_flops_are_two_for_each_weight_of_a_product_and_token(preset):
+def test_encoder_flops_are_two_per_weight_and_token(preset):
     """Summed over transformers' own list of matrices; twice 2·S·S·H for the attention itself."""
     length, config = 128, PRESETS[preset]
     flops = 0
@@ -103,7 +103,7 @@ def test_flops_are_two_for_each_weight_of_a_product_and_token(preset):
 @pytest.mark.parametrize("name", ["base", "large", "tiny", "L10_H512"])
 @pytest.mark.parametrize(("length", "batch"), [(512, 1), (7, 13)])
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16", "bfloat16", "float16"])
-def test_activations_are_those_of_korthikanti_et_al(name, length, batch, dtype):
+def test_encoder_activation_bytes_equal_korthikanti_et_al(name, length, batch, dtype):
     """arXiv 2205.05198, equation 1: s·b·h·(34 + 5·a·s/h) bytes a layer in 16 bits."""
     config = PRESETS[name]
     heads, hidden = config.num_attention_heads, config.hidden_size
@@ -112,7 +112,7 @@ def test_activations_are_those_of_korthikanti_et_al(name, length, batch, dtype):
     assert found == config.num_hidden_layers * a_layer
 
 
-def test_activations_of_any_width_of_the_feed_forward_layer(odd):
+def test_activation_bytes_with_any_feed_forward_width(odd):
     """Section 4.1 again, with FFD left as it is: 15 + 4·FFD/h + (…) for 34 where FFD = 4·h."""
     s, b, h, f, a = 7, 13, odd.hidden_size, odd.intermediate_size, odd.num_attention_heads
     attention = 11 * s * b * h + 5 * a * s * s * b
@@ -122,7 +122,7 @@ def test_activations_of_any_width_of_the_feed_forward_layer(odd):
     assert found == odd.num_hidden_layers * (attention + feed_forward + norms)
 
 
-def test_activations_of_the_mlm_head(odd):
+def test_activation_bytes_of_the_mlm_head(odd):
     """Section 4.3: 4·s·b·h·(1 + v/h) for norm, product and logits; and BERT's dense before it."""
     s, b, h, v = 7, 13, odd.hidden_size, odd.vocab_size
     found = account(odd, s, b, dtype="bfloat16").groups["MLM"].activation_bytes
@@ -130,7 +130,7 @@ def test_activations_of_the_mlm_head(odd):
 
 
 @pytest.mark.parametrize(("dtype", "w"), [("float32", 4), ("bfloat16", 2)])
-def test_activations_of_the_other_parts_are_their_tensors(odd, dtype, w):
+def test_activation_bytes_of_embeddings_pooler_and_heads(odd, dtype, w):
     """By the same rules: inputs of products and norms; masks 1 byte, ids and logits 4."""
     s, b, h = 7, 13, odd.hidden_size
     a_number, a_mask = b * s * h * w, b * s * h
@@ -149,7 +149,7 @@ def test_activations_of_the_other_parts_are_their_tensors(odd, dtype, w):
             assert groups[name].activation_bytes == parts[name], (head, name)
 
 
-def test_a_gathered_mlm_head_keeps_what_it_predicts(odd):
+def test_activation_bytes_of_a_gathered_mlm_head(odd):
     """Section 4.3 with M positions for s, and their ids."""
     m, b, h, v = 3, 13, odd.hidden_size, odd.vocab_size
     full = account(odd, 7, b, max_predictions=m, dtype="bfloat16")
@@ -157,14 +157,14 @@ def test_a_gathered_mlm_head_keeps_what_it_predicts(odd):
     assert found == 4 * m * b * h * (1 + Fraction(v, h)) + 4 * m * b * h + 4 * b * m
 
 
-def test_a_layer_of_base_keeps_27_75_mebibytes():
+def test_a_block_of_base_keeps_27_75_mib_of_activations():
     kept = account("base", 512, dtype="mixed_bfloat16").groups["encoder"].activation_bytes
     assert kept / 12 / 2**20 == 27.75
 
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_number_is_whole_and_the_parts_are_the_whole(odd, head, dtype):
+def test_numbers_are_integers_and_groups_sum_to_totals(odd, head, dtype):
     full = account(odd, 7, 13, head=head, num_labels=LABELS, dtype=dtype)
     for row in full.rows:
         for number in (row.params, row.flops, row.activation_bytes):
@@ -185,7 +185,7 @@ def test_every_number_is_whole_and_the_parts_are_the_whole(odd, head, dtype):
         assert sum(shares) == 1 and all(type(part) is Fraction for part in shares)
 
 
-def test_groups_are_the_parts_that_the_issue_names(odd):
+def test_groups_of_an_account(odd):
     assert list(account(odd).groups) == ["embeddings", "encoder", "pooler", "MLM", "NSP"]
     assert list(account(odd, head="encoder").groups) == ["embeddings", "encoder", "pooler"]
     base = account("base_uncased", head="encoder").groups
@@ -193,7 +193,7 @@ def test_groups_are_the_parts_that_the_issue_names(odd):
     assert tuple(group.params for group in base.values()) == said
 
 
-def test_a_batch_is_that_many_sequences(odd):
+def test_flops_and_activations_grow_with_the_batch(odd):
     one, many = account(odd, 7), account(odd, 7, 13)
     assert many.flops == 13 * one.flops
     assert many.activation_bytes == 13 * one.activation_bytes
@@ -201,7 +201,7 @@ def test_a_batch_is_that_many_sequences(odd):
     assert many.training_flops_per_sequence == one.training_flops_per_sequence == 3 * one.flops
 
 
-def test_the_length_is_the_configurations_unless_told(odd):
+def test_default_length_is_the_configurations(odd):
     assert account(odd) == account(odd, odd.max_position_embeddings)
     assert account("base") == account(PRESETS["base"], 512, 1)
 
@@ -216,7 +216,7 @@ def number(amount: str) -> int:
 
 
 @pytest.mark.parametrize("name", ["base", "large", "base_uncased", "tiny", "odd"])
-def test_the_bridge_adds_up(odd, name):
+def test_reconciliation_of_published_totals_adds_up(odd, name):
     """From each total over what is added and taken away to the next."""
     total, carried, checked = None, None, 0
     for step in reconciled_totals(PRESETS.get(name, odd)):
@@ -233,7 +233,7 @@ def test_the_bridge_adds_up(odd, name):
     assert checked >= 1
 
 
-def test_the_bridge_joins_the_published_totals(shared):
+def test_reconciliation_has_every_published_total(shared):
     """The totals that errata.md reconciles, each of them and in one chain."""
     errata = (shared / "reference" / "errata.md").read_text(encoding="utf-8")
     totals = [step.amount for step in reconciled_totals(PRESETS["base"]) if not step.sign]

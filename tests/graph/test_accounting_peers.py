@@ -53,18 +53,18 @@ def counted(run, model) -> dict[str, int]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("head", PEERS)
-def test_parameters_are_transformers(head, sizes):
+def test_total_parameters_equal_transformers(head, sizes):
     found = account(BertConfig(**sizes), head=head, num_labels=LABELS).params
     assert found == sum(parameter.numel() for parameter in peer(head, sizes).parameters())
 
 
 @pytest.mark.parametrize("head", PEERS)
-def test_forward_flops_are_what_torch_counts(head, sizes):
+def test_forward_flops_equal_torchs_count(head, sizes):
     found = account(BertConfig(**sizes), LENGTH, BATCH, head=head, num_labels=LABELS).flops
     assert found == counted(lambda model: model(ids()), peer(head, sizes))["Global"]
 
 
-def test_flops_of_each_group_are_what_torch_counts(sizes):
+def test_flops_of_each_group_equal_torchs_count(sizes):
     theirs = counted(lambda model: model(ids()), peer("pretraining", sizes))
     groups = account(BertConfig(**sizes), LENGTH, BATCH).groups
     assert {name: group.flops for name, group in groups.items()} == {
@@ -76,7 +76,7 @@ def test_flops_of_each_group_are_what_torch_counts(sizes):
     }
 
 
-def test_training_flops_are_what_torch_counts_forward_and_backward(sizes):
+def test_training_flops_equal_torchs_count(sizes):
     def step(model):
         outputs = model(ids())
         (outputs.prediction_logits.sum() + outputs.seq_relationship_logits.sum()).backward()
@@ -85,7 +85,7 @@ def test_training_flops_are_what_torch_counts_forward_and_backward(sizes):
     assert found * BATCH == counted(step, peer("pretraining", sizes))["Global"]
 
 
-def test_flops_of_a_gathered_head_are_what_torch_counts(sizes):
+def test_flops_of_a_gathered_head_equal_torchs_count(sizes):
     def forward(model):
         outputs = model.bert(ids())
         model.cls(outputs.last_hidden_state[:, :PREDICTIONS], outputs.pooler_output)
@@ -107,7 +107,7 @@ def dtype_policy(request):
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype_policy", DTYPES, indirect=True)
-def test_memory_is_that_of_kerass_own_variables(dtype_policy):
+def test_memory_equals_keras_variables_in_bytes(dtype_policy):
     """A built model's weights and Adam's moments, in bytes, under each of Keras's policies."""
     import keras
 
@@ -130,7 +130,7 @@ def test_memory_is_that_of_kerass_own_variables(dtype_policy):
 
 
 @pytest.mark.parametrize("head", PEERS)
-def test_every_row_is_the_built_models(head):
+def test_rows_equal_those_of_the_built_model(head):
     from kbert import model_rows
     from kbert.model import builder
 

@@ -26,7 +26,7 @@ TOKENIZER = kbert.Tokenizer.from_vocab(
         *("ner", "feature-extraction"),
     ],
 )
-def test_a_pipelines_task_means_the_head_of_its_class(task):
+def test_pipeline_task_resolves_to_the_head_of_its_class(task):
     """transformers says which of its classes computes a pipeline's task."""
     pipelines = pytest.importorskip("transformers.pipelines")
     _, found, _ = pipelines.check_task(task)
@@ -39,7 +39,7 @@ def test_a_pipelines_task_means_the_head_of_its_class(task):
 
 
 @pytest.mark.transformers
-def test_a_class_of_transformers_means_the_head_that_kbert_saves_as_it(small, tmp_path):
+def test_transformers_class_name_resolves_to_its_head(small, tmp_path):
     transformers = pytest.importorskip("transformers")
     for head in ("pretraining", "classifier", "tokens", "qa", "encoder"):
         kbert.save(small_berts(small)[head], tmp_path / head)
@@ -48,7 +48,7 @@ def test_a_class_of_transformers_means_the_head_that_kbert_saves_as_it(small, tm
         assert kbert.load(tmp_path / head, head=f"TF{name}").head == head
 
 
-def test_no_row_hides_a_name_and_each_call_that_is_named_is_there():
+def test_aliases_hide_no_name_and_suggest_existing_calls():
     rows = aliases.table()
     assert not set(rows["kbert"]) & set(kbert.__all__)
     assert not set(rows["Bert"]) & set(vars(kbert.Bert))
@@ -84,13 +84,13 @@ def test_no_row_hides_a_name_and_each_call_that_is_named_is_there():
         (lambda: task_of("transalation"), ValueError, "one of classify, regress"),
     ],
 )
-def test_another_librarys_call_is_answered_with_the_right_one(call, error, says):
+def test_call_of_another_library_is_answered_with_kberts(call, error, says):
     with pytest.raises(error) as raised:
         call()
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_objects_that_answer_are_copied_and_pickled_as_before():
+def test_objects_with_aliases_can_be_copied_and_pickled():
     for again in (copy.deepcopy(TOKENIZER), pickle.loads(pickle.dumps(TOKENIZER))):
         assert again.encode("a").ids == TOKENIZER.encode("a").ids
     bert = kbert.Bert(kbert.PRESETS["tiny"], "encoder", None)
@@ -99,7 +99,7 @@ def test_objects_that_answer_are_copied_and_pickled_as_before():
         bert.save_pretrained  # noqa: B018
 
 
-def test_the_command_line_takes_aliases(capsys, tmp_path):
+def test_command_line_accepts_aliases(capsys, tmp_path):
     named = run(capsys, "account", "tiny", "--head", "ner")
     assert named.status == 0 and named == run(capsys, "account", "tiny", "--head", "tokens")
     options = ["--train", tmp_path / "none.tsv", "-o", tmp_path / "run"]

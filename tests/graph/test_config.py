@@ -50,13 +50,13 @@ ODD = {
 }
 
 
-def test_the_presets_are_the_releases_and_no_others():
+def test_presets_are_the_releases_and_no_others():
     assert set(PRESETS) == set(RELEASED) | set(MINIATURES)
     assert len(MINIATURES) == 24
 
 
 @pytest.mark.parametrize("name", [*RELEASED, *MINIATURES])
-def test_a_preset_has_the_published_sizes(name):
+def test_preset_has_the_published_sizes(name):
     config = PRESETS[name]
     sizes = (
         config.vocab_size,
@@ -73,7 +73,7 @@ def test_a_preset_has_the_published_sizes(name):
     assert (config.initializer_range, config.pad_token_id) == (0.02, 0)
 
 
-def test_named_miniatures_are_those_of_the_table():
+def test_named_miniatures_equal_those_of_the_table():
     assert PRESETS["tiny"] == PRESETS["L2_H128"]
     assert PRESETS["mini"] == PRESETS["L4_H256"]
     assert PRESETS["small"] == PRESETS["L4_H512"]
@@ -81,7 +81,7 @@ def test_named_miniatures_are_those_of_the_table():
     assert PRESETS["L12_H768"] == PRESETS["base_uncased"]
 
 
-def test_base_is_the_call_of_document_004(shared):
+def test_base_equals_the_call_of_document_004(shared):
     document = next((shared / "seeds").glob("004*.txt")).read_text(encoding="utf-8")
     call = re.search(r"get_model\((.*?)\)", document, re.DOTALL)[1]
     said = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+),", call)}
@@ -121,12 +121,12 @@ def test_names_of_releases_are_understood(released, preset):
 
 
 @pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-4", "uncased_L-3_H-128_A-2", "cased_L-2"])
-def test_a_release_that_never_was_is_refused(name):
+def test_unknown_release_is_refused(name):
     with pytest.raises(ValueError, match=f"unknown preset '{name}'"):
         get_config(name)
 
 
-def test_a_configuration_never_changes():
+def test_configuration_is_immutable():
     for field in dataclasses.fields(BertConfig):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(base, field.name, 1)

@@ -90,7 +90,7 @@ def transformers():
     return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
 
 
-def test_what_document_002_prints_opens(shared, tmp_path):
+def test_configuration_printed_in_document_002_is_read(shared, tmp_path):
     document = next((shared / "seeds").glob("002*.txt")).read_text(encoding="utf-8")
     printed = re.search(r"^BertConfig (\{.*?^\})", document, re.DOTALL | re.MULTILINE)[1]
     path = tmp_path / "config.json"
@@ -101,7 +101,7 @@ def test_what_document_002_prints_opens(shared, tmp_path):
         assert said[key] == value, key
 
 
-def test_googles_bert_config_opens(tmp_path):
+def test_googles_bert_config_is_read(tmp_path):
     path = tmp_path / "bert_config.json"
     path.write_text(GOOGLE_MULTILINGUAL, encoding="utf-8")
     config, said = BertConfig.from_json(path), json.loads(GOOGLE_MULTILINGUAL)
@@ -114,7 +114,7 @@ def test_googles_bert_config_opens(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("use_diff", [True, False])
 @pytest.mark.parametrize("sizes", [{}, ODD], ids=["default", "odd"])
-def test_what_transformers_writes_opens(transformers, tmp_path, sizes, use_diff):
+def test_configuration_written_by_transformers_is_read(transformers, tmp_path, sizes, use_diff):
     theirs = transformers.BertConfig(**sizes)
     path = tmp_path / "config.json"
     path.write_text(theirs.to_json_string(use_diff=use_diff), encoding="utf-8")
@@ -123,7 +123,7 @@ def test_what_transformers_writes_opens(transformers, tmp_path, sizes, use_diff)
 
 
 @pytest.mark.parametrize("config", [base, large, BertConfig(**ODD)], ids=["base", "large", "odd"])
-def test_transformers_opens_what_is_written(transformers, tmp_path, config):
+def test_transformers_reads_the_written_configuration(transformers, tmp_path, config):
     path = tmp_path / "config.json"
     config.to_json(path)
     theirs = transformers.BertConfig.from_json_file(path)
@@ -132,7 +132,7 @@ def test_transformers_opens_what_is_written(transformers, tmp_path, config):
     assert type(transformers.AutoConfig.from_pretrained(tmp_path)) is transformers.BertConfig
 
 
-def test_google_opens_what_is_written(tmp_path):
+def test_written_bert_config_has_googles_keys(tmp_path):
     """Google's from_dict takes every key; the file has exactly those that it has a use for."""
     path = tmp_path / "bert_config.json"
     PRESETS["tiny"].to_json(path)
@@ -155,7 +155,7 @@ def test_keys_of_other_uses_are_ignored(transformers):
     assert BertConfig.from_dict(labelled) == BertConfig(**ODD)
 
 
-def test_a_configuration_written_by_transformers_2_opens():
+def test_configuration_written_by_transformers_2_is_read():
     assert BertConfig.from_dict(ODD | TRANSFORMERS_2) == BertConfig(**ODD)
 
 
@@ -167,13 +167,13 @@ def test_a_configuration_written_by_transformers_2_opens():
         ("embedding_dim_of_albert", "the keys are vocab_size, hidden_size, "),
     ],
 )
-def test_an_unknown_key_is_refused_by_name(key, hint):
+def test_unknown_key_is_refused_by_name(key, hint):
     with pytest.raises(ValueError, match=f"unknown key '{key}'") as error:
         base.replace(**{key: 3})
     assert hint in str(error.value)
 
 
-def test_a_misspelled_key_of_a_file_is_refused_where_the_right_one_is_missing():
+def test_misspelled_key_is_refused_if_the_right_one_is_missing():
     with pytest.raises(ValueError, match="unknown key 'hiden_size': did you mean hidden_size"):
         BertConfig.from_dict({"vocab_size": 99, "hiden_size": 3})
     config = BertConfig.from_dict(ODD | {"hiden_size": 3, "embedding_dim_of_albert": 3})
@@ -181,7 +181,7 @@ def test_a_misspelled_key_of_a_file_is_refused_where_the_right_one_is_missing():
 
 
 @pytest.mark.parametrize("blocks", [1001, 1_000_000_000])
-def test_more_blocks_than_any_model_has_are_refused_at_once(blocks):
+def test_more_than_1000_blocks_are_refused(blocks):
     with pytest.raises(ValueError, match="num_hidden_layers must be at most 1,000, got 1"):
         BertConfig.from_dict(ODD | {"num_hidden_layers": blocks})
 
@@ -203,6 +203,6 @@ def test_another_architecture_is_refused(transformers, name):
         ("pruned_heads", {"0": [1]}),
     ],
 )
-def test_a_bert_of_another_graph_is_refused(key, value):
+def test_bert_variant_with_another_graph_is_refused(key, value):
     with pytest.raises(ValueError, match=key):
         BertConfig.from_dict(ODD | {"model_type": "bert", key: value})

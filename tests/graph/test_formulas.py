@@ -29,7 +29,7 @@ def terms(arithmetic: str) -> Counter:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_formula_is_the_number_beside_it(head, dtype):
+def test_every_formula_gives_the_number_of_its_row(head, dtype):
     config = BertConfig(**ODD)
     for predictions in (None, 3) if head == "pretraining" else (None,):
         full = account(
@@ -43,7 +43,7 @@ def test_every_formula_is_the_number_beside_it(head, dtype):
             assert by_python(row.activation_formula, letters) == row.activation_bytes, row.layer
 
 
-def test_a_formula_has_the_value_that_python_gives_it():
+def test_formula_has_the_value_that_python_computes():
     random.seed(11)
 
     def formula(depth: int) -> str:
@@ -63,7 +63,7 @@ def test_a_formula_has_the_value_that_python_gives_it():
     "formula",
     ["H - H", "H^2", "H·H)", "H/A", "H·", "H + ", "(H·H", "·H", "2H", "H*H", "2(3)", "+H", "()"],
 )
-def test_what_is_no_formula_is_refused(formula):
+def test_invalid_formula_is_refused(formula):
     with pytest.raises(ValueError):
         compute(formula, LETTERS)
 
@@ -79,7 +79,7 @@ def test_what_is_no_formula_is_refused(formula):
         ("MLM-Dense", "768*768 + 768 = 590592"),
     ],
 )
-def test_the_documents_arithmetic_is_ours(shared, layer, written):
+def test_arithmetic_equals_document_004s(shared, layer, written):
     document = next((shared / "seeds").glob("004*.txt")).read_text(encoding="utf-8")
     assert written in document
     arithmetic, result = written.split("=")
@@ -101,7 +101,7 @@ def test_the_documents_arithmetic_is_ours(shared, layer, written):
         ("NSP", "parameters = 2*D + 2= 1538", "2*D + 2", 1538),
     ],
 )
-def test_the_documents_formulas_are_ours(shared, layer, sentence, formula, params):
+def test_formulas_equal_document_004s(shared, layer, sentence, formula, params):
     document = next((shared / "seeds").glob("004*.txt")).read_text(encoding="utf-8")
     assert sentence in document and formula in sentence
     row = next(row for row in account("base").rows if row.layer == layer)
@@ -110,7 +110,7 @@ def test_the_documents_formulas_are_ours(shared, layer, sentence, formula, param
     assert row.formula.replace(" ", "") == same
 
 
-def test_the_attention_formula_is_the_documents_in_letters(shared):
+def test_attention_formula_equals_document_004s(shared):
     """A * D * (D/A) * 3+ D * 3 + D * D + D: the document's D is its own H."""
     document = next((shared / "seeds").glob("004*.txt")).read_text(encoding="utf-8")
     written = "A * D * (D/A) * 3+ D * 3 + D * D + D"

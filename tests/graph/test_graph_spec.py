@@ -21,7 +21,7 @@ def spec_of(small, head: str, **others) -> GraphSpec:
     return GraphSpec(small, head, **sizes)
 
 
-def test_it_is_a_value(small):
+def test_specs_are_equal_by_value_and_immutable(small):
     assert len({GraphSpec(small, seq_len=np.int64(7)), GraphSpec(small, seq_len=7)}) == 1
     assert GraphSpec(small, "tokens", num_labels=3) != GraphSpec(small, "tokens")
     assert GraphSpec(small, "qa", num_labels=3) == GraphSpec(small, "qa")  # it has no labels
@@ -32,7 +32,7 @@ def test_it_is_a_value(small):
 
 @pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
-def test_a_model_carries_it_through_everything_that_keras_does(small, tmp_path, head):
+def test_spec_survives_save_clone_config_and_pickle(small, tmp_path, head):
     dtype = "mixed_bfloat16" if head == "pretraining" else "float32"
     spec = spec_of(small.replace(hidden_act="gelu_new", pad_token_id=4), head, dtype=dtype)
     model = build(spec)
@@ -45,7 +45,7 @@ def test_a_model_carries_it_through_everything_that_keras_does(small, tmp_path, 
 
 
 @pytest.mark.full
-def test_what_kbert_writes_and_reads_carries_it(small, tmp_path):
+def test_saved_and_loaded_checkpoint_keeps_the_spec(small, tmp_path):
     model = kbert.build_token_classifier(small, num_labels=3, seq_len=11)
     bert = kbert.Bert(small, "tokens", model)
     assert bert.spec is model.spec
@@ -56,7 +56,7 @@ def test_what_kbert_writes_and_reads_carries_it(small, tmp_path):
 
 
 @pytest.mark.full
-def test_a_view_of_a_graph_is_of_no_spec(small, tmp_path):
+def test_view_of_a_model_has_no_spec(small, tmp_path):
     model = kbert.build_encoder(small, seq_len=7)
     views = [
         kbert.build_hidden_states(model),
@@ -69,7 +69,7 @@ def test_a_view_of_a_graph_is_of_no_spec(small, tmp_path):
         assert keras.saving.load_model(tmp_path / "view.keras").spec is None
 
 
-def test_a_graph_that_its_user_has_changed_is_of_no_spec(small):
+def test_changed_model_has_no_spec(small):
     model = kbert.build_encoder(small, seq_len=7)
     copy = keras.models.clone_model(model, call_function=lambda layer, *a, **k: layer(*a, **k))
     assert copy.spec == model.spec
@@ -78,7 +78,7 @@ def test_a_graph_that_its_user_has_changed_is_of_no_spec(small):
 
 
 @pytest.mark.full
-def test_a_model_of_ones_own_is_told_by_its_layers(small):
+def test_spec_of_a_plain_keras_model_is_read_from_its_layers(small):
     classifier = kbert.build_classifier(small, num_labels=5, seq_len=11)
     own = keras.Model(classifier.inputs, classifier.outputs)  # Keras's own class
     bert = kbert.Bert(small, "classifier", own)

@@ -36,19 +36,19 @@ def totals_below(text: str) -> dict[str, int]:
         ("large_uncased", "hf_bert_large_uncased.tsv"),
     ],
 )
-def test_tsv_is_the_reference_table_byte_for_byte(capsys, shared, preset, table):
+def test_tsv_equals_the_reference_table_byte_for_byte(capsys, shared, preset, table):
     done = kbert(capsys, "params", preset, "--format", "tsv")
     assert done.out.encode() == (shared / "reference" / table).read_bytes()
     assert (done.status, done.err) == (0, "")
 
 
-def test_the_tables_in_the_package_are_the_reference_tables(shared):
+def test_packaged_tables_equal_the_reference_tables(shared):
     for path in (shared / "reference").glob("*.tsv"):
         assert reference.text(path.name) == path.read_text(encoding="utf-8"), path.name
 
 
 @pytest.mark.parametrize(("number", "lines_printed"), [("000", 39), ("003", 13)])  # 003 is cut off
-def test_the_text_has_every_line_of_the_listing_in_its_order(capsys, shared, number, lines_printed):
+def test_text_has_every_line_of_the_listing_in_its_order(capsys, shared, number, lines_printed):
     printed = listed(document(shared, number))
     assert len(printed) == lines_printed
     lines = listed(kbert(capsys, "params", "base_uncased").out)
@@ -56,7 +56,7 @@ def test_the_text_has_every_line_of_the_listing_in_its_order(capsys, shared, num
     assert places == sorted(places)
 
 
-def test_the_text_has_every_line_that_document_001_prints(capsys, shared):
+def test_text_has_every_line_that_document_001_prints(capsys, shared):
     """Its counts too; the output in the document is cut off in the middle of a line."""
     arrows = re.findall(
         r"^(\S+) -> torch\.Size\(\[([\d, ]+)\]\) -> (\d+)$", document(shared, "001"), re.MULTILINE
@@ -70,14 +70,14 @@ def test_the_text_has_every_line_that_document_001_prints(capsys, shared):
     assert places == list(range(len(arrows)))
 
 
-def test_the_text_says_how_many_parameters_there_are(capsys, shared):
+def test_text_shows_the_number_of_parameters(capsys, shared):
     assert "199 different named parameters" in document(shared, "003")
     done = kbert(capsys, "params", "base_uncased")
     assert done.out.splitlines()[0] == "199 named parameters"
     assert len(listed(done.out)) == 199
 
 
-def test_document_002s_shapes_are_those_of_large(shared):
+def test_shapes_of_large_equal_document_002s(shared):
     """24 layers with 8 shapes each, as the document's loop prints them."""
     shapes = {entry.parameter: entry.shape for entry in named_parameters(PRESETS["large_uncased"])}
     _, *blocks = re.split(r"^Layer (\d+):$", document(shared, "002"), flags=re.MULTILINE)
@@ -93,7 +93,7 @@ def test_document_002s_shapes_are_those_of_large(shared):
     assert (len(blocks) // 2, compared) == (24, 24 * 8)
 
 
-def test_group_totals_are_document_001s_and_the_pooler_that_it_missed(capsys, shared):
+def test_group_totals_equal_document_001s_and_the_pooler(capsys, shared):
     text = document(shared, "001")
     said = {
         key: int(value) for key, value in re.findall(r"^(embedding|encoder) (\d+)$", text, re.M)
@@ -109,7 +109,7 @@ def test_group_totals_are_document_001s_and_the_pooler_that_it_missed(capsys, sh
     assert said["embedding"] + said["encoder"] + 768 * 768 + 768 == total
 
 
-def test_large_is_document_002s_total(capsys, shared):
+def test_total_of_large_equals_document_002s(capsys, shared):
     said = re.search(r"^Total Parameters: ([\d,]+)$", document(shared, "002"), re.MULTILINE)[1]
     totals = totals_below(kbert(capsys, "params", "large_uncased").out)
     assert totals.pop("total") == int(said.replace(",", "")) == sum(totals.values())
@@ -143,7 +143,7 @@ def test_every_format_holds_the_same_rows(capsys, form):
 
 @pytest.mark.full
 @pytest.mark.parametrize("sizes", [ODD, {"num_hidden_layers": 1}], ids=["odd", "one block"])
-def test_names_shapes_and_order_are_transformers(sizes):
+def test_names_shapes_and_order_equal_transformers(sizes):
     transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
     torch = pytest.importorskip("torch", reason="pip install -e '.[test]'")
     ours = BertConfig(**sizes)
@@ -155,6 +155,6 @@ def test_names_shapes_and_order_are_transformers(sizes):
     ]
 
 
-def test_a_presets_name_does_as_well_as_its_configuration():
+def test_preset_name_or_configuration_gives_the_same():
     """As everywhere else in kbert: `account("base")`, `build_bert("base")`."""
     assert named_parameters("base") == named_parameters(base)

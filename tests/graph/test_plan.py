@@ -19,7 +19,7 @@ COMPILED = {
 
 
 @pytest.mark.parametrize("sizes", COMPILED)
-def test_what_the_tpu_compiler_counts(sizes):
+def test_plan_is_near_the_tpu_compilers_counts(sizes):
     length, each, predictions = sizes
     arguments, temporary, flops = COMPILED[sizes]
     options = {"seq_len": length, "batch": 4 * each, "max_predictions": predictions}
@@ -31,7 +31,7 @@ def test_what_the_tpu_compiler_counts(sizes):
 
 
 @pytest.mark.parametrize(("precision", "width"), [("mixed_bfloat16", 2), ("float32", 4)])
-def test_on_tpu_attention_keeps_one_tensor_of_the_scores_size(precision, width):
+def test_tpu_attention_keeps_one_tensor_of_scores_size(precision, width):
     """Where Korthikanti et al. 2022, equation 1, have three: 5·A·S/H of a block is 2·A·S/H."""
     options = {"batch": 14, "seq_len": 511, "precision": precision}
     gpu, tpu = (plan("base", **one, **options) for one in ({"gpu": "A100"}, {"tpu": "v5e:1x1"}))
@@ -44,7 +44,7 @@ def test_on_tpu_attention_keeps_one_tensor_of_the_scores_size(precision, width):
     assert again[0] - again[1] == saved
 
 
-def test_flops_are_six_a_weight_and_token_and_those_of_attention():
+def test_flops_equal_kaplans_formula_with_attention_and_head():
     """Kaplan et al. 2020, section 2.1, with the attention's own products and the MLM head."""
     hidden, layers, length, batch, predictions = 1024, 24, 512, 24, 76
     blocks = layers * 12 * hidden**2
@@ -59,7 +59,7 @@ def test_flops_are_six_a_weight_and_token_and_those_of_attention():
     assert double.hours == pytest.approx(2 * found.hours / 2000)
 
 
-def test_the_peak_is_the_datasheets():
+def test_peak_of_tpus_equals_the_datasheets():
     """4 × 128 × 128 multiply-adds a cycle at 1.5 GHz; 8 MXUs of v5p at 1.75 GHz."""
     assert accelerators()["v5e"].peak_flops == pytest.approx(4 * 128**2 * 2 * 1.5e9, rel=2e-3)
     assert accelerators()["v5p"].peak_flops == pytest.approx(8 * 128**2 * 2 * 1.75e9, rel=2e-3)
@@ -88,7 +88,7 @@ CHIPS = {
 
 
 @pytest.mark.parametrize("name", CHIPS)
-def test_a_gpus_figures_are_its_units_times_their_clock(name):
+def test_peak_and_bandwidth_of_gpus_equal_units_times_clock(name):
     """Without sparsity and without sums in float16, each of which is twice as much."""
     units, clock, each, bits, rate = CHIPS[name]
     one = accelerators()[name]
@@ -110,12 +110,12 @@ def test_a_gpus_figures_are_its_units_times_their_clock(name):
         ("V100-16GB", "V100"),
     ],
 )
-def test_a_gpu_is_known_as_its_users_write_it(name, row):
+def test_gpu_names_in_common_spellings_are_understood(name, row):
     assert gpu(name).accelerator == accelerators()[row]
 
 
 @pytest.mark.parametrize("peak", [97.5e12, "97.5e12", "97.5T", "97.5 TFLOP/s", "97.5TFLOPS"])
-def test_a_gpu_of_ones_own_has_its_peak_and_memory(peak):
+def test_gpu_given_by_peak_and_memory(peak):
     found = plan("base", gpu="RTX 4080:2", peak_flops=peak, memory="16GiB", batch=64)
     assert found.seconds == pytest.approx(found.flops / (0.4 * 2 * 97.5e12))
     assert found.memory.capacity == int(0.95 * 16 * 2**30)
@@ -128,7 +128,7 @@ def test_a_gpu_of_ones_own_has_its_peak_and_memory(peak):
 
 @pytest.mark.parametrize("accumulation", [1, 3])
 @pytest.mark.parametrize("rematerialize", [False, True])
-def test_the_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
+def test_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
     options = {"seq_len": 512, "accumulation": accumulation, "rematerialize": rematerialize}
     step = 4 * accumulation
     largest = plan("base", tpu="v5e:2x2", batch=step, **options).largest_batch
@@ -137,7 +137,7 @@ def test_the_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
     assert not plan("base", tpu="v5e:2x2", batch=largest + step, **options).memory.fits
 
 
-def test_options_hold_less_and_compute_more():
+def test_checkpointing_and_accumulation_save_memory():
     plain = plan("base", gpu="A100", batch=64)
     again = plan("base", gpu="A100", batch=64, rematerialize=True)
     parts = plan("base", gpu="A100", batch=64, accumulation=4)
@@ -150,7 +150,7 @@ def test_options_hold_less_and_compute_more():
     assert again.seconds / plain.seconds == pytest.approx(1 + encoder / plain.flops)
 
 
-def test_blocks_computed_again_keep_their_inputs_and_one_block():
+def test_checkpointing_keeps_block_inputs_and_one_block():
     """Chen et al. 2016, section 4.1, of 3 blocks, by hand from the rows of the accounting."""
     config = kbert.BertConfig(**SIZES)
     options = {"batch": 13, "seq_len": 7, "max_predictions": 3, "precision": "float32"}
@@ -191,13 +191,13 @@ def test_blocks_computed_again_keep_their_inputs_and_one_block():
         ({"gpu": "L4", "tpu": "v5e:2x2"}, "plan needs tpu or gpu, one of the two"),
     ],
 )
-def test_bad_arguments_are_one_line(options, said):
+def test_bad_argument_gives_one_line(options, said):
     with pytest.raises(ValueError, match=said) as error:
         plan("base", **options)
     assert "\n" not in str(error.value)
 
 
-def test_the_command(capsys):
+def test_plan_command_prints_memory_time_and_json(capsys):
     line = ["base", "--tpu", "v5e:4x4", "--batch", "4096"]
     done = run(capsys, "plan", *line)
     assert (done.status, done.err) == (0, "")
@@ -217,7 +217,7 @@ def test_the_command(capsys):
     assert "DOES NOT FIT" in none.out
 
 
-def test_without_chips_it_is_a_table_of_all(capsys):
+def test_plan_command_without_chips_lists_all(capsys):
     done = run(capsys, "plan", "base")
     lines = done.out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -229,7 +229,7 @@ def test_without_chips_it_is_a_table_of_all(capsys):
     assert wrong.status == 2 and wrong.err.count("\n") == 1 and "--tpu or --gpu" in wrong.err
 
 
-def test_no_keras_is_imported(run_python):
+def test_plan_imports_no_keras(run_python):
     done = run_python(
         "import sys, kbert; kbert.plan('base', gpu='H100'); print('keras' in sys.modules)"
     )
@@ -241,7 +241,7 @@ LORA = {"lora": 8, "lora_on": "query,value", "freeze": "embeddings,1-8"}
 
 
 @pytest.mark.parametrize("parts", [FREEZE, LORA], ids=["freeze", "lora"])
-def test_what_is_trained_in_part_is_what_account_counts_of_the_batch(parts):
+def test_plan_of_partial_training_equals_account(parts):
     """An update of 3 GPUs and 2 micro-batches; `account` is measured against the engines."""
     options = {"seq_len": 64, "precision": "float32", "max_predictions": 9}
     found = plan("base_uncased", gpu="A100:3", batch=30, accumulation=2, **options, **parts)
@@ -265,7 +265,7 @@ def test_what_is_trained_in_part_is_what_account_counts_of_the_batch(parts):
     assert again.memory.activations == 2 * (kept + block) + 10 * inputs
 
 
-def test_the_command_plans_a_part(capsys):
+def test_plan_command_with_lora_and_freeze(capsys):
     words = ["plan", "base", "--gpu", "L4", "--lora", "8", "--json"]
     done = run(capsys, *words)
     assert done.status == 0, done.err

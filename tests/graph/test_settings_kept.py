@@ -11,7 +11,7 @@ from kbert.show.one_projection import compare_heads
 
 
 @pytest.mark.full
-def test_a_classifiers_own_dropout_is_the_one_it_has(small):
+def test_classifier_dropout_overrides_hidden_dropout(small):
     """transformers: classifier_dropout, and hidden_dropout_prob where that is null."""
     own = small.replace(classifier_dropout=0.3)
     for build, layer in (
@@ -22,7 +22,7 @@ def test_a_classifiers_own_dropout_is_the_one_it_has(small):
         assert build(small).get_layer(layer).rate == small.hidden_dropout_prob
 
 
-def test_numpys_whole_numbers_are_whole_numbers(small, tmp_path):
+def test_numpy_integers_are_accepted_as_sizes(small, tmp_path):
     config = small.replace(hidden_size=np.int64(24), vocab_size=np.int32(99))
     assert config == small
     assert json.loads(config.to_json(tmp_path / "config.json"))["hidden_size"] == 24
@@ -39,20 +39,20 @@ def test_numpys_whole_numbers_are_whole_numbers(small, tmp_path):
         ('{"vocab_size": 99, "classifier_dropout": 1.5}', "classifier_dropout must be a rate"),
     ],
 )
-def test_a_key_that_means_another_model_is_refused(tmp_path, content, said):
+def test_ambiguous_or_unsupported_key_is_refused(tmp_path, content, said):
     path = tmp_path / "config.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=said):
         BertConfig.from_json(path)
 
 
-def test_a_file_that_windows_wrote_opens(small, tmp_path):
+def test_file_with_a_byte_order_mark_is_read(small, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(small.to_json(), encoding="utf-8-sig")
     assert BertConfig.from_json(path) == small
 
 
-def test_a_folder_is_no_file_to_write_to(small, tmp_path):
+def test_writing_to_a_folder_is_refused(small, tmp_path):
     with pytest.raises(IsADirectoryError, match="a folder, not a file"):
         small.to_json(tmp_path)
 
@@ -75,6 +75,6 @@ def test_a_folder_is_no_file_to_write_to(small, tmp_path):
         ),
     ],
 )
-def test_an_argument_that_cannot_be_is_named(small, call, said):
+def test_invalid_argument_is_named(small, call, said):
     with pytest.raises(ValueError, match=said):
         call(small)

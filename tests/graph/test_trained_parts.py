@@ -33,7 +33,7 @@ def counted(**options):
         ("1-3", EMBEDDINGS + POOLER + HEAD),
     ],
 )
-def test_frozen_parts_are_not_counted_as_trained(freeze, left):
+def test_frozen_parts_have_no_gradients_and_no_moments(freeze, left):
     found = counted(freeze=freeze)
     assert found.trainable_params == left
     memory = found.memory
@@ -41,7 +41,7 @@ def test_frozen_parts_are_not_counted_as_trained(freeze, left):
     assert (memory.weights, memory.gradients, memory.adam) == (4 * held, 4 * left, 8 * left)
 
 
-def test_an_adapter_has_its_rank_times_both_sides_of_its_matrix():
+def test_lora_parameters_are_rank_times_both_sides():
     sides = {"query": 2 * H, "key": 2 * H, "value": 2 * H, "attention_output": 2 * H}
     sides |= {"intermediate": H + F, "output": F + H}
     assert set(sides) == set(MATRICES)
@@ -53,13 +53,13 @@ def test_an_adapter_has_its_rank_times_both_sides_of_its_matrix():
     assert last.trainable_params == 7 * (2 * H + F + H) + HEAD
 
 
-def test_the_issues_own_number_of_a_matrix_of_base():
+def test_lora_rank_8_on_a_matrix_of_base_has_12288_parameters():
     """12,288 of a 768 × 768 matrix at rank 8, where Keras's enable_lora has 74,240."""
     (one,) = trained_parts(GraphSpec(kbert.base, "qa"), "1-11", 8, "query").adapted
     assert 8 * (one.inputs + one.outputs) == 12_288
 
 
-def test_rates_are_those_of_electras_code():
+def test_layer_decay_equals_electras_code():
     """google-research/electra, model/optimization.py, _get_layer_lrs."""
     layers, decay, rate = 3, 0.9, 1e-4
     depths = {"/embeddings/": 0, "task_specific/": layers + 2}
@@ -76,7 +76,7 @@ def test_rates_are_those_of_electras_code():
     assert rate_shares(GraphSpec(SMALL, "qa"), decay, head_share=7.0)["Span"] == 7.0
 
 
-def test_nothing_frozen_costs_three_times_forward():
+def test_training_flops_without_freezing_are_3_times_forward():
     import dataclasses
 
     for head in ("pretraining", "encoder", "classifier", "tokens", "qa"):
@@ -86,7 +86,7 @@ def test_nothing_frozen_costs_three_times_forward():
         assert dataclasses.replace(whole, trained=parts).memory == whole.memory
 
 
-def test_flops_by_hand_where_the_last_block_alone_is_trained():
+def test_flops_if_only_the_last_block_is_trained():
     """Forward everywhere; backwards all products of the last block but those of its input."""
     rows, n = BATCH * LENGTH, 24
     square, inner = 2 * rows * n * n, 2 * rows * n * F
@@ -106,7 +106,7 @@ def test_flops_by_hand_where_the_last_block_alone_is_trained():
     assert adapted.training_flops == forward + last + head + product
 
 
-def test_layers_below_the_trained_ones_keep_no_activations():
+def test_layers_below_trained_ones_keep_no_activations():
     whole, top = counted(), counted(freeze="embeddings,1-2")
     block = whole.groups["encoder"].activation_bytes // 3
     rest = sum(whole.groups[name].activation_bytes for name in ("pooler", "classifier"))
@@ -140,18 +140,18 @@ def test_layers_below_the_trained_ones_keep_no_activations():
         ),
     ],
 )
-def test_what_cannot_be_is_one_line(options, said):
+def test_invalid_freeze_or_lora_gives_one_line(options, said):
     with pytest.raises(ValueError, match=said) as error:
         counted(**options)
     assert "\n" not in str(error.value)
 
 
-def test_a_head_without_a_pooler_has_none_to_freeze():
+def test_freezing_a_missing_pooler_is_refused():
     with pytest.raises(ValueError, match="got 'pooler', which the head tokens has not"):
         account(SMALL, head="tokens", freeze="pooler")
 
 
-def test_the_summary_shows_what_is_trained(small, capsys):
+def test_summary_shows_trainable_parameters(small, capsys):
     model = kbert.build_classifier(small, num_labels=5)
     model.summary(freeze="1-2", lora=7)
     text = capsys.readouterr().out
@@ -168,7 +168,7 @@ def test_the_summary_shows_what_is_trained(small, capsys):
         model.summary(freeze="4")
 
 
-def test_the_commands_show_it_without_keras(run_python):
+def test_commands_show_trainable_parameters_without_keras(run_python):
     code = """
 import sys
 from kbert.cli.main import cli

@@ -18,7 +18,7 @@ def report():
     return kbert.verify()
 
 
-def test_the_three_sources_agree_on_the_documents_base(report):
+def test_graph_closed_form_and_documents_agree_on_base(report):
     assert report.ok
     assert report.differences == ()
     pairs = {(part.found, part.expected) for part in report.comparisons}
@@ -33,7 +33,7 @@ def test_the_three_sources_agree_on_the_documents_base(report):
     } <= pairs
 
 
-def test_every_erratum_of_the_shared_list_is_named_with_its_arithmetic(report, shared):
+def test_report_has_every_erratum_of_the_shared_list(report, shared):
     lines = (shared / "reference" / "errata.md").read_text(encoding="utf-8").splitlines()
     documents = [line.split("|")[1].strip() for line in lines if line.startswith("| 0")]
     documents = [name for name in documents if name != "document"]
@@ -44,7 +44,7 @@ def test_every_erratum_of_the_shared_list_is_named_with_its_arithmetic(report, s
     assert all(entry.holds and entry.arithmetic for entry in report.errata)
 
 
-def test_an_erratum_that_does_not_hold_fails_the_check(report):
+def test_report_fails_if_an_erratum_does_not_hold(report):
     wrong = dataclasses.replace(report.errata[0], holds=False)
     assert not dataclasses.replace(report, errata=(wrong,)).ok
 
@@ -70,16 +70,16 @@ def test_errata_are_computed_from_the_tables(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("seq_len", [None, 7])
-def test_every_sibling_is_its_closed_form(build, seq_len, small):
+def test_every_head_equals_its_closed_form(build, seq_len, small):
     report = kbert.verify(build(small, seq_len=seq_len))
     assert report.ok, str(report)
 
 
-def test_a_gathered_head_is_its_closed_form(small):
+def test_gathered_head_equals_its_closed_form(small):
     assert kbert.verify(kbert.build_bert(small, seq_len=11, max_predictions=5)).ok
 
 
-def test_the_layers_tell_the_configuration(small):
+def test_configuration_is_read_from_the_layers(small):
     changed = small.replace(
         hidden_act="relu", layer_norm_eps=1e-5, hidden_dropout_prob=0.3, pad_token_id=4
     )
@@ -109,14 +109,14 @@ def tampered(small, layer_name, change):
         ("NSP-Dense", {"use_bias": False}, "600", "576"),
     ],
 )
-def test_a_layer_of_another_size_is_named(small, layer, change, expected, found):
+def test_report_names_a_layer_of_another_size(small, layer, change, expected, found):
     report = kbert.verify(tampered(small, layer, lambda config: config.update(change)))
     assert not report.ok
     lines = [line for line in verify_text(report).splitlines() if f"{layer}: params" in line]
     assert lines == [f"  {layer}: params expected {expected}, found {found}"]
 
 
-def test_a_missing_an_added_and_a_moved_row_are_named(small):
+def test_report_names_missing_added_and_moved_rows(small):
     rows = closed_form.rows(GraphSpec(small, seq_len=7))
     added = dataclasses.replace(rows[4], layer="Extra")
     moved = (rows[1], rows[0], *rows[2:9], added, *rows[10:])
@@ -128,14 +128,14 @@ def test_a_missing_an_added_and_a_moved_row_are_named(small):
     ]
 
 
-def test_a_changed_connection_is_named(small):
+def test_report_names_a_changed_connection(small):
     rows = closed_form.rows(GraphSpec(small, seq_len=7))
     changed = dataclasses.replace(rows[10], connected_to="Embedding-Norm[0][0]")
     (difference,) = compare_rows((*rows[:10], changed, *rows[11:]), rows)
     assert (difference.where, difference.what) == (rows[10].layer, "connected_to")
 
 
-def test_a_model_of_ones_own_is_compared_by_its_layers_names(small):
+def test_plain_keras_model_is_compared_by_layer_names(small):
     """Keras's own layers under the documents' names: their types are what differs."""
     tokens = keras.Input((7,), dtype="int32", name="Input-Token")
     x = keras.layers.Embedding(99, 24, name="Embedding-Token")(tokens)
@@ -153,7 +153,7 @@ def test_a_model_that_is_no_bert_is_refused(small):
 
 
 @pytest.mark.full
-def test_the_documents_own_dropout_of_0_05_is_compared_with_its_table():
+def test_base_with_document_004s_dropout_is_verified():
     """Document 004 builds with dropout_rate=0.05; its table tells sizes alone."""
     report = kbert.verify(kbert.base.replace(hidden_dropout_prob=0.05))
     assert report.ok
@@ -161,13 +161,13 @@ def test_the_documents_own_dropout_of_0_05_is_compared_with_its_table():
 
 
 @pytest.mark.parametrize("name", ["tiny", "L4_H256"])
-def test_presets_that_no_document_prints_are_their_closed_forms(name):
+def test_other_presets_equal_their_closed_forms(name):
     report = kbert.verify(name)
     assert report.ok
     assert not report.errata
 
 
-def test_a_configuration_from_a_file_is_built_and_checked(small, tmp_path):
+def test_configuration_from_a_file_is_verified(small, tmp_path):
     small.to_json(tmp_path / "bert_config.json")
     assert kbert.verify(tmp_path / "bert_config.json").ok
     assert kbert.verify(str(tmp_path / "bert_config.json")).ok

@@ -61,14 +61,14 @@ KIND = js.fields(
     ],
     ids=lambda value: "" if len(value) > 80 else None,
 )
-def test_what_is_not_as_told_is_one_line_that_names_file_and_key(text, said):
+def test_invalid_json_gives_one_line_with_file_and_key(text, said):
     with pytest.raises(ValueError) as raised:
         js.parse(text, KIND, "F")
     line = str(raised.value)
     assert said in line and line.startswith("F") and len(line) < 300 and line.isprintable()
 
 
-def test_what_is_as_told_is_given_as_pythons_own_reader_does():
+def test_valid_json_is_parsed_as_python_does():
     text = (
         '{"size": 7, "rate": 1, "names": null, "token": {"content": "\\ud83d\\ude00"}, "x": [1e30]}'
     )
@@ -76,7 +76,7 @@ def test_what_is_as_told_is_given_as_pythons_own_reader_does():
     assert math.isnan(js.parse('{"x": NaN}', js.OBJECT, "F", any_number=True)["x"])
 
 
-def test_a_file_is_read_up_to_its_bound(tmp_path):
+def test_file_larger_than_its_bound_is_refused(tmp_path):
     (tmp_path / "a.json").write_text(f'["{"x" * 100}"]')
     with pytest.raises(ValueError, match="at most 0 MiB, got more"):
         js.read(tmp_path / "a.json", largest=103)
@@ -84,7 +84,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path):
 
 
 @pytest.mark.parametrize("size", [10**9 + 7, 2**31 - 1])
-def test_a_prime_width_is_refused_at_once(size):
+def test_prime_hidden_size_is_refused(size):
     """The widths are primes: 1 and the width itself are all that divides them."""
     with pytest.raises(ValueError, match=f"heads that divide it: 1, {size}$"):
         kbert.BertConfig(hidden_size=size, num_attention_heads=12)
@@ -115,7 +115,7 @@ def shards(tmp_path_factory):
 
 
 @pytest.mark.full
-def test_mutated_indexes_of_shards(shards):
+def test_mutated_shard_index_is_read_or_refused(shards):
     (index,) = (d for d in documents_of_folder(shards) if d.name == "index.json")
 
     def look():
@@ -145,7 +145,7 @@ def test_shards_are_refused_with_another_vocabulary(shards):
 
 
 @pytest.mark.full
-def test_mutated_files_of_a_run(tmp_path):
+def test_mutated_run_files_are_read_or_refused(tmp_path):
     settings = vars(PretrainingSettings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
     run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})
     (run.path / "result.json").write_text('{"steps": 7, "loss": 1.5, "metrics": {"f1": null}}')
@@ -160,7 +160,7 @@ def test_mutated_files_of_a_run(tmp_path):
         assert min(every_mutation(document, look).values()) > 3
 
 
-def test_mutated_lines_of_metrics(tmp_path):
+def test_mutated_metrics_lines_are_ignored(tmp_path):
     path = tmp_path / "metrics.jsonl"
     whole = ['{"step": 1, "loss": 2.5}\n', '{"step": 2, "loss": null}\n']
     for name, literal in VALUES.items():
@@ -172,7 +172,7 @@ def test_mutated_lines_of_metrics(tmp_path):
             assert all(isinstance(one["loss"], (int, float)) for one in found)
 
 
-def test_mutated_tf_configs(monkeypatch):
+def test_mutated_tf_config_is_read_or_refused(monkeypatch):
     text = json.dumps(
         {
             "cluster": {"worker": ["a:1", "b:2"]},
@@ -198,7 +198,7 @@ def file(tmp_path):
         yield tmp_path / "a.h5", opened
 
 
-def test_a_dtype_beside_the_numbers_must_be_theirs(file):
+def test_hdf5_dtype_attribute_must_match_the_data(file):
     path, opened = file
     for dtype, said in {"int32": "float32", "complex64": "float32", "float16": "bfloat16"}.items():
         dataset = opened.create_dataset(dtype, data=np.arange(5).astype(dtype))
@@ -208,7 +208,7 @@ def test_a_dtype_beside_the_numbers_must_be_theirs(file):
             hdf5.dtype_of(path, dtype, dataset)
 
 
-def test_a_dataset_without_numbers_and_one_of_another_kind_are_named(file):
+def test_empty_hdf5_dataset_is_named(file):
     path, opened = file
     opened["bert/kernel:0"] = h5py.Empty("f4")
     with pytest.raises(ValueError, match=r"hold its own numbers, got bert/kernel:0 without any"):
@@ -218,7 +218,7 @@ def test_a_dataset_without_numbers_and_one_of_another_kind_are_named(file):
         tf_weights.tensors_of(path)
 
 
-def test_whatever_h5py_makes_of_damage_is_a_line_that_names_the_file(tmp_path):
+def test_h5py_error_is_one_line_that_names_the_file(tmp_path):
     for error in (TypeError, AttributeError, IndexError, KeyError, ValueError, OverflowError):
         whole = pytest.raises(ValueError, match=r"some\.h5 must be a whole HDF5 file, got: ")
         with whole, damage_in_one_line(tmp_path / "some.h5", "HDF5"):

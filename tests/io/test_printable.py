@@ -23,7 +23,7 @@ OF_DIRECTION = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
 @pytest.mark.full
-def test_what_unicode_calls_a_control_is_escaped_and_what_is_seen_stays():
+def test_control_characters_are_escaped_and_visible_ones_stay():
     for code in range(0x110000):
         character = chr(code)
         category = unicodedata.category(character)
@@ -39,11 +39,11 @@ WORDS = ["naïve café", "e\u0301", "東京", "می\u200cخواهم", "क्\u2
 
 
 @pytest.mark.parametrize("text", WORDS)
-def test_words_of_every_script_stay(text):
+def test_words_of_every_script_stay_unchanged(text):
     assert printable.line(text) == text
 
 
-def test_a_line_is_one_and_json_stays_the_same_json():
+def test_line_is_one_line_and_json_stays_equal():
     text = "".join(map(chr, [*range(0x3000), 0xD800, 0x61, 0xDFFF, 0xE0041]))
     assert len(printable.line(text).splitlines()) == 1
     assert printable.lines("a\tb\nc\r") == "a\tb\nc\\u000d"
@@ -58,7 +58,7 @@ def acts(text: str) -> list[str]:
 
 
 @pytest.mark.full
-def test_a_name_of_a_tensor_is_one_line_wherever_it_is_printed(capsys, small, tmp_path):
+def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
     kbert.save(small_berts(small)["pretraining"], tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
     for arguments in (("inspect",), ("inspect", "--tensors"), ("inspect", "--output", "json")):
@@ -70,7 +70,7 @@ def test_a_name_of_a_tensor_is_one_line_wherever_it_is_printed(capsys, small, tm
     assert done.err.count("\n") == 1 and done.err.startswith("kbert: ")
 
 
-def test_names_in_files_are_escaped_in_the_errors_of_python_too(small, tmp_path):
+def test_names_from_files_are_escaped_in_python_errors(small, tmp_path):
     bert = small_berts(small)["classifier"]
     kbert.save(bert, tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
@@ -95,7 +95,7 @@ def kbert_zeros():
 
 
 @pytest.mark.full
-def test_tokens_and_labels_out_of_files_are_escaped(capsys, small, tmp_path):
+def test_tokens_and_labels_from_files_are_escaped(capsys, small, tmp_path):
     berts = small_berts(small)
     for head in ("pretraining", "classifier", "tokens"):
         kbert.save(berts[head], tmp_path / head)

@@ -19,18 +19,18 @@ IGNORED = {
 
 
 @pytest.mark.parametrize("name", IGNORED)
-def test_an_argument_that_would_be_ignored_is_refused_in_one_line(name):
+def test_unsupported_attention_argument_is_refused(name):
     with pytest.raises(ValueError, match=f"^{name} must be .*, got .*{IGNORED[name]}") as caught:
         MultiHeadAttention(4, 6, **{name: IGNORED[name]})
     assert "\n" not in str(caught.value)
 
 
-def test_a_value_dim_by_its_place_is_refused_too():
+def test_positional_value_dim_is_refused():
     with pytest.raises(ValueError, match=r"^value_dim must be 6"):
         MultiHeadAttention(4, 6, 5)
 
 
-def test_what_keras_has_and_kbert_does_is_taken():
+def test_supported_attention_arguments_take_effect():
     """No biases: 4 kernels of 24 × 4 · 6; dropout of everything in training leaves no output."""
     layer = MultiHeadAttention(4, 6, use_bias=False, dropout=0.5, value_dim=6, attention_axes=1)
     x = np.random.default_rng(3).normal(size=(2, 7, 24)).astype("float32")
@@ -40,7 +40,7 @@ def test_what_keras_has_and_kbert_does_is_taken():
 
 
 @pytest.mark.parametrize("left_out", [(), ("use_gate", "sliding_window"), ("attention_axes",)])
-def test_a_saved_layer_opens_again_as_older_kerases_wrote_it_too(left_out):
+def test_saved_attention_layer_loads_from_older_keras_too(left_out):
     layer = MultiHeadAttention(4, 6, dropout=0.25)
     layer.build((None, 7, 24))
     config = json.loads(json.dumps(layer.get_config()))  # tuples become lists, as in a .keras

@@ -13,20 +13,20 @@ from kbert.graph.spec import GraphSpec
 
 
 @pytest.mark.full
-def test_the_graph_has_the_documents_112_rows(base_model):
+def test_base_graph_has_document_004s_112_rows(base_model):
     rows = kbert.model_rows(base_model)
     assert len(rows) == 112
     assert rows == document_004()
     assert base_model.count_params() == 109_705_010
 
 
-def test_layers_and_operations_are_the_same_rows(base_model):
+def test_layers_and_operations_have_document_004s_names(base_model):
     names = [row.layer for row in document_004()]
     assert [layer.name for layer in base_model.layers] == names
     assert [operation.name for operation in base_model.operations] == names
 
 
-def test_it_is_a_functional_keras_model_with_the_documents_inputs_and_outputs(base_model):
+def test_base_is_functional_with_document_004s_inputs_outputs(base_model):
     assert isinstance(base_model, keras.Model)
     assert "Functional" in [kind.__name__ for kind in type(base_model).__mro__]
     inputs = [(tensor.name, tensor.shape, tensor.dtype) for tensor in base_model.inputs]
@@ -37,7 +37,7 @@ def test_it_is_a_functional_keras_model_with_the_documents_inputs_and_outputs(ba
     assert [tensor.shape for tensor in base_model.outputs] == [(None, 512, 30_000), (None, 2)]
 
 
-def test_twelve_layers_are_keras_attention_with_visible_heads(base_model):
+def test_base_has_12_keras_attention_layers_with_12_heads(base_model):
     kind = keras.layers.MultiHeadAttention
     layers = [layer for layer in base_model.layers if isinstance(layer, kind)]
     assert len(layers) == 12
@@ -45,7 +45,7 @@ def test_twelve_layers_are_keras_attention_with_visible_heads(base_model):
 
 
 @pytest.mark.full
-def test_the_config_may_be_a_name_a_file_or_an_object(small, tmp_path):
+def test_build_takes_a_name_a_file_or_a_configuration(small, tmp_path):
     small.to_json(tmp_path / "config.json")
     built = [kbert.build_bert(given) for given in (small, tmp_path / "config.json")]
     assert kbert.model_rows(built[0]) == kbert.model_rows(built[1])
@@ -54,7 +54,7 @@ def test_the_config_may_be_a_name_a_file_or_an_object(small, tmp_path):
 
 @pytest.mark.parametrize("seq_len", [None, 7, 17])
 @pytest.mark.parametrize("max_predictions", [None, 5])
-def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predictions):
+def test_graph_of_any_length_equals_its_closed_form(small, seq_len, max_predictions):
     options = {"seq_len": seq_len, "max_predictions": max_predictions}
     rows = kbert.model_rows(kbert.build_bert(small, **options))
     assert rows == closed_form.rows(GraphSpec(small, **options))
@@ -71,14 +71,14 @@ def test_at_every_length_the_graph_is_its_closed_form(small, seq_len, max_predic
         (kbert.build_question_answering, "qa", 109_482_240 - 590_592 + 1_538),
     ],
 )
-def test_siblings_have_the_published_number_of_parameters(build, head, total):
+def test_every_head_has_the_published_number_of_parameters(build, head, total):
     model = build("base_uncased")
     assert model.count_params() == total
     assert kbert.model_rows(model) == closed_form.rows(GraphSpec.of("base_uncased", head))
 
 
 @pytest.mark.full
-def test_published_models_have_their_published_number_of_parameters():
+def test_built_miniatures_have_their_published_parameters():
     for entry in published_totals():
         if entry.hidden > 512:
             continue  # those are counted in closed form, and base_uncased above
@@ -101,7 +101,7 @@ def test_labels_and_lengths_reach_the_outputs(small):
     assert answers.output_shape == [(None, None), (None, None)]
 
 
-def test_every_dropout_has_the_configurations_rate(small):
+def test_dropout_layers_have_the_configurations_rates(small):
     config = small.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2)
     model = kbert.build_classifier(config)
     dropouts = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
@@ -111,7 +111,7 @@ def test_every_dropout_has_the_configurations_rate(small):
     assert [layer.dropout for layer in attention] == [0.2] * 3
 
 
-def test_first_weights_are_those_of_the_papers_code():
+def test_initial_weights_follow_googles_initializer():
     """google-research/bert, create_initializer: a normal cut at two deviations; zeros; ones."""
     config = kbert.BertConfig(
         vocab_size=997,
@@ -142,7 +142,7 @@ def test_first_weights_are_those_of_the_papers_code():
 
 
 @pytest.mark.full
-def test_a_seed_makes_the_first_weights_again(small):
+def test_seed_repeats_the_initial_weights(small):
     models = []
     for _ in range(2):
         keras.utils.set_random_seed(13)
@@ -153,7 +153,7 @@ def test_a_seed_makes_the_first_weights_again(small):
 
 
 @pytest.mark.full
-def test_dropout_acts_in_training_alone(small):
+def test_dropout_acts_in_training_only(small):
     model = kbert.build_encoder(small, seq_len=7)
     ids = [np.ones((13, 7), "int32"), np.zeros((13, 7), "int32")]
     still = [np.asarray(model(ids, training=False)[0]) for _ in range(2)]

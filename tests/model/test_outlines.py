@@ -25,13 +25,13 @@ def drawing_fails(monkeypatch):
     monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", fail)
 
 
-def test_without_the_outline_they_would_be_drawn(small, drawing_fails):
+def test_building_a_model_initializes_random_weights(small, drawing_fails):
     with pytest.raises(AssertionError, match="were drawn"):
         kbert.build_bert(small)
 
 
 @pytest.mark.parametrize("command_name", ["summary", "verify", "plot", "rich"])
-def test_the_commands_that_look_at_a_graph_draw_nothing(
+def test_commands_that_show_a_graph_initialize_no_weights(
     capsys, config_file, tmp_path, drawing_fails, command_name
 ):
     options = {"plot": ["-o", tmp_path / "a.svg"], "rich": ["--rich"]}.get(command_name, [])
@@ -40,20 +40,20 @@ def test_the_commands_that_look_at_a_graph_draw_nothing(
 
 
 @pytest.mark.full
-def test_verify_and_plot_by_name_draw_nothing(config_file, small, tmp_path, drawing_fails):
+def test_verify_and_plot_by_name_initialize_no_weights(config_file, small, tmp_path, drawing_fails):
     assert kbert.verify("tiny").ok and kbert.verify(small).ok and kbert.verify(config_file).ok
     for subject in ("tiny", small, config_file):
         assert kbert.plot(subject, tmp_path / "a.mmd").read_text()
 
 
-def test_plot_by_name_is_the_built_models_picture(small, tmp_path):
+def test_plot_by_name_equals_plot_of_the_built_model(small, tmp_path):
     built = kbert.plot(kbert.build_bert(small), tmp_path / "built.dot")
     assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
-def test_an_outline_has_the_rows_and_counts_of_the_built_model(small, capsys, head):
+def test_outline_has_the_rows_and_counts_of_the_model(small, capsys, head):
     spec = GraphSpec(small, head)
     outline, built = builder.build_outline(spec), builder.build(spec)
     assert model_rows(outline) == model_rows(built)
@@ -63,7 +63,7 @@ def test_an_outline_has_the_rows_and_counts_of_the_built_model(small, capsys, he
 
 
 @pytest.mark.full
-def test_a_model_built_after_an_outline_has_its_weights(small, monkeypatch):
+def test_model_built_after_an_outline_has_weights(small, monkeypatch):
     """Keras keeps a list of variables that wait for a value: no outline may stay on it."""
     outline = builder.build_outline(GraphSpec(small))
     with keras.StatelessScope():  # at its end Keras fills what waits for a value

@@ -32,14 +32,14 @@ def batch_of(given: Examples, row=ROW, **options):
 # Where texts stand.
 
 
-def test_each_text_stands_whole_in_a_row_and_none_twice():
+def test_first_fit_places_each_text_once_and_whole():
     rows = first_fit([*LENGTHS, 0], ROW)
     assert sorted(text for row in rows for text in row) == list(range(len(LENGTHS)))
     assert all(sum(LENGTHS[text] for text in row) <= ROW for row in rows)
     assert len(rows) == -(-sum(LENGTHS) // ROW)  # no better is possible
 
 
-def test_rows_are_the_texts_with_positions_that_begin_anew():
+def test_packed_rows_hold_the_texts_with_positions_from_zero():
     batch = batch_of(examples(), least_rows=8)
     shape = (8, ROW)
     texts, positions = batch.inputs[TEXTS], batch.inputs[POSITIONS]
@@ -61,7 +61,7 @@ def test_rows_are_the_texts_with_positions_that_begin_anew():
     assert not tokens[texts == 0].any()
 
 
-def test_what_does_not_fit_is_said():
+def test_packing_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="row_length must hold the longest text, 17, got 16"):
         batch_of(examples(), 16)
     with pytest.raises(ValueError, match="must be a multiple of 2 examples here, got 13"):
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_said():
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])
-def test_every_text_comes_once_an_epoch_and_batches_need_as_many_rows(micro_batches):
+def test_packed_epoch_has_each_text_once_in_even_batches(micro_batches):
     given = examples(count=311)
     options = {"batch_size": 21, "seed": 4, "pool": 5, "micro_batches": micro_batches}
     batches = PackedBatches(given, longest_row=40, **options)
@@ -99,7 +99,7 @@ def test_every_text_comes_once_an_epoch_and_batches_need_as_many_rows(micro_batc
     assert batches.fingerprint == again.fingerprint
 
 
-def test_the_length_of_rows_is_the_one_that_wastes_least():
+def test_row_length_wastes_least_padding():
     ids = [[1] * size for size in (20, 12, 20, 12, 20, 12)]
     given = Examples(ids, ids, {CLASSIFIER: [0] * 6})
     batches = PackedBatches(given, batch_size=2, longest_row=64)

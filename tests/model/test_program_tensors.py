@@ -56,7 +56,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_places_of_a_mask_are_computed_not_kept(name):
+def test_compiled_dropout_masks_are_no_constants(name):
     """TensorFlow makes a constant of all that depends on no argument."""
     formula, given = PROGRAMS[name]
     program = tf.function(formula, jit_compile=True)
@@ -67,7 +67,7 @@ def test_places_of_a_mask_are_computed_not_kept(name):
     assert max(sizes) <= max(H, S, B * A * S) < min(COUNTS.values())
 
 
-def test_between_the_sums_of_a_loss_nothing_is_as_large_as_the_logits():
+def test_compiled_loss_makes_no_tensor_as_large_as_the_logits():
     from kbert.model.parts import tensorflow_kit
 
     given = tf.ones((B, S, 99)), tf.zeros((B, S), "int32"), tf.ones((B, S))
@@ -81,7 +81,7 @@ def test_between_the_sums_of_a_loss_nothing_is_as_large_as_the_logits():
 
 
 @pytest.mark.parametrize("shape", [(B, S), (B,)], ids=["labels of tokens", "a label a text"])
-def test_the_sums_of_a_loss_are_numpys(shape):
+def test_sums_of_the_loss_equal_numpys(shape):
     from kbert.model.parts import tensorflow_kit
 
     random = np.random.default_rng(8)

@@ -73,13 +73,13 @@ def on_a_terminal(code: str) -> str:
     return b"".join(read).decode()
 
 
-def test_the_document_has_112_rows_with_the_printed_total():
+def test_document_004_has_112_rows_with_the_printed_total():
     rows = document_004()
     assert (len(rows), f"{sum(row.params for row in rows):,}") == (112, TOTALS[0].split()[-1])
 
 
 @pytest.mark.full
-def test_on_terminals_of_80_columns_and_others():
+def test_summary_is_whole_on_terminals_of_any_width():
     widths = [80, 40, 120, 200]
     pages = on_a_terminal(ON_TERMINALS.format(widths=widths)).split("\f\n")
     assert pages.pop() == ""
@@ -89,7 +89,7 @@ def test_on_terminals_of_80_columns_and_others():
 
 
 @pytest.mark.full
-def test_in_a_pipe(model):
+def test_summary_is_whole_in_a_pipe(model):
     """The other end reads while this one writes, as `… | cat` does."""
     reading, writing = os.pipe()
     read = []
@@ -102,14 +102,14 @@ def test_in_a_pipe(model):
     assert_whole(read[0])
 
 
-def test_in_a_file(model, tmp_path):
+def test_summary_is_whole_in_a_file(model, tmp_path):
     path = tmp_path / "summary.txt"
     with path.open("w", encoding="utf-8") as out, contextlib.redirect_stdout(out):
         model.summary()
     assert_whole(path.read_text(encoding="utf-8"))
 
 
-def test_with_print_fn(model, capsys):
+def test_summary_is_whole_with_print_fn(model, capsys):
     lines = []
     model.summary(print_fn=lines.append)
     assert_whole("\n".join(lines))
@@ -118,7 +118,7 @@ def test_with_print_fn(model, capsys):
 
 
 @pytest.mark.full
-def test_in_a_notebook(tmp_path):
+def test_summary_is_whole_in_a_notebook(tmp_path):
     nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[test]'")
     nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[test]'")
     pytest.importorskip("ipykernel", reason="pip install -e '.[test]'")
@@ -140,7 +140,7 @@ def test_in_a_notebook(tmp_path):
     assert all(f" {word}\n" in text for word in words)  # no connection is broken
 
 
-def test_in_a_notebook_but_into_a_file(model, monkeypatch, capsys):
+def test_summary_in_a_notebook_into_a_file_has_full_width(model, monkeypatch, capsys):
     """Where stdout is another stream than the notebook's, nothing bounds the width."""
     notebooks = types.SimpleNamespace(OutStream=types.new_class("OutStream"))
     monkeypatch.setitem(sys.modules, "ipykernel.iostream", notebooks)
@@ -154,7 +154,7 @@ RICH = "from kbert.cli.main import main; main(['summary', 'tiny', '--rich'])"
 
 
 @pytest.mark.full
-def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():
+def test_rich_summary_falls_back_on_a_narrow_terminal():
     """A new terminal says nothing of its size, which counts as 80 columns."""
     text = on_a_terminal(RICH)
     printed = parse(text)
@@ -164,14 +164,14 @@ def test_rich_on_a_terminal_without_the_room_is_the_table_that_fits():
 
 
 @pytest.mark.full
-def test_rich_on_a_terminal_with_the_room_is_kerass_own():
+def test_rich_summary_on_a_wide_terminal_is_keras_table():
     text = on_a_terminal(f"import os; os.environ['COLUMNS'] = '170'; {RICH}")
     assert parse_keras(text).rows == expected(model_rows(build_bert("tiny")))
 
 
 @pytest.mark.parametrize("columns", [None, "33"])
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_at_every_line_length(model, capsys, monkeypatch, width, columns):
+def test_summary_is_whole_at_every_line_length(model, capsys, monkeypatch, width, columns):
     if columns:  # a line length that is given counts, not the terminal's
         monkeypatch.setenv("COLUMNS", columns)
     model.summary(line_length=width)
@@ -189,7 +189,7 @@ POSITIONS = [
 
 
 @pytest.mark.parametrize(("width", "positions"), POSITIONS)
-def test_with_positions(model, capsys, width, positions):
+def test_summary_columns_follow_positions(model, capsys, width, positions):
     model.summary(line_length=width, positions=positions)
     text = capsys.readouterr().out
     assert_whole(text)
@@ -202,7 +202,7 @@ def test_with_positions(model, capsys, width, positions):
 
 
 @pytest.mark.parametrize(("width", "positions"), POSITIONS)
-def test_rules_are_as_long_as_the_columns_reach(model, capsys, width, positions):
+def test_summary_rules_are_as_long_as_the_columns(model, capsys, width, positions):
     model.summary(line_length=width, positions=positions)
     rules = {line for line in capsys.readouterr().out.splitlines() if line[0] in "_="}
     last = positions[-1] if positions[-1] > 1 else width
@@ -210,7 +210,7 @@ def test_rules_are_as_long_as_the_columns_reach(model, capsys, width, positions)
 
 
 @pytest.mark.parametrize("columns", [None, "20", "500"])
-def test_kerass_own_table_is_whole_too(model, monkeypatch, columns):
+def test_keras_table_is_whole(model, monkeypatch, columns):
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     else:
@@ -223,7 +223,7 @@ def test_kerass_own_table_is_whole_too(model, monkeypatch, columns):
     assert os.environ.get("COLUMNS") == columns
 
 
-def test_the_environment_is_as_before_when_kerass_table_fails(model, monkeypatch):
+def test_columns_variable_is_restored_when_keras_table_fails(model, monkeypatch):
     import keras
 
     def fail(*args, **kwargs):

@@ -59,7 +59,7 @@ def config_file(small, tmp_path_factory):
     return path
 
 
-def test_the_arguments_are_kerass():
+def test_summary_has_keras_arguments():
     ours, theirs = (
         [
             (one.name, one.kind, one.default)
@@ -72,7 +72,7 @@ def test_the_arguments_are_kerass():
     assert {kind for _, kind, _ in more} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-def test_arguments_by_position_are_kerass(model, capsys):
+def test_summary_has_keras_positional_arguments(model, capsys):
     lines = []
     ends = [0.35, 0.55, 0.65, 0.9, 1.0]
     model.summary(120, ends, lines.append, False, True, ["MLM-Norm", "NSP"])
@@ -83,14 +83,14 @@ def test_arguments_by_position_are_kerass(model, capsys):
     assert set(printed.trainable) == {"Y", "-"}
 
 
-def test_rows_are_those_of_kerass_table(model, prints, keras_prints):
+def test_summary_rows_equal_keras_table(model, prints, keras_prints):
     ours, theirs = prints(model), keras_prints(model)
     assert ours.rows == theirs.rows == expected(model_rows(model))
     assert ours.totals == [line.split(" (")[0] for line in theirs.totals]
 
 
 @pytest.mark.full
-def test_totals_are_the_models_after_training_too(small, prints, keras_prints):
+def test_summary_totals_stay_the_same_after_training(small, prints, keras_prints):
     model = build_bert(small, seq_len=LENGTH)
     before = prints(model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -105,7 +105,7 @@ def test_totals_are_the_models_after_training_too(small, prints, keras_prints):
     assert int(theirs.replace(",", "")) > 2.9 * count
 
 
-def test_what_is_trainable_is_what_keras_says(small, prints, keras_prints):
+def test_summary_shows_trainable_as_keras_does(small, prints, keras_prints):
     model = build_bert(small)
     for name in ("Embedding-Token", "Encoder-2-FeedForward", "MLM-Norm"):
         model.get_layer(name).trainable = False
@@ -130,7 +130,7 @@ def test_what_is_trainable_is_what_keras_says(small, prints, keras_prints):
         (".*Norm", ".*Dropout"),
     ],
 )
-def test_a_range_of_layers_is_kerass(model, prints, keras_prints, names):
+def test_layer_range_equals_keras(model, prints, keras_prints, names):
     theirs = keras_prints(model, layer_range=names)
     ours = prints(model, layer_range=names)
     assert ours.rows == theirs.rows
@@ -142,14 +142,14 @@ def test_a_range_of_layers_is_kerass(model, prints, keras_prints, names):
 
 
 @pytest.mark.parametrize("names", [["nosuch", "MLM"], ["MLM"], "MLM", [1, 2]])
-def test_a_range_that_keras_refuses_is_refused(model, names):
+def test_layer_range_that_keras_refuses_is_refused(model, names):
     for kind in (BertModel, keras.Model):
         with pytest.raises(ValueError, match="layer"):
             kind.summary(model, print_fn=lambda text: None, layer_range=names)
 
 
 @pytest.mark.parametrize("width", [1, 3, 5, 11, 23, 39, 41, 64, 79, 81, 99])
-def test_no_width_drops_a_character(model, width):
+def test_summary_drops_no_character_at_any_width(model, width):
     """Down to what no one would read: every character of every cell is there."""
     lines = []
     model.summary(line_length=width, print_fn=lines.append)
@@ -162,7 +162,7 @@ def test_no_width_drops_a_character(model, width):
 
 
 @pytest.mark.full
-def test_tsv_is_the_reference_table_byte_for_byte(capsys, shared):
+def test_tsv_equals_the_reference_table_byte_for_byte(capsys, shared):
     done = kbert(capsys, "summary", "base", "--format", "tsv")
     table = shared / "reference" / "keras_bert_base.tsv"
     assert done.out.encode() == table.read_bytes()
@@ -196,7 +196,7 @@ def test_every_format_holds_the_same_rows(capsys, config_file, model, form):
 
 @pytest.mark.parametrize("built", [[], ["--built"]])
 @pytest.mark.parametrize("head", HEADS)
-def test_each_head_has_the_rows_of_its_closed_form(capsys, config_file, small, head, built):
+def test_summary_of_each_head_equals_its_closed_form(capsys, config_file, small, head, built):
     labels = ["--num-labels", 5] if head in ("classifier", "tokens") else []
     done = kbert(capsys, "summary", config_file, "--head", head, *labels, *built)
     full = account(small, head=head, num_labels=5)
@@ -209,7 +209,7 @@ def test_each_head_has_the_rows_of_its_closed_form(capsys, config_file, small, h
 @pytest.mark.parametrize(
     "options", [[], ["--layers", "2"], ["--seq-len", "any", "--max-predictions", 3]]
 )
-def test_the_summary_is_the_built_graphs_in_every_form(capsys, config_file, options, form):
+def test_summary_equals_the_built_graphs_in_every_format(capsys, config_file, options, form):
     line = ["summary", config_file, *options, "--format", form]
     without_keras, built = kbert(capsys, *line), kbert(capsys, *line, "--built")
     assert without_keras.status == built.status == 0
@@ -217,7 +217,7 @@ def test_the_summary_is_the_built_graphs_in_every_form(capsys, config_file, opti
 
 
 @pytest.mark.parametrize(("length", "axis"), [("7", 7), ("any", None)])
-def test_a_length_shows_in_every_shape(capsys, config_file, small, length, axis):
+def test_seq_len_shows_in_every_shape(capsys, config_file, small, length, axis):
     found = parse(kbert(capsys, "summary", config_file, "--seq-len", length).out).rows
     assert found == expected(rows(GraphSpec(small, seq_len=axis)))
     # The document's own rows have P where these have the length.
@@ -238,7 +238,7 @@ def test_max_predictions_shows_in_the_mlm_head(capsys, config_file, small):
 
 @pytest.mark.parametrize(("layers", "blocks"), [("1-2", (1, 2)), ("2", (2,)), ("3-3", (3,))])
 @pytest.mark.parametrize("form", ["text", "tsv"])
-def test_layers_shows_those_blocks(capsys, config_file, model, layers, blocks, form):
+def test_layers_option_shows_those_blocks(capsys, config_file, model, layers, blocks, form):
     out = kbert(capsys, "summary", config_file, "--layers", layers, "--format", form).out
     chosen = [row for row in model_rows(model) if row.layer.startswith("Encoder-")]
     chosen = [row for row in chosen if int(row.layer.split("-")[1]) in blocks]
@@ -260,7 +260,7 @@ def test_block_1_is_not_block_10_to_12(capsys, small, tmp_path):
         assert (set(found), len(found)) == (blocks, 8 * len(blocks))
 
 
-def test_rich_is_kerass_own_table(capsys, config_file, model):
+def test_rich_summary_is_keras_table(capsys, config_file, model):
     done = kbert(capsys, "summary", config_file, "--rich")
     assert parse_keras(done.out).rows == expected(model_rows(model))
     assert "┏" in done.out and "…" not in done.out

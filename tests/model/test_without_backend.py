@@ -69,7 +69,7 @@ def place(small, tmp_path_factory):
 
 
 @pytest.mark.full
-def test_what_needs_no_backend_works_and_the_rest_says_what_to_install(run_python, place):
+def test_without_a_backend_errors_say_what_to_install(run_python, place):
     arguments = [json.dumps(missing_backend.BACKENDS), str(place)]
     code = f"import sys; sys.argv[1:] = {arguments!r}\n{HIDDEN}{CALLS}"
     done = run_python(code, backend="tensorflow")
@@ -82,7 +82,7 @@ def test_what_needs_no_backend_works_and_the_rest_says_what_to_install(run_pytho
 
 
 @pytest.mark.full
-def test_one_that_is_there_is_named(run_python):
+def test_installed_backend_is_suggested(run_python):
     pytest.importorskip("jax")
     code = f"import sys; sys.argv[1:] = ['[\"tensorflow\"]']\n{HIDDEN}import kbert; kbert.verify()"
     done = run_python(code, backend="tensorflow", check=False)
@@ -92,7 +92,7 @@ def test_one_that_is_there_is_named(run_python):
     )
 
 
-def test_another_module_that_is_missing_is_said_as_it_is():
+def test_error_of_another_missing_module_is_unchanged():
     said = pytest.raises(ModuleNotFoundError, match=r"^No module named 'none'$")
     with said, missing_backend.in_one_line():
         raise ModuleNotFoundError("No module named 'none'", name="none")
