@@ -57,7 +57,7 @@ def both(made, tmp_path):
         ("BertForQuestionAnswering", ["--head", "qa"], ["pooler.", "cls."]),
     ],
 )
-def test_transformers_classes_turn_into_each_other(capsys, both, tmp_path, name, options, left_out):
+def test_convert_between_transformers_classes(capsys, both, tmp_path, name, options, left_out):
     out = tmp_path / "out"
     done = command(capsys, "convert", both, out, "--architecture", name, *options)
     assert done.status == 0 and str(out) in done.out
@@ -84,30 +84,28 @@ def test_transformers_classes_turn_into_each_other(capsys, both, tmp_path, name,
         (["--format", "google"], "bert_model.ckpt.index"),
     ],
 )
-def test_what_cannot_be_converted_is_one_line_and_writes_nothing(
-    capsys, both, tmp_path, options, said
-):
+def test_convert_error_is_one_line_and_writes_nothing(capsys, both, tmp_path, options, said):
     done = command(capsys, "convert", both, tmp_path / "out", *options)
     assert (done.status, done.out) == (2, "")
     assert said in done.err and done.err.count("\n") == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["both"]
 
 
-def test_a_sentence_folder_keeps_its_settings(capsys, made, tmp_path):
+def test_convert_keeps_sentence_settings(capsys, made, tmp_path):
     out = tmp_path / "out"
     assert command(capsys, "convert", made / "sentence", out).status == 0
     assert kbert.inspect(out).sentence == SentenceSettings("cls", True, 11)
     assert contents(out) == contents(made / "sentence")
 
 
-def test_a_checkpoint_written_over_itself_loses_nothing(capsys, both):
+def test_convert_over_itself_loses_nothing(capsys, both):
     before = contents(both)
     (both / "README.md").write_text("mine")
     assert command(capsys, "convert", both, both).status == 0
     assert contents(both) == before | {"README.md": b"mine"}
 
 
-def test_a_folder_within_the_source_is_no_harm(capsys, both):
+def test_convert_into_a_subfolder_of_the_source(capsys, both):
     before = contents(both)
     assert command(capsys, "convert", both, both / "in" / "it").status == 0
     after = contents(both)
@@ -123,7 +121,7 @@ def test_a_folder_within_the_source_is_no_harm(capsys, both):
         ("modules.json", "modules.json"),
     ],
 )
-def test_what_would_be_read_with_the_new_weights_is_refused(capsys, both, tmp_path, name, said):
+def test_save_refuses_a_folder_with_other_weight_files(capsys, both, tmp_path, name, said):
     out = tmp_path / "out"
     out.mkdir()
     (out / name).write_text("[]")
@@ -132,7 +130,7 @@ def test_what_would_be_read_with_the_new_weights_is_refused(capsys, both, tmp_pa
     assert contents(out) == {name: b"[]"}
 
 
-def test_an_old_vocabulary_is_not_taken_for_a_model_that_has_none(small, both):
+def test_save_without_tokenizer_refuses_an_old_vocabulary(small, both):
     before = contents(both)
     bert = kbert.load(both, tokenizer=False)
     with pytest.raises(ValueError, match=r"got tokenizer\.json, vocab\.txt: choose another folder"):
@@ -140,7 +138,7 @@ def test_an_old_vocabulary_is_not_taken_for_a_model_that_has_none(small, both):
     assert contents(both) == before
 
 
-def test_a_destination_with_a_checkpoint_of_another_format(capsys, both, tmp_path):
+def test_convert_refuses_a_folder_of_another_format(capsys, both, tmp_path):
     pytest.importorskip("tensorflow")
     out = tmp_path / "out"
     assert command(capsys, "convert", both, out, "--to", "google").status == 0
@@ -150,7 +148,7 @@ def test_a_destination_with_a_checkpoint_of_another_format(capsys, both, tmp_pat
     assert contents(out) == before
 
 
-def test_a_destination_that_is_a_file(capsys, both, tmp_path):
+def test_convert_to_a_file_is_one_line(capsys, both, tmp_path):
     (tmp_path / "out").write_text("mine")
     done = command(capsys, "convert", both, tmp_path / "out")
     assert (done.status, done.err.count("\n")) == (2, 1)
@@ -158,7 +156,7 @@ def test_a_destination_that_is_a_file(capsys, both, tmp_path):
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_destination_that_may_not_be_written(both, tmp_path, request):
+def test_save_names_a_folder_that_is_not_writable(both, tmp_path, request):
     if not hasattr(os, "geteuid"):
         pytest.skip("no POSIX rights on this system")
     bert = kbert.load(both)
@@ -172,7 +170,7 @@ def test_a_destination_that_may_not_be_written(both, tmp_path, request):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_what_is_interrupted_leaves_the_old_checkpoint(both, tmp_path, monkeypatch, error):
+def test_interrupted_save_keeps_the_old_checkpoint(both, tmp_path, monkeypatch, error):
     bert = kbert.load(both)
     before = contents(tmp_path)
 
@@ -189,7 +187,7 @@ def test_what_is_interrupted_leaves_the_old_checkpoint(both, tmp_path, monkeypat
     assert [entry.name for entry in tmp_path.iterdir()] == ["both"]
 
 
-def test_what_is_saved_may_be_read_by_those_that_the_mask_lets(both):
+def test_saved_files_have_the_umasks_permissions(both):
     """safetensors makes its file for the owner alone."""
     mask = os.umask(0o022)
     try:
@@ -227,7 +225,7 @@ for form, name in forms.items():
 
 
 @pytest.mark.full
-def test_every_other_format_survives_a_disk_that_fills(both):
+def test_full_disk_keeps_the_old_file_of_other_formats(both):
     """transformers' and Google's: tests/checkpoints/test_saved_checkpoints.py."""
     pytest.importorskip("resource", reason="no file size limits on this system")
     pytest.importorskip("tensorflow")

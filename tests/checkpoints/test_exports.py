@@ -214,7 +214,7 @@ VECTORS = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("form", "head", "sentence"), VECTORS)
-def test_a_file_gives_the_sentence_vectors_that_embed_gives(tmp_path, form, head, sentence):
+def test_exported_sentence_vectors_equal_embed(tmp_path, form, head, sentence):
     if form == "onnx":
         pytest.importorskip("tf2onnx", reason="writes ONNX: pip install onnx tf2onnx")
     tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
@@ -237,7 +237,7 @@ def test_a_file_gives_the_sentence_vectors_that_embed_gives(tmp_path, form, head
 
 
 @pytest.mark.full
-def test_a_sentence_vector_that_cannot_be_exported_is_said(tmp_path, caplog):
+def test_export_warns_of_a_head_without_pooler(tmp_path, caplog):
     sentence = kbert.SentenceSettings("pooler", True)
     bert = dataclasses.replace(bert_of("tokens")[0], sentence=sentence)
     found = runner("saved_model", written("saved_model", bert, tmp_path / "bert"))
@@ -259,7 +259,7 @@ def test_a_sentence_vector_that_cannot_be_exported_is_said(tmp_path, caplog):
         ),
     ],
 )
-def test_a_vector_that_token_ids_do_not_decide_is_not_exported(changes, said, caplog):
+def test_export_leaves_out_vectors_that_need_the_prompt(changes, said, caplog):
     from kbert.checkpoints.exports.serving import serving_model
 
     bert = dataclasses.replace(bert_of("encoder")[0], **changes)
@@ -294,7 +294,7 @@ def test_a_litert_file_is_resized_without_its_signature(tmp_path, head):
 
 
 @pytest.mark.full
-def test_torch_writes_onnx_too(tmp_path, run_python):
+def test_torch_backend_writes_onnx(tmp_path, run_python):
     for package in ("torch", "onnxscript"):
         pytest.importorskip(package, reason="writes ONNX on torch: pip install -e '.[onnx,torch]'")
     path = str(tmp_path / "bert.onnx")
@@ -306,7 +306,7 @@ def test_torch_writes_onnx_too(tmp_path, run_python):
 
 
 @pytest.mark.full
-def test_jax_is_told_which_backend_to_set(run_python):
+def test_export_on_jax_names_the_backend_to_set(run_python):
     pytest.importorskip("jax")
     lines = run_python(ON_JAX, backend="jax").stdout.splitlines()
     assert len(lines) == 3
@@ -331,7 +331,7 @@ def test_half_precision_is_exported_in_float32(tmp_path, monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "litert"])
-def test_ids_and_lengths_that_the_model_lacks_are_never_computed(tmp_path, form):
+def test_exported_model_never_computes_invalid_ids(tmp_path, form):
     if form == "onnx":
         pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
     bert, model = bert_of("classifier")
@@ -379,7 +379,7 @@ def test_a_saved_model_brings_its_tokenizer(tmp_path):
 
 
 @pytest.mark.full
-def test_what_is_no_saved_model_is_not_replaced(tmp_path):
+def test_saved_model_replaces_nothing_else(tmp_path):
     bert, _ = bert_of()
     (tmp_path / "thesis.txt").write_text("mine")
     for path in (tmp_path, tmp_path / "thesis.txt"):
@@ -397,7 +397,7 @@ def test_what_is_no_saved_model_is_not_replaced(tmp_path):
         ("litert", "bert.tflite", "kbert.checkpoints.exports.saved_model.save"),
     ],
 )
-def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, name, broken):
+def test_failed_export_keeps_the_old_file(tmp_path, monkeypatch, form, name, broken):
     if form == "onnx":
         pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[onnx]'")
     path = tmp_path / name
@@ -420,7 +420,7 @@ def test_where_writing_fails_the_old_one_survives(tmp_path, monkeypatch, form, n
 
 
 @pytest.mark.full
-def test_an_old_saved_model_stays_where_the_new_one_cannot_be_put(tmp_path, monkeypatch):
+def test_failed_rename_keeps_the_old_saved_model(tmp_path, monkeypatch):
     path, rename = tmp_path / "saved", os.rename
     path.mkdir()
     (path / "saved_model.pb").write_bytes(b"old")
@@ -438,7 +438,7 @@ def test_an_old_saved_model_stays_where_the_new_one_cannot_be_put(tmp_path, monk
 
 
 @pytest.mark.full
-def test_a_full_disk_is_one_line(tmp_path, run_python):
+def test_export_to_a_full_disk_is_an_oserror(tmp_path, run_python):
     """TensorFlow's own error comes out as an OSError; the disk is full after 20,000 bytes."""
     code = f"""
 import resource, signal, sys
@@ -478,7 +478,7 @@ def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch
         written(form, bert, tmp_path / "bert")
 
 
-def test_a_model_of_ones_own_is_refused(tmp_path):
+def test_export_refuses_a_model_not_built_by_kbert(tmp_path):
     import keras
 
     tokens = keras.Input((None, 3), name="tokens")

@@ -73,7 +73,7 @@ def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp
 
 @pytest.mark.full
 @pytest.mark.parametrize("said", [{}, {"qa_dropout": 0.33, "seq_classif_dropout": 0.27}])
-def test_distilberts_dropouts_are_its_heads_and_stay_in_the_file(said, tmp_path):
+def test_distilbert_dropout_rates_are_kept(said, tmp_path):
     from transformers import DistilBertConfig
 
     sizes = {"vocab_size": 99, "dim": 24, "n_heads": 4, "n_layers": 1, "hidden_dim": 40}
@@ -93,7 +93,7 @@ def test_distilberts_dropouts_are_its_heads_and_stay_in_the_file(said, tmp_path)
         assert getattr(kbert.load(tmp_path / "own.keras").config, rate) == getattr(config, rate)
 
 
-def test_of_bert_and_roberta_answers_are_told_of_all_that_there_is(small):
+def test_qa_dropout_is_refused_outside_distilbert(small):
     for config in (small, small.replace(model_type="roberta", pad_token_id=1)):
         layers = kbert.build_question_answering(config).layers
         assert "Span-Dropout" not in {layer.name for layer in layers}
@@ -103,7 +103,7 @@ def test_of_bert_and_roberta_answers_are_told_of_all_that_there_is(small):
 
 
 @pytest.mark.full
-def test_kberts_own_file_keeps_them(folders, tmp_path):
+def test_keras_file_keeps_family_models(folders, tmp_path):
     for name in ("RobertaForSequenceClassification", "DistilBertModel", "XLMRobertaModel"):
         bert = kbert.load(folders / name)
         if name.startswith("Roberta"):
@@ -145,7 +145,7 @@ def test_vocab_and_merges_are_the_same_tokenizer(folders):
     assert files.encode("a <mask>").ids == files.encode("a<mask>").ids
 
 
-def test_a_long_text_is_cut_where_it_would_be_whole(folders):
+def test_long_text_is_truncated_to_a_prefix(folders):
     tokenizer = kbert.Tokenizer.load(folders / "bpe")
     text = ("blanks" + " " * 37 + "naïve\n\n\n ") * 400
     ids = tokenizer.encode(text).ids
@@ -159,7 +159,7 @@ def with_tokens(folders, name):
 
 
 @pytest.mark.full
-def test_the_tasks_read_them(folders, tmp_path):
+def test_tasks_work_with_roberta(folders, tmp_path):
     bert = with_tokens(folders, "RobertaForMaskedLM")
     (candidates,) = kbert.fill_mask(bert, "a <mask>", top_k=3)
     ids = bert.tokenizer.encode("a <mask>").ids
@@ -175,7 +175,7 @@ def test_the_tasks_read_them(folders, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
-def test_a_few_updates_learn(folders, name, tmp_path, uncased):
+def test_finetuned_classifier_learns_and_reloads(folders, name, tmp_path, uncased):
     bert = with_words(folders, name, uncased)
     rows = [("dog bark", "good"), ("the dogs", "bad")] * 8
     found = kbert.finetune(
@@ -192,7 +192,7 @@ def test_a_few_updates_learn(folders, name, tmp_path, uncased):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
-def test_tagging_and_answering_are_learned(folders, name, tmp_path, uncased):
+def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path, uncased):
     """With a run's folder, whose checkpoints open again and answer alike."""
     bert, output = with_words(folders, name, uncased), {"output": tmp_path / "run"}
     (tmp_path / "train.conll").write_text("the O\ndogs ANIMAL\nbark O\n\n" * 8)
@@ -254,7 +254,7 @@ def test_the_published_totals():
 
 
 @pytest.mark.parametrize("model_type", [*OTHER_GRAPHS, "unheard-of"])
-def test_another_graph_is_named_as_such(tmp_path, model_type):
+def test_other_model_types_are_named(tmp_path, model_type):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, "vocab_size": 99}))
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ValueError) as error:
@@ -264,12 +264,12 @@ def test_another_graph_is_named_as_such(tmp_path, model_type):
 
 
 @pytest.mark.parametrize("form", ["google", "keras_hub"])
-def test_formats_that_are_berts_alone_say_so(folders, form, tmp_path):
+def test_bert_only_formats_refuse_distilbert(folders, form, tmp_path):
     with pytest.raises(ValueError, match=f"format {form} must be of a BERT, got DistilBERT"):
         kbert.save(kbert.load(folders / "DistilBertModel"), tmp_path, format=form)
 
 
-def test_a_bert_of_other_words_leaves_their_padding_out(folders, tmp_path):
+def test_pad_id_is_saved_from_the_tokenizer(folders, tmp_path):
     config = kbert.BertConfig(
         vocab_size=300, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
         intermediate_size=37, max_position_embeddings=19,

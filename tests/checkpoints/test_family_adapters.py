@@ -102,7 +102,7 @@ TARGETS = {"Roberta": ["query", "value"], "DistilBert": ["q_lin", "v_lin"]}
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", MODULES)
-def test_what_finetune_wrote_opens_in_peft_and_gives_the_same(folders, tmp_path, family):
+def test_finetuned_adapter_gives_the_same_in_peft(folders, tmp_path, family):
     import peft
 
     bert = kbert.load(folders / f"{family}Model")
@@ -138,7 +138,7 @@ def words(bert, folders):
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", MODULES)
-def test_bases_number_is_the_one_that_peft_prints(family):
+def test_trainable_params_of_base_are_pefts(family):
     """The head is all that transformers has in no pretrained checkpoint, the first dense too."""
     import peft
     import torch
@@ -160,7 +160,7 @@ def test_bases_number_is_the_one_that_peft_prints(family):
 
 
 @pytest.mark.full
-def test_an_adapter_of_another_of_the_family_is_refused(folders, tmp_path, small):
+def test_adapter_of_another_family_is_refused(folders, tmp_path, small):
     import peft
 
     name = "DistilBertModel"

@@ -57,7 +57,7 @@ def opened(folder: Path) -> tuple[str, float]:
 
 
 @pytest.mark.full
-def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path):
+def test_killed_save_leaves_the_whole_old_or_new_folder(old_and_new, tmp_path):
     old, new = old_and_new["old"], old_and_new["new"]
     wanted = {opened(path): name for name, path in old_and_new.items()}
     pairs = [
@@ -89,7 +89,7 @@ def test_killed_at_every_step_it_is_whole_old_or_whole_new(old_and_new, tmp_path
     assert unfinished > 5  # the files of the checkpoint: all of them were waited for
 
 
-def test_killed_while_a_folder_is_new(old_and_new, tmp_path):
+def test_killed_first_save_leaves_no_folder(old_and_new, tmp_path):
     target = tmp_path / "bert"
     assert killed_at(4, old_and_new["new"], target)
     assert not target.exists() and len(list(tmp_path.iterdir())) == 1
@@ -98,7 +98,7 @@ def test_killed_while_a_folder_is_new(old_and_new, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bert"]
 
 
-def test_killed_while_a_file_is_written(tmp_path):
+def test_killed_file_write_leaves_the_old_or_new_file(tmp_path):
     """As a .keras is: in a folder of its own, then renamed."""
     source, target = tmp_path / "source", tmp_path / "out" / "bert.keras"
     source.write_bytes(b"new")
@@ -115,7 +115,7 @@ def test_killed_while_a_file_is_written(tmp_path):
     assert 3 < step < 19
 
 
-def test_a_keras_file_is_written_where_a_killed_writers_is_found(small, tmp_path, monkeypatch):
+def test_keras_file_is_written_to_a_part_file_first(small, tmp_path, monkeypatch):
     bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
     seen, save = [], type(bert.model).save
 
@@ -130,7 +130,7 @@ def test_a_keras_file_is_written_where_a_killed_writers_is_found(small, tmp_path
     assert [entry.name for entry in tmp_path.iterdir()] == ["bert.keras"]
 
 
-def test_what_others_are_writing_is_let_be(tmp_path):
+def test_partial_files_of_other_writers_are_kept(tmp_path):
     machine = leftovers.owner()[1:9]
     elsewhere = f"{int(machine, 16) ^ 1:08x}"
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -148,7 +148,7 @@ def test_what_others_are_writing_is_let_be(tmp_path):
     assert there == {"x", *(name for name, stays in names.items() if stays)}
 
 
-def test_a_link_to_a_folder_stays_one_and_so_does_the_folder(old_and_new, tmp_path, monkeypatch):
+def test_folder_write_keeps_links_and_inode(old_and_new, tmp_path, monkeypatch):
     real = shutil.copytree(old_and_new["old"], tmp_path / "real")
     (tmp_path / "link").symlink_to(real, target_is_directory=True)
     (tmp_path / "nowhere").symlink_to(tmp_path / "made", target_is_directory=True)
@@ -163,7 +163,7 @@ def test_a_link_to_a_folder_stays_one_and_so_does_the_folder(old_and_new, tmp_pa
     assert (real / WEIGHTS).is_file() and (tmp_path / "made" / "config.json").is_file()
 
 
-def test_a_place_that_cannot_be_taken_is_said_before_anything_is(old_and_new, tmp_path):
+def test_folder_write_checks_all_targets_first(old_and_new, tmp_path):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
     (target / WEIGHTS).unlink()
     (target / WEIGHTS).mkdir()
@@ -177,7 +177,7 @@ def test_a_place_that_cannot_be_taken_is_said_before_anything_is(old_and_new, tm
         assert contents(target) == before
 
 
-def test_one_that_is_at_it_is_waited_for(old_and_new, tmp_path, monkeypatch):
+def test_reader_waits_for_a_running_writer(old_and_new, tmp_path, monkeypatch):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
     new = target / f".kbert.{leftovers.owner()[1:9]}-{os.getppid()}.new"
     shutil.copytree(old_and_new["new"], new)
@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_p
     assert "make the folder writable" in done.err
 
 
-def test_a_vocabulary_is_finished_too(tmp_path):
+def test_interrupted_vocabulary_write_is_finished(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
     kbert.Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "vocab")
     new = tmp_path / "vocab" / f".kbert{leftovers.owner()}new"
@@ -226,7 +226,7 @@ def a_device(path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")
 @pytest.mark.parametrize("make", [a_fifo, a_device])
-def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, make):
+def test_devices_and_pipes_are_refused_and_kept(capsys, small, tmp_path, make):
     path = tmp_path / "out.json"
     make(path)
     mode = os.stat(path).st_mode
@@ -246,7 +246,7 @@ def test_what_is_no_regular_file_is_refused_and_stays(capsys, small, tmp_path, m
         assert os.stat(path.with_suffix(ending)).st_mode == mode
 
 
-def test_a_folder_whose_files_may_not_be_taken_away_stays_whole(tmp_path, nobody):
+def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
     target = tmp_path / "served"
     for name in ("saved_model.pb", "variables/variables.index"):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -262,7 +262,7 @@ def test_a_folder_whose_files_may_not_be_taken_away_stays_whole(tmp_path, nobody
 
 
 @pytest.mark.full
-def test_killed_while_a_folder_is_replaced_it_is_old_or_new_with_nothing_of_the_other(tmp_path):
+def test_killed_replacement_leaves_only_the_old_or_new_folder(tmp_path):
     """As a SavedModel is; a link to it stays one."""
     for name in ("old", "new"):
         for file in ("saved_model.pb", f"of_{name}.txt", "variables/variables.index"):
@@ -291,7 +291,7 @@ def test_killed_while_a_folder_is_replaced_it_is_old_or_new_with_nothing_of_the_
     assert found == sorted(found, reverse=True) and set(found) == {"old", "new"} and step < 39
 
 
-def test_weights_of_a_folder_are_not_written_through_a_link(old_and_new, tmp_path):
+def test_folder_write_does_not_follow_file_links(old_and_new, tmp_path):
     """As in a cache whose files are links to shared ones."""
     shared = shutil.copytree(old_and_new["old"], tmp_path / "shared")
     target = tmp_path / "bert"

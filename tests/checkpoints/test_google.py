@@ -69,7 +69,7 @@ def test_round_trip_is_bit_equal_under_the_released_names(release, arrays, tmp_p
     assert {"model_type", "architectures", "layer_norm_eps"} & set(config) == set()
 
 
-def test_google_in_transformers_out_is_transformers_own_conversion(release, arrays, tmp_path):
+def test_google_to_transformers_is_transformers_conversion(release, arrays, tmp_path):
     """Renamed and transposed as transformers' load_tf_weights_in_bert did."""
     from safetensors.numpy import load_file
 
@@ -85,7 +85,7 @@ def test_google_in_transformers_out_is_transformers_own_conversion(release, arra
         assert_array_equal(saved[name], array, strict=True)
 
 
-def test_what_training_left_is_left_out_and_named(release):
+def test_optimizer_slots_are_left_out_and_named(release):
     with formats.opened(release) as checkpoint:
         assert {"global_step", "beta1_power", "output_bias"} & set(checkpoint.tensors) == set()
         assert len(checkpoint.left_out) == 2 * len(checkpoint.tensors) + 5
@@ -121,7 +121,7 @@ def test_the_head_is_read_from_the_names(tmp_path, caplog, parts, head, lacks):
 
 
 @pytest.mark.full
-def test_a_run_names_its_checkpoint(arrays, tmp_path):
+def test_checkpoint_file_names_the_checkpoint_to_read(arrays, tmp_path):
     folder = tmp_path / "run"
     other = {name: array + 1 for name, array in arrays.items()}
     write_release(folder, other, name="model.ckpt-1000")
@@ -268,7 +268,7 @@ def test_another_models_checkpoint_is_named(tmp_path):
         kbert.load(folder)
 
 
-def test_what_google_has_no_place_for_is_refused_or_said(small, tmp_path, caplog):
+def test_google_format_refuses_or_warns_of_losses(small, tmp_path, caplog):
     tokens = kbert.Bert(small, "tokens", kbert.build_token_classifier(small))
     with pytest.raises(ValueError, match="head tokens, got none for TokenClassifier/kernel"):
         kbert.save(tokens, tmp_path / "tokens", format="google")
@@ -298,7 +298,7 @@ np.savez({out!r}, **kbert.predict(bert.model, [[2, 7, 9, 3]]))
 
 
 @pytest.mark.full
-def test_another_backend_reads_it_where_tensorflow_is_installed(release, run_python, tmp_path):
+def test_torch_backend_reads_google_by_tensorflow(release, run_python, tmp_path):
     pytest.importorskip("torch")
     out = tmp_path / "out.npz"
     done = run_python(ON_TORCH.format(source=str(release), out=str(out)), backend="torch")

@@ -50,7 +50,7 @@ def folder(small, tmp_path):
     return tmp_path / "bert"
 
 
-def test_the_counts_are_those_of_the_files_header(folder):
+def test_inspect_counts_are_the_headers(folder):
     entries = header(folder / WEIGHTS)
     found = kbert.inspect(folder)
     expected = {name.removeprefix("bert."): tuple(e["shape"]) for name, e in entries.items()}
@@ -73,7 +73,7 @@ def test_the_counts_are_those_of_the_files_header(folder):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "dtype"), [("base", "F32"), ("large", "BF16")])
-def test_the_published_totals_and_no_number_is_read(tmp_path, name, dtype, monkeypatch):
+def test_inspect_gives_published_totals_and_reads_no_tensor(tmp_path, name, dtype, monkeypatch):
     """transformers' named parameters, as the documents list them; the numbers are a hole."""
     model = f"{name}_uncased"
     shapes = {row.parameter: row.shape for row in named_parameters(model)}
@@ -93,7 +93,7 @@ def test_the_published_totals_and_no_number_is_read(tmp_path, name, dtype, monke
         kbert.load(tmp_path)  # which does read
 
 
-def test_the_text_fits_80_columns_and_says_the_totals(capsys, folder):
+def test_inspect_text_fits_80_columns(capsys, folder):
     done = command(capsys, "inspect", folder)
     assert (done.status, done.err) == (0, "")
     path, *lines = done.out.splitlines()
@@ -106,7 +106,7 @@ def test_the_text_fits_80_columns_and_says_the_totals(capsys, folder):
     assert "  embeddings.word_embeddings.weight " in every and "99 × 24" in every
 
 
-def test_json_holds_everything(capsys, folder, small):
+def test_inspect_json_holds_everything(capsys, folder, small):
     done = command(capsys, "inspect", folder, "--output", "json")
     values = json.loads(done.out)
     assert values["config"] == small.to_dict()
@@ -114,7 +114,7 @@ def test_json_holds_everything(capsys, folder, small):
     assert values["problems"] == []
 
 
-def test_ignored_keys_are_listed(capsys, folder):
+def test_inspect_lists_ignored_keys(capsys, folder):
     values = json.loads((folder / "config.json").read_text())
     values |= {"my_own_note": 1, "adapters": {}, "transformers.js_config": {}}
     (folder / "config.json").write_text(json.dumps(values))
@@ -125,7 +125,7 @@ def test_ignored_keys_are_listed(capsys, folder):
     assert "  ignored: config.json: " in command(capsys, "inspect", folder).out
 
 
-def test_what_does_not_fit_is_listed_whole_and_the_exit_status_is_1(capsys, folder):
+def test_inspect_lists_every_problem_with_status_1(capsys, folder):
     tensors = load_file(folder / WEIGHTS)
     tensors["bert.pooler.dense.bias"] = np.zeros(23, "f4")
     save_file(tensors, folder / WEIGHTS)
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_listed_whole_and_the_exit_status_is_1(capsys, fold
     assert json.loads(as_json.out)["problems"] == lines[at + 1 :]
 
 
-def test_a_shorter_vocabulary_is_said_and_fits(capsys, folder):
+def test_inspect_accepts_a_shorter_vocabulary(capsys, folder):
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY[:90]), encoding="utf-8")
     done = command(capsys, "inspect", folder)
@@ -156,7 +156,7 @@ def test_a_shorter_vocabulary_is_said_and_fits(capsys, folder):
     assert done.status == 1 and "99, got 100" in done.out
 
 
-def test_what_is_no_checkpoint_is_one_line_and_exit_status_2(capsys, folder, tmp_path):
+def test_inspect_of_no_checkpoint_has_status_2(capsys, folder, tmp_path):
     (folder / WEIGHTS).write_bytes(b"")
     for source in (folder, tmp_path / "nowhere"):
         done = command(capsys, "inspect", source)
@@ -165,7 +165,7 @@ def test_what_is_no_checkpoint_is_one_line_and_exit_status_2(capsys, folder, tmp
 
 
 @pytest.mark.full
-def test_piped_it_starts_no_keras(folder, run_python):
+def test_inspect_imports_no_backend(folder, run_python):
     code = (
         "import sys; from kbert.io import progress; from kbert.cli.main import main\n"
         "progress.PROGRESS_DELAY_S = 600\n"
@@ -177,7 +177,7 @@ def test_piped_it_starts_no_keras(folder, run_python):
     assert "Every tensor is there" in done.stdout and done.stderr == ""
 
 
-def test_a_copy_of_a_checkpoint_with_shards_counts_the_same(folder, tmp_path):
+def test_inspect_counts_shards_as_one_file(folder, tmp_path):
     whole = kbert.inspect(folder)
     other = shutil.copytree(folder, tmp_path / "shards")
     tensors = load_file(other / WEIGHTS)

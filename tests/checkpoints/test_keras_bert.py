@@ -86,7 +86,7 @@ def softmax(logits):
 
 @pytest.mark.full
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
-def test_keras_bert_reads_what_kbert_writes_with_the_same_numbers(peer, activation):
+def test_keras_bert_reads_googles_format_from_kbert(peer, activation):
     """Its gelu is the tanh form, kbert's gelu_new."""
     config = kbert.BertConfig(**OURS, hidden_act={"gelu": "gelu_new"}.get(activation, activation))
     bert = kbert.load(peer / f"google_{activation}", config=config)
@@ -102,7 +102,7 @@ def test_keras_bert_reads_what_kbert_writes_with_the_same_numbers(peer, activati
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["both", "relu", "weights"])
-def test_its_own_files_give_its_own_numbers(peer, name):
+def test_keras_bert_files_give_its_numbers(peer, name):
     bert = kbert.load(peer / f"{name}.h5", config=CONFIG if name == "weights" else None)
     assert (bert.head, bert.tokenizer) == ("pretraining", None)
     assert (bert.report.initialized, bert.report.ignored) == ((), ())
@@ -114,7 +114,7 @@ def test_its_own_files_give_its_own_numbers(peer, name):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["encoder", "several"])
-def test_its_encoders_give_its_features(peer, name, caplog):
+def test_keras_bert_encoders_give_its_features(peer, name, caplog):
     bert = kbert.load(peer / f"{name}.h5")
     assert bert.head == "encoder"
     assert bert.report.initialized == ("NSP-Dense/kernel", "NSP-Dense/bias")
@@ -131,14 +131,14 @@ def test_its_encoders_give_its_features(peer, name, caplog):
 
 
 @pytest.mark.full
-def test_a_whole_model_says_its_configuration(peer):
+def test_configuration_is_read_from_a_whole_model(peer):
     assert kbert.load(peer / "both.h5").config == CONFIG.replace(layer_norm_eps=1e-7**2)
     relu = kbert.load(peer / "relu.h5").config
     assert (relu.hidden_act, relu.hidden_dropout_prob) == ("relu", 0.3)
 
 
 @pytest.mark.full
-def test_the_optimizers_weights_are_left_out(peer):
+def test_optimizer_weights_are_left_out(peer):
     with formats.opened(peer / "both.h5") as checkpoint:
         assert checkpoint.left_out and not any("Adam" in name for name in checkpoint.tensors)
         tensor = checkpoint.tensors["Encoder-2-FeedForward/Encoder-2-FeedForward_W1"]
@@ -169,7 +169,7 @@ def test_a_users_own_head_is_named_and_can_be_left_out(peer, name):
 
 
 @pytest.mark.full
-def test_out_again_in_googles_format(peer, tmp_path, caplog):
+def test_saved_in_googles_format_and_back(peer, tmp_path, caplog):
     bert = kbert.load(peer / "both.h5")
     kbert.save(bert, tmp_path, format="google")
     assert "hidden_act='gelu_new'" in caplog.text
@@ -219,7 +219,7 @@ def with_config(pattern, replacement):
         ),
     ],
 )
-def test_a_file_that_is_not_right_is_one_line(peer, tmp_path, change, message):
+def test_damaged_file_is_one_line(peer, tmp_path, change, message):
     path = damaged(peer, tmp_path, change)
     with pytest.raises(ValueError, match=message) as raised:
         kbert.load(path)
@@ -236,7 +236,7 @@ def test_a_file_that_is_not_right_is_one_line(peer, tmp_path, change, message):
         ("other", "with a layer Embedding-Token, got a Keras model with alone"),
     ],
 )
-def test_what_kbert_does_not_build_is_named(peer, name, message):
+def test_unsupported_keras_bert_models_are_named(peer, name, message):
     with pytest.raises(ValueError, match=message):
         kbert.load(peer / f"{name}.h5")
 

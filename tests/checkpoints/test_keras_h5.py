@@ -37,7 +37,7 @@ def test_a_h5_file_opens_in_keras_and_in_kbert(berts, tmp_path, head):
         assert_allclose(mine, kbert_s, atol=1e-6)
 
 
-def test_a_callback_s_best_file_opens(berts, tmp_path):
+def test_model_checkpoint_callbacks_file_opens(berts, tmp_path):
     model = keras.models.clone_model(berts["classifier"].model)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     file = tmp_path / "best.h5"
@@ -51,7 +51,7 @@ def test_a_callback_s_best_file_opens(berts, tmp_path):
     assert kbert.inspect(file).left_out  # the optimizer's variables
 
 
-def test_another_graph_is_refused(berts, tmp_path):
+def test_h5_file_of_another_graph_is_refused(berts, tmp_path):
     encoder = berts["encoder"].model
     output = keras.layers.Dense(3, name="Mine")(encoder.outputs[1])
     keras.Model(encoder.inputs, output).save(tmp_path / "m.h5")

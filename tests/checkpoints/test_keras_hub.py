@@ -71,7 +71,7 @@ def expected(out, name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_keras_file_is_the_preset(out, name):
+def test_keras_file_of_keras_hub_equals_its_preset(out, name):
     """What `backbone.save` and `task.save` write: the same weights, tokenizer and settings."""
     preset, file = kbert.load(out / name), kbert.load(out / f"{name}.keras")
     assert (file.config, file.head, file.sentence) == (preset.config, preset.head, preset.sentence)
@@ -127,7 +127,7 @@ def test_an_embedder_brings_its_sentence_vector(out):
 
 
 @pytest.mark.full
-def test_the_mlm_head_is_keras_hubs_but_for_its_activation_and_epsilon(out, caplog):
+def test_mlm_head_differs_in_activation_and_epsilon_alone(out, caplog):
     from kbert.model.layers.activations import gelu
 
     with caplog.at_level("WARNING", logger="kbert"):
@@ -188,7 +188,7 @@ def json_of(file: Path):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "head"), list(zip(PRESETS, HEADS, strict=True)))
-def test_the_files_are_keras_hubs_own(out, written, name, head):
+def test_saved_preset_files_equal_keras_hubs(out, written, name, head):
     ours = {file.name: file for file in (written / name).rglob("*") if file.is_file()}
     theirs = {file.name: file for file in (out / name).rglob("*") if file.is_file()}
     assert set(ours) == set(theirs)

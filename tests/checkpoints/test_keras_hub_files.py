@@ -64,7 +64,7 @@ def test_another_model_is_named(preset):
         ('{"class_name": "BertBackbone"}', "config must be a JSON object, got nothing"),
     ],
 )
-def test_a_configuration_that_is_none(preset, text, said):
+def test_invalid_configuration_is_one_line(preset, text, said):
     (preset / CONFIG).write_text(text)
     assert said in error_of(preset)
 
@@ -175,7 +175,7 @@ def test_the_casing_is_the_tokenizers(preset):
 
 
 @pytest.mark.full
-def test_a_configuration_of_ones_own_goes_before(preset):
+def test_config_argument_goes_before_the_preset(preset):
     config = kbert.load(preset).config
     erf = kbert.load(preset, config=config.replace(hidden_act="gelu"))
     assert (config.hidden_act, erf.config.hidden_act) == ("gelu_new", "gelu")
@@ -188,7 +188,7 @@ def test_heads_that_keras_hub_lacks_are_refused(small, tmp_path, head):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_keras_hub_cannot_be_is_refused(small, tmp_path):
+def test_unsupported_configurations_are_refused(small, tmp_path):
     names = SPECIAL_TOKENS | {"pad": "<pad>"}
     cases = {
         "hidden_act gelu_new.*got relu": small_bert(small, hidden_act="relu"),
@@ -202,7 +202,7 @@ def test_what_keras_hub_cannot_be_is_refused(small, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_differs_and_what_is_lost_is_said_once_each(small, tmp_path, caplog):
+def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
     changes = {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "attention_probs_dropout_prob": 0.2}
     bert = small_bert(small, "pretraining", **changes)
     with caplog.at_level(logging.WARNING, logger="kbert"):
@@ -213,7 +213,7 @@ def test_what_differs_and_what_is_lost_is_said_once_each(small, tmp_path, caplog
     assert lost.endswith("no place for: NSP, attention_probs_dropout_prob=0.2")
 
 
-def test_nothing_is_said_where_nothing_is_lost(small, tmp_path, caplog):
+def test_lossless_save_logs_no_warning(small, tmp_path, caplog):
     kbert.save(small_bert(small, "classifier"), tmp_path, format="keras_hub")
     assert caplog.records == []
 

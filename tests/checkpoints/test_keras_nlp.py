@@ -124,7 +124,7 @@ def mlm_logits(bert, as_keras_nlp: bool):
 
 @pytest.mark.full
 @peer
-def test_what_differs_is_said(caplog):
+def test_to_keras_nlp_warns_of_another_gelu(caplog):
     pytest.importorskip("keras_nlp")
     with caplog.at_level(logging.WARNING, "kbert"):
         found = kbert.to_keras_nlp(made("encoder", hidden_act="gelu"))
@@ -135,7 +135,7 @@ def test_what_differs_is_said(caplog):
     assert apart > 1e-3
 
 
-def test_what_it_cannot_be_is_one_line(monkeypatch):
+def test_to_keras_nlp_errors_are_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"keras-nlp, which is not installed: pip install"):
         kbert.to_keras_nlp(made("encoder"))

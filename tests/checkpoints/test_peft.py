@@ -142,7 +142,7 @@ def opened_by_peft(base, head, adapter, **options):
     [{}, {"lora_on": "output,key", "lora_alpha": 5.0, "freeze": "2"}, {"lora_on": "output,value"}],
     ids=["defaults", "a pattern of blocks", "a pattern"],
 )
-def test_what_finetune_wrote_opens_in_peft_and_gives_the_same(bases, ids, tmp_path, options):
+def test_finetuned_adapter_gives_the_same_in_peft(bases, ids, tmp_path, options):
     write_texts(tmp_path / "train.tsv", 26, 1)
     tuned = kbert.finetune(
         bases / "encoder",
@@ -223,7 +223,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     assert of == account.params + account.trained.adapter_params + 5 * 24 + 5
 
 
-def test_bases_number_is_the_one_that_peft_prints():
+def test_trainable_params_of_base_are_pefts():
     """bert-base-uncased with two labels, rank 8 on query and value, weights without values."""
     import peft
     import torch

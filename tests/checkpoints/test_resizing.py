@@ -65,7 +65,7 @@ def test_tokens_are_added_to_the_tokenizer_too(bert):
 
 
 @pytest.mark.full
-def test_the_last_tokens_are_left_out(small, bert):
+def test_smaller_size_drops_the_last_tokens(small, bert):
     fewer = kbert.resize_vocab(kbert.Bert(small, bert.head, bert.model), 61)
     ids = IDS % 61
     before, after = (kbert.predict(b.model, ids)["MLM"] for b in (bert, fewer))
@@ -127,7 +127,7 @@ def test_more_positions(bert):
     assert weights(kbert.resize_positions(bert, 9))[path].shape[0] == 9
 
 
-def test_what_cannot_be_is_one_line(bert):
+def test_impossible_sizes_are_one_line(bert):
     with pytest.raises(ValueError, match="new_rows must be one of normal, mean, got 'zeros'"):
         kbert.resize_vocab(bert, 131, new_rows="zeros")
     with pytest.raises(ValueError, match="got 'the', which is there"):

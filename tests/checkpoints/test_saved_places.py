@@ -99,7 +99,7 @@ def check_answers(found, wanted) -> None:
 
 
 @pytest.mark.full
-def test_words_and_answers_are_kberts_own_in_a_process_without_it(berts, folder, asked):
+def test_served_words_and_answers_are_kberts(berts, folder, asked):
     """Accents, ideographs, control characters, [MASK]s; texts that are cut, many windows."""
     from kbert.checkpoints.exports.text_spans import WINDOWS
 
@@ -136,7 +136,7 @@ def test_answers_above_the_threshold_are_none_as_by_answer(berts, asked, answer,
         ("cat " * 14, "dog", "questions must leave room for a token of the context"),
     ],
 )
-def test_what_answer_refuses_is_tensorflows_error(answer, question, context, said):
+def test_served_model_refuses_what_answer_refuses(answer, question, context, said):
     import tensorflow as tf
 
     given = {"questions": ["sun", question], "contexts": ["a dog", context]}
@@ -144,7 +144,7 @@ def test_what_answer_refuses_is_tensorflows_error(answer, question, context, sai
         answer(**given)
 
 
-def test_a_head_with_random_weights_is_one_line(berts, tmp_path):
+def test_untrained_head_cannot_be_served(berts, tmp_path):
     kbert.save(berts["encoder"], tmp_path / "in")
     for head in ("tokens", "qa"):
         bert = kbert.load(tmp_path / "in", head=head)

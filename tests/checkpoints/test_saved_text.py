@@ -117,7 +117,7 @@ def test_every_code_point_has_the_tokenizers_ids(lowercase):
 
 @pytest.mark.full
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_marks_have_the_order_that_the_tokenizer_gives_them(lowercase):
+def test_combining_marks_have_the_tokenizers_order(lowercase):
     """Unicode's canonical order, where some marks are dropped and the tables are old."""
     marks = [chr(c) for c in range(0x300, 0x1E950) if unicodedata.combining(chr(c))]
     strip = tokenizers.normalizers.BertNormalizer(strip_accents=True).normalize_str
@@ -232,7 +232,7 @@ def test_a_regression_gives_its_value(small, tmp_path):
 
 
 @pytest.mark.full
-def test_masks_are_filled_and_next_sentences_told_as_by_kbert(berts, tmp_path):
+def test_served_masks_and_next_sentences_are_kberts(berts, tmp_path):
     import tensorflow as tf
 
     bert = berts["pretraining"]
@@ -269,12 +269,12 @@ def test_bytes_that_are_no_utf8_are_left_out():
 
 
 @pytest.mark.full
-def test_the_page_prints_what_it_shows(tmp_path):
+def test_serve_text_page_prints_what_it_shows(tmp_path):
     for block, printed in page_blocks.run(ROOT / "docs" / "do" / "serve_text.md", tmp_path):
         assert page_blocks.same(block.shown.text, printed), printed
 
 
-def test_what_cannot_take_texts_is_one_line(berts, tmp_path, monkeypatch):
+def test_unsupported_text_exports_are_one_line(berts, tmp_path, monkeypatch):
     added = {"id": 99, "content": "Quark"} | FLAGS_OFF | {"normalized": True}
     tokens = list(berts["encoder"].tokenizer.tokens)
     quark = Tokenizer.from_vocab(tokens, lowercase=True, added=(added,))
@@ -317,7 +317,7 @@ def test_a_tokenizer_of_another_kind_is_one_line(berts, tmp_path):
 
 
 @pytest.mark.full
-def test_the_command_writes_one(capsys, berts, tmp_path, monkeypatch):
+def test_convert_text_writes_a_saved_model(capsys, berts, tmp_path, monkeypatch):
     import tensorflow as tf
 
     kbert.save(berts["encoder"], tmp_path / "in")

@@ -17,7 +17,7 @@ import kbert
     ],
 )
 @pytest.mark.parametrize("form", ["transformers", "google", "keras_hub", "keras", "saved_model"])
-def test_another_configuration(small, tmp_path, change, said, form):
+def test_model_of_another_configuration_is_not_saved(small, tmp_path, change, said, form):
     bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
     other = dataclasses.replace(bert, config=small.replace(**change))
     path = tmp_path / ("bert.keras" if form == "keras" else "bert")
@@ -27,7 +27,7 @@ def test_another_configuration(small, tmp_path, change, said, form):
     assert not list(tmp_path.iterdir())
 
 
-def test_another_head_and_layers_of_ones_own(small, tmp_path):
+def test_model_with_extra_layers_is_not_saved(small, tmp_path):
     import keras
 
     both = kbert.build_bert(small)

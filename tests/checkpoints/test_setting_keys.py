@@ -109,7 +109,7 @@ def test_multiple_choice_is_named_and_its_encoder_opens(tmp_path, transformers):
     assert kbert.load(tmp_path, head="encoder").report.initialized == ()
 
 
-def test_weights_that_are_not_tied_are_read_where_there_is_no_mlm_head(tmp_path, transformers):
+def test_untied_embeddings_open_without_an_mlm_head(tmp_path, transformers):
     untied = {"tie_word_embeddings": False}
     saved_by_transformers(transformers, "BertModel", tmp_path / "encoder", **untied)
     assert kbert.load(tmp_path / "encoder").head == "encoder"
@@ -248,7 +248,7 @@ def test_an_obeyed_key_of_byte_level_bpe_gives_transformers_ids(tmp_path, transf
     assert found[False] != found[True]
 
 
-def test_the_class_of_config_json_counts_where_tokenizer_config_has_none(folder):
+def test_tokenizer_class_of_config_json_is_the_fallback(folder):
     write(folder / "config.json", {"tokenizer_class": "BertJapaneseTokenizer"})
     with pytest.raises(ValueError, match="must be BertTokenizer, got BertJapaneseTokenizer"):
         kbert.Tokenizer.load(folder)
@@ -283,7 +283,7 @@ def test_a_text_with_the_padding_token_is_refused(folder, transformers, small):
     assert tokenizer.encode_batch([text], max_length=3)[0].ids  # it is cut off
 
 
-def test_the_tokenizers_padding_is_masked_whatever_config_json_says(folder, transformers, small):
+def test_padding_is_masked_by_the_tokenizers_pad_id(folder, transformers, small):
     """[UNK] stands first, and config.json says that 0 is the padding."""
     torch = pytest.importorskip("torch")
     tokens = [

@@ -22,7 +22,7 @@ def _read(array: np.ndarray, outputs_first: bool) -> tuple[np.ndarray, list[str]
 @pytest.mark.parametrize("outputs_first", [True, False])
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("shape", _SHAPES)
-def test_every_number_is_where_numpy_has_it(shape, kind, outputs_first):
+def test_transposed_reading_equals_numpy(shape, kind, outputs_first):
     array = np.random.default_rng(7).normal(size=shape).astype(kind)
     array.flags.writeable = False  # as a file that is mapped
     found, not_finite = _read(array, outputs_first)
@@ -41,7 +41,7 @@ def test_every_bit_of_a_number_is_kept():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
 @pytest.mark.parametrize("place", [(0, 0), (98, 30), (97, 2)])
-def test_what_is_not_finite_is_named(bad, place):
+def test_non_finite_tensor_is_named(bad, place):
     array = np.zeros((99, 31))
     array[place] = bad
     assert _read(array, True)[1] == ["t"]

@@ -39,7 +39,7 @@ def saved_json(folder, **changes) -> dict:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("after", ["", "\n", "\n\n\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_line_endings_blank_last_lines_and_a_mark_change_nothing(tmp_path, ending, after, mark):
+def test_line_endings_and_byte_order_mark_change_nothing(tmp_path, ending, after, mark):
     text = mark + ending.join(TOKENS) + after.replace("\n", ending)
     (tmp_path / "vocab.txt").write_bytes(text.encode())
     assert Tokenizer.from_vocab(tmp_path / "vocab.txt", lowercase=True).tokens == tuple(TOKENS)
@@ -54,7 +54,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
     assert Tokenizer.load(tmp_path / "again" / "vocab.txt").tokens == tuple(tokens)
 
 
-def test_the_files_say_the_casing_and_the_argument_goes_before_them(folder):
+def test_casing_argument_goes_before_the_files(folder):
     assert not Tokenizer.load(folder).lowercase
     assert Tokenizer.load(folder / "vocab.txt", lowercase=True).lowercase
     (folder / "tokenizer_config.json").unlink()

@@ -45,7 +45,7 @@ def check_same(bert, model):
 
 @pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "model.", "module._orig_mod.model."])
 @pytest.mark.parametrize("bare", [True, False])
-def test_what_stands_before_all_names_is_taken_off(folder, model, wrapper, bare):
+def test_prefix_of_all_names_is_removed(folder, model, wrapper, bare):
     inner = model.bert if bare else model
     state = {wrapper + name: tensor for name, tensor in inner.state_dict().items()}
     torch.save(state, folder / "pytorch_model.bin")

@@ -42,7 +42,7 @@ def test_no_model_is_built_before_all_is_checked(folder, monkeypatch):
         kbert.load(folder)
 
 
-def test_everything_that_does_not_fit_stands_in_one_line(capsys, folder):
+def test_every_problem_is_in_one_line(capsys, folder):
     def change(tensors):
         del tensors["bert.encoder.layer.1.output.dense.bias"]
         tensors["bert.encoder.layer.3.extra"] = np.zeros(3, "f4")
@@ -119,7 +119,7 @@ def test_a_configuration_of_another_model(capsys, folder, values, said):
         (b"{}", "must say vocab_size"),
     ],
 )
-def test_a_config_json_that_is_none(capsys, folder, content, said):
+def test_invalid_config_json_is_named(capsys, folder, content, said):
     (folder / "config.json").write_bytes(content)
     refused(capsys, folder, str(folder / "config.json"), said)
 
@@ -151,7 +151,7 @@ def test_every_key_that_transformers_writes_is_known(folder, small):
     assert kbert.load(folder).config == small
 
 
-def test_numbers_that_are_none_are_said_once_by_name(folder, caplog):
+def test_non_finite_weights_are_warned_of_once(folder, caplog):
     def change(tensors):
         tensors[BIAS][3] = np.nan
         tensors["cls.predictions.bias"][7] = -np.inf
@@ -180,13 +180,13 @@ def test_numbers_that_are_none_are_said_once_by_name(folder, caplog):
         ({"allow_missing": ["x", "y"]}, "of the checkpoint or the model, got 'x', 'y'"),
     ],
 )
-def test_an_argument_that_cannot_be(capsys, good, options, said):
+def test_invalid_argument_of_load_is_named(capsys, good, options, said):
     refused(capsys, good, said, **options)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("prefix", ["", "bert."])
-def test_what_is_listed_may_be_missing_or_too_much(folder, prefix):
+def test_allow_missing_and_ignore_take_both_names(folder, prefix):
     """By the name in the table, which errors say, or the one in the file."""
 
     def change(tensors):
@@ -225,7 +225,7 @@ def test_labels_are_those_of_every_output_or_none(small, tmp_path, caplog, names
     assert all("id2label must name the classifier's 3 outputs" in line for line in said)
 
 
-def test_a_bert_is_shown_in_a_line_and_changed_as_a_copy(good):
+def test_bert_has_a_short_repr_and_is_frozen(good):
     bert = kbert.load(good)
     assert repr(bert) == (
         "Bert(pretraining, 3 blocks of width 24, 19,061 parameters, Tokenizer(99 tokens, uncased))"

@@ -67,7 +67,7 @@ def test_sentence_settings_that_are_not_computed_are_reported(
 
 
 @pytest.mark.full
-def test_only_what_needs_the_settings_refuses_them(folder, tmp_path, caplog):
+def test_bad_sentence_settings_block_only_their_users(folder, tmp_path, caplog):
     write(folder, *BAD[1][:2])
     bert = kbert.load(folder, head="encoder")
     assert "the way to a sentence vector is left out" in caplog.text

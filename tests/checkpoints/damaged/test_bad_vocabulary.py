@@ -32,7 +32,7 @@ def test_a_vocabulary_that_is_shorter_is_a_warning(folder, caplog):
 
 
 @pytest.mark.parametrize("text", [b"text", 3, None, "a\ud800b"])
-def test_a_text_that_is_none(good, text):
+def test_invalid_text_is_refused(good, text):
     tokenizer = kbert.Tokenizer.load(good)
     with pytest.raises(ValueError, match=r"text must be"):
         tokenizer.encode(text)

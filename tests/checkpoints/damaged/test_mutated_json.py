@@ -174,7 +174,7 @@ def bombarded(path, documents, chosen, look) -> collections.Counter:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_mutated_value_is_refused_in_a_line_or_read_as_what_it_is(berts, tmp_path, kind):
+def test_mutated_values_are_refused_or_keep_their_types(berts, tmp_path, kind):
     path, documents = write(kind, berts, tmp_path)
     check_types(path)
     chosen = mutations(documents, seed=10, count=12, most=4)

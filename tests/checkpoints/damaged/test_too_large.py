@@ -150,7 +150,7 @@ def groups(file):
         (hdf5(groups), "must have at most 65,536 groups and datasets"),
     ],
 )
-def test_a_folder(worker, folder, make, said):
+def test_folder_that_would_need_gigabytes_is_refused(worker, folder, make, said):
     refused_soon(worker, make(folder), said)
 
 
@@ -221,7 +221,7 @@ def refused_soon(worker, path, said: str) -> None:
 
 
 @pytest.mark.full
-def test_large_ones_open(worker, tmp_path):
+def test_large_checkpoints_open(worker, tmp_path):
     """96 blocks; a vocabulary of a million tokens: more than any BERT has."""
     config = kbert.BertConfig(
         vocab_size=10**6,
