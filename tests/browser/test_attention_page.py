@@ -45,7 +45,7 @@ def marked(page, selector: str) -> list[str]:
     return page.locator(selector).all_inner_texts()
 
 
-def test_every_head_is_a_thumbnail_and_is_chosen_by_mouse_and_keys(opened, file, found):
+def test_head_thumbnails_are_chosen_by_mouse_and_keys(opened, file, found):
     page = opened(file)
     thumbnails = page.locator("#thumbnails button")
     assert thumbnails.count() == 6 and page.locator("#thumbnails [aria-pressed=true]").count() == 1
@@ -74,7 +74,7 @@ def test_an_address_opens_a_head(opened, file):
     assert set(marked(page, ".where")) == {"layer 3, head 5"}
 
 
-def test_a_token_shows_what_it_attends_to_and_who_attends_to_it(opened, file, found):
+def test_token_shows_its_attention_both_ways(opened, file, found):
     page = opened(file, "#layer=3&head=2")
     weights = found.weights[1, 1]
     page.locator("#from button").nth(4).hover()
@@ -157,7 +157,7 @@ def test_an_empty_choice_is_said(opened, tmp_path):
     assert "Nothing is left" in page.locator("#heat-readout").inner_text()
 
 
-def test_the_heat_map_says_tokens_and_weight_by_mouse_and_keys(opened, file, found):
+def test_heat_map_reads_out_by_mouse_and_keys(opened, file, found):
     page = opened(file, "#layer=2&head=5")
     canvas, readout = page.locator("#heat"), page.locator("#heat-readout")
     canvas.focus()
@@ -222,7 +222,7 @@ def test_the_table_is_sorted_by_each_column(opened, file, found):
     assert marked(page, "#h-heat .where") == [f"layer {heads()[0].layer}, head {heads()[0].head}"]
 
 
-def test_heads_that_look_somewhere_are_marked_by_the_rule_on_the_page(opened, tmp_path):
+def test_heads_with_a_pattern_are_marked_on_the_page(opened, tmp_path):
     found = random_map(9, 4)
     found.weights[1, 2] = np.eye(16, k=1) + np.eye(16) * (np.arange(16) == 15)
     page = opened(found.save(tmp_path / "page.html"))
@@ -234,7 +234,7 @@ def test_heads_that_look_somewhere_are_marked_by_the_rule_on_the_page(opened, tm
     assert "more than 50 %" in rule and "Clark et al. 2019" in rule
 
 
-def test_many_tokens_are_drawn_of_what_is_there(opened, tmp_path, monkeypatch):
+def test_page_of_many_tokens_draws_what_it_holds(opened, tmp_path, monkeypatch):
     monkeypatch.setattr(page_data, "WHOLE", 1000)
     found = random_map(50, 34)
     page = opened(found.save(tmp_path / "many.html", layer=2, head=1, special="whole"))

@@ -117,7 +117,7 @@ def test_a_slider_and_a_field_recount_everything(browser, base):
         assert page.locator("#total").inner_text() == f"{totals(page)['params']:,}"
 
 
-def test_what_makes_no_sense_is_marked_in_its_field(browser, base):
+def test_bad_configuration_is_marked_in_its_field(browser, base):
     with pytest.raises(ValueError) as refused:
         kbert.base.replace(num_attention_heads=11)
     with opened(browser, base) as page:
@@ -170,7 +170,7 @@ def test_a_page_names_the_configuration_that_it_shows(browser, base):
         assert download.value.suggested_filename == "large.csv"
 
 
-def test_what_is_open_the_measure_and_the_theme_outlast_a_reload(browser, base):
+def test_open_block_measure_and_theme_survive_a_reload(browser, base):
     with opened(browser, base, width=390) as page:
         page.locator("[data-open='7']").click()
         title = page.locator("#panel-title")
@@ -263,7 +263,7 @@ def test_connections_are_followed_and_the_address_goes_along(browser, base):
         assert page.locator("[data-layer^='Encoder-8-']").count() == 8
 
 
-def test_what_is_pointed_at_lights_its_inputs_and_outputs(browser, base):
+def test_pointed_at_layer_lights_its_inputs_and_outputs(browser, base):
     with opened(browser, base, "#&open=7") as page:
         page.locator("[data-id='Encoder-7-MultiHeadSelfAttention-Norm']").hover()
         lit = {
@@ -330,7 +330,7 @@ INSIDE = """() => {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_all_that_is_drawn_lies_in_the_viewbox_and_texts_in_their_boxes(browser, base, state):
+def test_drawing_stays_in_viewbox_and_texts_in_boxes(browser, base, state):
     with opened(browser, base, STATES[state]) as page:
         for measure in ("params", "flops", "kept"):
             page.locator(f"[name=measure][value={measure}]").check(force=True)
@@ -349,7 +349,7 @@ def downloaded(page, kind: str) -> bytes:
 
 
 @pytest.mark.full
-def test_what_is_downloaded_is_whole(browser, base, tmp_path):
+def test_downloads_are_complete(browser, base, tmp_path):
     with opened(browser, base, "#Encoder-7-FeedForward&L=9", scheme="dark") as page:
         config = kbert.base.replace(num_hidden_layers=9)
         text = downloaded(page, "csv").decode()

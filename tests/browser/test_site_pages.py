@@ -92,7 +92,7 @@ def test_a_page_in_the_dark_on_a_phone_can_be_read(browser, name):
     "name",
     ["coming_from", "look_up/api", "look_up/environment", "trust/equality", "trust/kills"],
 )
-def test_a_line_on_a_phone_ends_between_the_parts_of_a_name(browser, name):
+def test_lines_on_a_phone_break_between_parts_of_names(browser, name):
     pages()
     with opened(browser, SITE / f"{name}.html", width=400) as page:
         assert page.locator("article .pre wbr").count() > 5
@@ -100,7 +100,7 @@ def test_a_line_on_a_phone_ends_between_the_parts_of_a_name(browser, name):
         assert page.locator("article em :is(p, li, dl)").count() == 0  # every mark is closed
 
 
-def test_what_goes_on_at_the_right_of_a_phone_is_moved_by_itself(browser):
+def test_wide_parts_of_a_page_scroll_by_themselves(browser):
     """A picture at a size to read, a block of code: the page stays where it is."""
     pages()
     for name, part in (("index", "p:has(> img)"), ("do/load", ".highlight pre")):

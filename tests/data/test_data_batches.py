@@ -51,7 +51,7 @@ MODES = [{}, {"whole_word": True}, {"mlm_only": True}, {"mlm_only": True, "whole
 
 @pytest.mark.full
 @pytest.mark.parametrize("options", MODES)
-def test_shapes_types_and_weights(shards, options):
+def test_batch_shapes_types_and_weights(shards, options):
     batch = batches(shards, max_predictions=7, **options).batch(5)
     shapes = {name: (array.shape, array.dtype) for name, array in batch.inputs.items()}
     assert shapes == {
@@ -72,14 +72,14 @@ def test_shapes_types_and_weights(shards, options):
     assert (batch.inputs["Input-Positions"][~real] == 0).all()
 
 
-def test_default_predictions_are_googles(shards):
+def test_default_max_predictions_are_googles(shards):
     for seq_len, expected in ((128, 20), (512, 77), (100, 15), (20, 3)):
         assert batches(shards, seq_len=seq_len).max_predictions == expected
     assert batches(shards, seq_len=100, masked_share=0.07).max_predictions == 7
 
 
 @pytest.mark.parametrize("options", MODES)
-def test_the_same_bytes_for_parts_and_the_whole_and_after_a_restart(shards, options):
+def test_batch_slices_and_restarts_give_the_same_bytes(shards, options):
     source = batches(shards, seed=4, **options)
     whole = source.batch(11)
     for part in (slice(0, 6), slice(6, 13), slice(3, 4), slice(5, 5)):
@@ -90,7 +90,7 @@ def test_the_same_bytes_for_parts_and_the_whole_and_after_a_restart(shards, opti
     assert not same(source.batch(12), whole)
 
 
-def test_the_step_may_lie_epochs_ahead(shards):
+def test_batches_of_later_epochs_are_reproducible(shards):
     few = shards.split(0.03)[1]
     source = batches(few, seed=2)
     steps = [source.batch(step) for step in range(60)]
@@ -127,7 +127,7 @@ def test_a_batch_larger_than_an_epoch(shards):
     assert same(batches(few, seed=1, batch_size=500, seq_len=128).batch(3), whole)
 
 
-def test_special_tokens_and_segments(shards):
+def test_batches_have_special_tokens_and_segments(shards):
     source, special = batches(shards), shards.tokenizer
     for step in range(40):
         batch = source.batch(step)
@@ -167,7 +167,7 @@ def thousands(shards):
     return before, after, chosen
 
 
-def test_eighty_ten_ten(shards, thousands):
+def test_masking_is_80_mask_10_random_10_kept(shards, thousands):
     before, after, chosen = thousands
     total = chosen.sum()
     assert total > 60_000
@@ -185,7 +185,7 @@ def test_eighty_ten_ten(shards, thousands):
     assert abs(chi_square - ordinary) < 5 * (2 * ordinary) ** 0.5
 
 
-def test_fifteen_percent_are_chosen_evenly(shards, thousands):
+def test_15_percent_are_masked_at_even_rates(shards, thousands):
     before, _, chosen = thousands
     special = shards.tokenizer
     lengths = (before != special.pad_id).sum(1)
@@ -200,7 +200,7 @@ def test_fifteen_percent_are_chosen_evenly(shards, thousands):
         assert within(chosen[full, place][can].sum(), can.sum(), share), place
 
 
-def test_masks_are_drawn_anew_in_every_epoch(shards):
+def test_masks_differ_in_every_epoch(shards):
     few = shards.split(0.02)[1]
     count = batches(few, mlm_only=True).examples_per_epoch(0)
     source = batches(few, mlm_only=True, batch_size=count)
@@ -209,7 +209,7 @@ def test_masks_are_drawn_anew_in_every_epoch(shards):
     assert (positions[0] != positions[1][: len(positions[0])]).mean() > 0.8
 
 
-def test_whole_words_are_predicted_or_not(shards):
+def test_whole_word_masking_masks_all_pieces(shards):
     pieces = np.array([token.startswith("##") for token in shards.tokenizer.tokens])
     source = batches(shards, whole_word=True, batch_size=500)
     batch = source.batch(1)
@@ -226,7 +226,7 @@ def test_whole_words_are_predicted_or_not(shards):
     assert (chosen.sum(1) <= most).all() and (chosen.sum(1) == most).mean() > 0.9
 
 
-def test_whole_words_are_googles_in_the_mean():
+def test_whole_word_masking_rates_are_googles():
     """How often each word of one sequence is chosen, beside Google's loop."""
     ids = np.array([[2, 10, 11, 50, 51, 12, 13, 50, 14, 15, 50, 50, 50, 16, 3]])
     words = [[1], [2, 3, 4], [5], [6, 7], [8], [9, 10, 11, 12], [13]]
@@ -273,7 +273,7 @@ def test_packed_sequences_are_the_joined_documents(shards):
     assert not np.isin(labels, [special.cls_id, special.sep_id, special.pad_id]).any()
 
 
-def test_a_split_shares_no_document_and_stays(shards):
+def test_held_out_split_shares_no_document(shards):
     train, held = shards.split(0.1)
     assert held.documents == round(0.1 * shards.documents)
     both = np.concatenate([train.starts, held.starts])
@@ -300,7 +300,7 @@ def test_random_draws_of_the_hash_are_splitmix64():
 
 
 @pytest.mark.parametrize("options", [{}, {"mlm_only": True}])
-def test_how_many_tokens_may_be_predicted_is_known_before_they_are_read(shards, options):
+def test_maskable_counts_are_known_before_reading_tokens(shards, options):
     source = batches(shards, batch_size=700, masked_share=1.0, **options)
     rows = source._rows(1)
     filled = rows.fill(shards, SEQ_LEN)

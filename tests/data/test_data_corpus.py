@@ -48,7 +48,7 @@ def as_json(documents) -> str:
     ],
 )
 @pytest.mark.parametrize("name", ["text.txt", "text.txt.gz"])
-def test_each_format_is_recognized(tmp_path, name, text, documents):
+def test_each_corpus_format_is_recognized(tmp_path, name, text, documents):
     assert list(read_documents(write(tmp_path, name, text))) == documents
 
 
@@ -60,7 +60,7 @@ def test_blocks_of_any_size_give_the_same_documents(tmp_path, size, monkeypatch)
     assert list(read_documents(files)) == DOCUMENTS + WIKI_DOCUMENTS + DOCUMENTS
 
 
-def test_reading_goes_on_at_any_block(tmp_path, monkeypatch):
+def test_corpus_reading_resumes_at_any_block(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 11)
     for name in ("a.txt", "a.txt.gz"):
         path = write(tmp_path, name, GOOGLE)
@@ -82,9 +82,7 @@ OF_EACH_FORM = {
 @pytest.mark.parametrize("name", ["a.raw", "a.raw.gz"])
 @pytest.mark.parametrize("form", OF_EACH_FORM)
 @pytest.mark.parametrize("end", ["\r", "\r\n"])
-def test_whatever_ends_lines_the_sentences_are_the_same(
-    tmp_path, monkeypatch, end, form, name, block
-):
+def test_any_line_ending_gives_the_same_sentences(tmp_path, monkeypatch, end, form, name, block):
     """Old Macs end them with CR; the peer is the same text with LF."""
     monkeypatch.setattr(corpus, "BLOCK", block)
     text = OF_EACH_FORM[form]
@@ -100,7 +98,7 @@ def test_whatever_ends_lines_the_sentences_are_the_same(
 @pytest.mark.parametrize(
     "content", ['[{"text": "a cat"}]\n', '{\n "text": "a cat"\n}\n', "a cat\n", '"a cat"\n', "3\n"]
 )
-def test_what_is_called_json_is_no_plain_text(tmp_path, name, content):
+def test_json_file_is_not_read_as_plain_text(tmp_path, name, content):
     path = write(tmp_path, name, content)
     with pytest.raises(ValueError, match=f"{name}, line 1 must be a JSON object"):
         list(read_documents(path))
@@ -144,20 +142,20 @@ def test_files_of_folders_and_globs_in_order(tmp_path):
         ('{"text": 5}\n', r"line 1: must have a text in the field 'text', got no text in it"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, text, message, monkeypatch):
+def test_bad_corpus_line_is_named(tmp_path, text, message, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 4)  # its number is right in any block
     with pytest.raises(ValueError, match=message):
         list(read_documents(write(tmp_path, "text.txt", text)))
 
 
-def test_a_line_beyond_all_bounds_is_refused(tmp_path, monkeypatch):
+def test_too_long_line_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "LONGEST_LINE", 1 << 21)
     path = write(tmp_path, "text.txt", "Short.\n" + "word " * 800_000)
     with pytest.raises(ValueError, match=r"text.txt, line 2: must be at most 2 MiB long"):
         list(read_documents(path))
 
 
-def test_missing_and_damaged_files(tmp_path):
+def test_missing_and_damaged_corpus_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nothing\*"):
         corpus.find_files(tmp_path / "nothing*")
     with pytest.raises(FileNotFoundError, match="no text file"):
@@ -177,7 +175,7 @@ def test_missing_and_damaged_files(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 5, 7, 1000])
 @pytest.mark.parametrize("text", ["", "ab cd  efg hij", "abcdefghijklmnop", " abc defghijk l"])
-def test_a_text_that_is_cut_keeps_every_character(text, size):
+def test_cut_text_keeps_every_character(text, size):
     pieces = list(cut(text, size))
     assert "".join(pieces) == text
     assert all(len(piece) <= size for piece in pieces)

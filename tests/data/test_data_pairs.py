@@ -47,7 +47,7 @@ def googles(shards):
 
 
 @pytest.mark.full
-def test_as_many_examples_of_the_same_lengths_as_googles(many, googles):
+def test_example_counts_and_lengths_are_googles(many, googles):
     rows, _ = many
     ours = np.stack([rows.a_length, rows.b_length, rows.is_random], axis=1)
     assert len(ours) == pytest.approx(len(googles), rel=0.01)
@@ -64,7 +64,7 @@ def test_as_many_examples_of_the_same_lengths_as_googles(many, googles):
 
 
 @pytest.mark.full
-def test_half_of_the_examples_that_can_have_a_true_b_have_one(shards):
+def test_half_of_the_pairs_have_the_true_next_sentence(shards):
     rows, first = epochs(Pairs(shards, SEQ_LEN, 0.0, seed=3), 6)
     too_long = np.diff(shards.offsets)[first] >= SEQ_LEN - 3
     single = too_long | np.isin(first + 1, shards.ends)  # nothing is left for a B that follows
@@ -73,7 +73,7 @@ def test_half_of_the_examples_that_can_have_a_true_b_have_one(shards):
     assert within(rows.is_random[~single].sum(), (~single).sum(), 0.5)
 
 
-def test_b_is_never_from_the_same_document_unless_it_follows(many, shards):
+def test_random_b_is_from_another_document(many, shards):
     rows, first = many
     document = np.searchsorted(shards.starts, first, "right") - 1
     sentence = np.searchsorted(shards.offsets, rows.b_start, "right") - 1
@@ -84,7 +84,7 @@ def test_b_is_never_from_the_same_document_unless_it_follows(many, shards):
     assert (np.searchsorted(shards.starts, last, "right") - 1 == of_b).all()
 
 
-def test_other_documents_are_uniform(many, shards):
+def test_documents_of_random_b_are_uniform(many, shards):
     rows, first = many
     sentence = np.searchsorted(shards.offsets, rows.b_start[rows.is_random], "right") - 1
     counts = np.bincount(
@@ -96,7 +96,7 @@ def test_other_documents_are_uniform(many, shards):
     assert (np.abs(counts - expected) < 5.5 * expected**0.5).all()
 
 
-def test_a_tenth_is_short_uniformly_from_two_tokens_on(shards):
+def test_a_tenth_of_the_examples_is_short(shards):
     all_short, none = (Pairs(shards, SEQ_LEN, share, seed=1) for share in (1.0, 0.0))
     some = Pairs(shards, SEQ_LEN, 0.1, seed=1)
     rows, first = epochs(some, 3)
@@ -129,7 +129,7 @@ def test_every_sentence_is_walked_once_an_epoch(shards):
     assert (rows.a_start >= here).all() and (a_end <= following).all()
 
 
-def test_what_is_cut_off_is_half_of_the_front(shards):
+def test_truncation_cuts_front_and_back_equally(shards):
     pairs = Pairs(shards, 21, 0.0, seed=7)
     first = np.concatenate([pairs.plan(0)])
     rows = pairs.rows(0, first)
@@ -147,7 +147,7 @@ def test_what_is_cut_off_is_half_of_the_front(shards):
     assert within((front[front + back == 1]).sum(), (front + back == 1).sum(), 0.5)
 
 
-def test_lengths_after_cutting_are_googles():
+def test_lengths_after_truncation_are_googles():
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(1, 23), np.arange(1, 23)))
     for room in (5, 6, 13, 20):
         ours = np.stack(truncated(a, b, room), axis=1)
@@ -155,7 +155,7 @@ def test_lengths_after_cutting_are_googles():
         assert (ours == theirs).all()
 
 
-def test_epochs_and_seeds_differ_and_come_back(shards):
+def test_epochs_and_seeds_differ_and_are_reproducible(shards):
     plans = {
         (seed, epoch): Pairs(shards, SEQ_LEN, 0.1, seed).plan(epoch)
         for seed in (0, 1)
@@ -167,7 +167,7 @@ def test_epochs_and_seeds_differ_and_come_back(shards):
         assert len(one) != len(other) or (one != other).mean() > 0.9
 
 
-def test_long_documents_are_walked_in_parts_and_share_the_same_statistics(shards, monkeypatch):
+def test_long_documents_in_parts_have_the_same_statistics(shards, monkeypatch):
     import kbert.data.pretraining.pairs as module
 
     whole = len(Pairs(shards, SEQ_LEN, 0.1, 0).plan(0))

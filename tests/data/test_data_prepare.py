@@ -28,7 +28,7 @@ def damaged(tmp_path):
 
 
 @pytest.mark.full
-def test_ids_are_the_tokenizers():
+def test_shards_hold_the_tokenizers_ids():
     shards, tokenizer = wikitext_shards(), Tokenizer.load(folders()[0])
     documents = list(read_documents(text_files()))
     sentences = [sentence for document in documents for sentence in document]
@@ -49,12 +49,12 @@ def test_ids_are_the_tokenizers():
 
 @pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 3])
-def test_the_same_bytes_with_any_number_of_processes(tmp_path, processes):
+def test_any_number_of_processes_gives_the_same_shards(tmp_path, processes):
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
     assert content(tmp_path) == content(folders()[1])
 
 
-def test_again_is_done_at_once(damaged):
+def test_second_preparation_changes_nothing(damaged):
     before = {path: path.stat().st_mtime_ns for path in damaged.rglob("*")}
     prepare(text_files(), folders()[0], damaged, shard_tokens=SHARD)
     assert before == {path: path.stat().st_mtime_ns for path in damaged.rglob("*")}
@@ -106,7 +106,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("when", "number"), [("before", 6), ("after", 5)])
-def test_killed_over_and_over_it_ends_with_the_same_bytes(tmp_path, uninterrupted, when, number):
+def test_prepare_killed_repeatedly_is_bit_equal(tmp_path, uninterrupted, when, number):
     """Each run is killed at one of its first writes, until one has little enough to do."""
     kills = 0
     while (status := run_killed(tmp_path / "shards", when, number)) != 0:
@@ -118,7 +118,7 @@ def test_killed_over_and_over_it_ends_with_the_same_bytes(tmp_path, uninterrupte
 
 @pytest.mark.full
 @pytest.mark.parametrize("number", [1, 3, 7, 12, 26, 28, 29, 30])
-def test_killed_at_any_write(tmp_path, uninterrupted, number):
+def test_prepare_killed_at_any_write_is_bit_equal(tmp_path, uninterrupted, number):
     when = random.Random(number).choice(["before", "after"])
     status = run_killed(tmp_path / "shards", when, number)
     assert status == -signal.SIGKILL
@@ -128,7 +128,7 @@ def test_killed_at_any_write(tmp_path, uninterrupted, number):
 
 @pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists children")
-def test_killed_while_it_tokenizes_no_process_stays(tmp_path):
+def test_killed_prepare_leaves_no_process(tmp_path):
     text = tmp_path / "long.txt"
     text.write_bytes(b"".join(path.read_bytes() for path in text_files()) * 20)
     code = (
@@ -156,7 +156,7 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.full
-def test_packed_text_gives_the_same_tokens(tmp_path):
+def test_gzipped_text_gives_the_same_tokens(tmp_path):
     path = tmp_path / "valid.txt.gz"
     path.write_bytes(gzip.compress(text_files()[1].read_bytes()))
     packed = prepare(path, folders()[0], tmp_path / "packed")
@@ -166,7 +166,7 @@ def test_packed_text_gives_the_same_tokens(tmp_path):
     assert np.array_equal(packed.take(everything), plain.take(everything))
 
 
-def test_special_tokens_in_a_text_are_no_structure(tmp_path):
+def test_special_tokens_in_a_text_become_unknown(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("the [SEP] game [MASK] was\n\x01\x02\n\n\x03\n\n[PAD] [CLS] [UNK]\n", "utf-8")
     tokenizer = Tokenizer.load(folders()[0])

@@ -43,7 +43,7 @@ def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_text_that_is_mended_is_prepared_into_the_same_folder(tmp_path, resumed):
+def test_corrected_text_is_prepared_into_the_same_folder(tmp_path, resumed):
     """What was begun of the bad text does not stand in the way, shards of it neither."""
     path, output = tmp_path / "text.txt", tmp_path / "shards"
     good = b"the game was released\n\n" * 60_000
@@ -57,7 +57,7 @@ def test_a_text_that_is_mended_is_prepared_into_the_same_folder(tmp_path, resume
     assert shards.documents == 60_000
 
 
-def test_a_changed_byte_of_a_header_is_one_line(tmp_path):
+def test_damaged_npy_header_is_one_line(tmp_path):
     """NumPy's parser raises TokenError, SyntaxError, TypeError and others of these."""
     path, array = tmp_path / "a.npy", np.arange(7, dtype="int64")
     np.save(path, array)
@@ -81,7 +81,7 @@ def test_a_changed_byte_of_a_header_is_one_line(tmp_path):
         read_npy(path)
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+def test_fifo_and_device_are_refused_at_once(tmp_path):
     """Reading it would wait for ever, or never end."""
     os.mkfifo(tmp_path / "fifo")
     for name in (tmp_path / "fifo", "/dev/zero"):
@@ -102,7 +102,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
             assert error.value.filename == str(name)
 
 
-def test_the_shells_pipes_are_read(tmp_path):
+def test_shell_pipes_are_read(tmp_path):
     reader, writer = os.pipe()
     os.write(writer, b"a text\n")
     os.close(writer)
@@ -115,14 +115,14 @@ def test_the_shells_pipes_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("processes", [0, -1, 10_000, 1.0, True, "2"])
-def test_processes_that_cannot_be_are_refused(tmp_path, processes):
+def test_bad_number_of_processes_is_refused(tmp_path, processes):
     """Before anything is read: there is no corpus."""
     with pytest.raises(ValueError, match=r"processes must be .* got"):
         prepare(tmp_path / "nowhere", tmp_path, tmp_path / "shards", processes=processes)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_settings_text_or_vocabulary_are_named(damaged, tmp_path):
+def test_changed_settings_text_or_vocabulary_are_named(damaged, tmp_path):
     options = {"shard_tokens": SHARD}
     with pytest.raises(ValueError, match=r"settings.language is 'en' there, 'de' now"):
         prepare(text_files(), folders()[0], damaged, language="de", **options)
@@ -142,7 +142,7 @@ def test_other_settings_text_or_vocabulary_are_named(damaged, tmp_path):
         prepare(changed, folders()[0], damaged, **options)
 
 
-def test_two_at_once_are_refused(damaged):
+def test_two_preparations_of_one_folder_are_refused(damaged):
     fcntl = pytest.importorskip("fcntl")
     handle = os.open(damaged, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -188,7 +188,7 @@ def test_a_damaged_index_is_refused(damaged, change, message):
         open_shards(damaged)
 
 
-def test_no_shards_at_all(tmp_path):
+def test_folder_without_shards_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         open_shards(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"no index.json"):
@@ -196,7 +196,7 @@ def test_no_shards_at_all(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["gone", "cut"])
-def test_a_file_that_vanishes_while_training_is_named(damaged, how):
+def test_shard_lost_while_training_is_named(damaged, how):
     source = PretrainingBatches(open_shards(damaged), batch_size=64, seq_len=61)
     source.batch(0)
     path = damaged / "tokens-00002.npy"
@@ -209,7 +209,7 @@ def test_a_file_that_vanishes_while_training_is_named(damaged, how):
     assert caught.value.filename == str(path)
 
 
-def test_bad_settings_of_batches(tmp_path):
+def test_bad_batch_settings_are_refused(tmp_path):
     shards = wikitext_shards()
     for options, message in (
         ({"seq_len": 5}, "seq_len must be at least 8"),

@@ -14,7 +14,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEXT = "low lower lowest newer newest wider\n" * 50 + "\nshow slow snow\n" * 30
 
 
-def test_special_tokens_come_first_and_the_size_is_kept():
+def test_vocabulary_has_special_tokens_first_and_its_size():
     tokenizer = Tokenizer.load(folders()[0])
     assert tokenizer.tokens[:5] == SPECIAL and tokenizer.pad_id == 0
     assert tokenizer.vocab_size == VOCABULARY and tokenizer.lowercase
@@ -24,7 +24,7 @@ def test_special_tokens_come_first_and_the_size_is_kept():
 
 
 @pytest.mark.full
-def test_every_process_trains_the_same_file(tmp_path, run_python):
+def test_every_process_trains_the_same_vocabulary(tmp_path, run_python):
     """The trainer's hash differs from process to process; the vocabulary must not."""
     code = (
         "from kbert.data.corpus.vocab_training import train_vocab; "
@@ -38,7 +38,7 @@ def test_every_process_trains_the_same_file(tmp_path, run_python):
     assert found[0].count(b"\n") == 1500
 
 
-def test_transformers_reads_it_alike():
+def test_transformers_reads_a_trained_vocabulary_alike():
     transformers = pytest.importorskip("transformers")
     peer, ours = (
         transformers.BertTokenizer.from_pretrained(folders()[0]),
@@ -50,7 +50,7 @@ def test_transformers_reads_it_alike():
     ]
 
 
-def test_cased_unused_and_a_small_corpus(tmp_path, caplog):
+def test_cased_vocabulary_with_unused_tokens(tmp_path, caplog):
     path = tmp_path / "text.txt"
     path.write_text(TEXT.replace("low", "Low"), encoding="utf-8")
     tokenizer = train_vocab(path, 500, tmp_path / "vocab", lowercase=False, unused=3)
@@ -68,7 +68,7 @@ def test_rare_characters_are_left_out(tmp_path):
     assert not {"ж", "ю", "я"} & set(tokenizer.tokens)
 
 
-def test_what_cannot_be_is_refused(tmp_path):
+def test_bad_vocabulary_sizes_are_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     with pytest.raises(ValueError, match=r"size must be at least \d+, for 5 special tokens .* 9"):
@@ -82,7 +82,7 @@ def test_what_cannot_be_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("unused", [-1, 96, 9_999_999, 1.0, True, "3", None])
-def test_unused_tokens_that_cannot_be_are_refused(tmp_path, unused):
+def test_bad_numbers_of_unused_tokens_are_refused(tmp_path, unused):
     """Before anything is read: there is no corpus."""
     with pytest.raises(ValueError, match=r"unused must be a whole number from 0 to 95, .* got"):
         train_vocab(tmp_path / "nowhere", 100, tmp_path / "vocab", unused=unused)
@@ -90,7 +90,7 @@ def test_unused_tokens_that_cannot_be_are_refused(tmp_path, unused):
 
 
 @pytest.mark.full
-def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
+def test_very_long_words_are_left_out_of_training(tmp_path):
     """A word of 200 thousand letters: the trainer alone takes minutes. Its peer: without them."""
     draw = random.Random(3)
     long, address = "".join(draw.choices("abcdé", k=200_000)), "https://low/" + "slow/" * 40
@@ -106,7 +106,7 @@ def test_words_that_are_unknown_anyway_are_left_out(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say it")
-def test_a_long_line_without_an_end_takes_bounded_memory(tmp_path, run_python):
+def test_training_on_a_long_line_takes_bounded_memory(tmp_path, run_python):
     path = tmp_path / "text.txt"
     path.write_text("low lower lowest " * 200_000, encoding="utf-8")
     code = (

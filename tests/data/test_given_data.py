@@ -115,7 +115,7 @@ def test_labels_of_every_kind_have_the_same_names(kind):
 
 
 @pytest.mark.parametrize("kind", [bool, np.bool_])
-def test_truth_values_are_labels_as_csv_writers_write_them(kind, tmp_path):
+def test_boolean_labels_are_named_as_in_csv(kind, tmp_path):
     rows = [("a cat", kind(1)), ("a dog", kind(0))]
     path = tmp_path / "some.csv"
     with path.open("w", newline="") as file:
@@ -273,7 +273,7 @@ def test_a_bad_row_is_named_with_its_place(task, data, said):
     assert task_of(task).name == task
 
 
-def test_a_data_set_without_end_and_one_in_batches_are_refused():
+def test_endless_and_batched_data_sets_are_refused():
     data = tensors(TEXTS, LABELS)
     with pytest.raises(ValueError, match="train must have an end, got a data set that repeats"):
         kbert.finetune("nowhere", "classify", train=data.repeat())

@@ -96,7 +96,7 @@ def killed_midway(process, shards: Path) -> threading.Thread:
 
 
 @pytest.mark.full
-def test_two_workers_one_killed_midway_give_the_same_bytes(corpus, scheduler, call, tmp_path):
+def test_dask_worker_killed_midway_gives_the_same_bytes(corpus, scheduler, call, tmp_path):
     with workers(scheduler[1], 2, tmp_path) as (victim, _):
         killer = killed_midway(victim, tmp_path / "shards")
         status, out, err = call(scheduler[1])
@@ -106,9 +106,7 @@ def test_two_workers_one_killed_midway_give_the_same_bytes(corpus, scheduler, ca
 
 
 @pytest.mark.full
-def test_a_scheduler_that_is_lost_is_one_line_and_it_goes_on_later(
-    corpus, scheduler, call, tmp_path
-):
+def test_lost_dask_scheduler_is_one_line_and_prepare_resumes(corpus, scheduler, call, tmp_path):
     with workers(scheduler[1], 1, tmp_path):
         killer = killed_midway(scheduler[0], tmp_path / "shards")
         status, out, err = call(scheduler[1])
@@ -121,7 +119,7 @@ def test_a_scheduler_that_is_lost_is_one_line_and_it_goes_on_later(
 
 
 @pytest.mark.full
-def test_without_workers_it_says_so_and_waits_for_some(scheduler, call, monkeypatch):
+def test_dask_without_workers_says_so_and_waits(scheduler, call, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.5)
     status, out, err = call(scheduler[1])
     first, second = err.splitlines()
@@ -131,7 +129,7 @@ def test_without_workers_it_says_so_and_waits_for_some(scheduler, call, monkeypa
 
 
 @pytest.mark.full
-def test_no_scheduler_is_one_line_soon(call, monkeypatch):
+def test_missing_dask_scheduler_is_one_line_soon(call, monkeypatch):
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.7)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_port = silent.getsockname()[1]
@@ -151,7 +149,7 @@ def test_no_scheduler_is_one_line_soon(call, monkeypatch):
             assert time.monotonic() - begun < 5
 
 
-def test_what_is_missing_or_too_much_is_one_line(call, monkeypatch):
+def test_dask_missing_or_with_processes_is_refused(call, monkeypatch):
     status, out, err = call("tcp://127.0.0.1:1", "--processes", 2)
     assert (status, out) == (2, "")
     assert err == "kbert: --dask and --processes cannot go together: leave one out\n"
@@ -165,7 +163,7 @@ def test_what_is_missing_or_too_much_is_one_line(call, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["kbert prepare", "dask scheduler", "dask worker"])
-def test_the_options_on_the_page_are_there(name):
+def test_documented_dask_options_exist(name):
     from distributed.cli import dask_scheduler, dask_worker
 
     from kbert.cli.data_commands import prepare

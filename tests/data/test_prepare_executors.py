@@ -64,7 +64,7 @@ def lost(*arguments):
 
 
 @pytest.mark.full
-def test_threads_and_processes_give_the_same_bytes(corpus, processes, tmp_path):
+def test_thread_and_process_pools_give_the_same_bytes(corpus, processes, tmp_path):
     with ThreadPoolExecutor(3) as threads:
         for name, executor in (("threads", threads), ("processes", processes)):
             prepare_some(corpus[0], tmp_path / name, executor=executor)
@@ -73,7 +73,7 @@ def test_threads_and_processes_give_the_same_bytes(corpus, processes, tmp_path):
 
 
 @pytest.mark.full
-def test_results_out_of_order_give_the_same_bytes_and_few_are_held(corpus, tmp_path, monkeypatch):
+def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "IN_FLIGHT", 11)
     with Odd() as executor:
         prepare_some(corpus[0], tmp_path, executor=executor)
@@ -82,7 +82,7 @@ def test_results_out_of_order_give_the_same_bytes_and_few_are_held(corpus, tmp_p
 
 
 @pytest.mark.full
-def test_blocks_of_long_lines_are_fewer_at_a_time(corpus, tmp_path, monkeypatch):
+def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "BLOCK", 1 << 10)  # 64 KiB in all
     text = tmp_path / "long.txt"
     text.write_bytes((b"a word and another " * 1_000 + b"\n") * 50)  # a block of 19 kB each
@@ -92,7 +92,7 @@ def test_blocks_of_long_lines_are_fewer_at_a_time(corpus, tmp_path, monkeypatch)
 
 
 @pytest.mark.full
-def test_it_goes_on_with_another_executor_where_one_failed(corpus, processes, tmp_path):
+def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
     said = r"must tokenize .*a\.txt, line \d+, got OSError: the worker is gone; see to its workers"
     for after in (60, 50):
         with Failing(after, lost) as executor, pytest.raises(RuntimeError, match=said) as caught:
@@ -105,7 +105,7 @@ def test_it_goes_on_with_another_executor_where_one_failed(corpus, processes, tm
 
 
 @pytest.mark.full
-def test_it_goes_on_without_an_executor(corpus, tmp_path):
+def test_prepare_resumes_without_an_executor(corpus, tmp_path):
     with Failing(60, lost) as executor, pytest.raises(RuntimeError):
         prepare_some(corpus[0], tmp_path, executor=executor)
     prepare_some(corpus[0], tmp_path, processes=1)
@@ -113,7 +113,7 @@ def test_it_goes_on_without_an_executor(corpus, tmp_path):
 
 
 @pytest.mark.full
-def test_a_worker_that_dies_is_one_line(corpus, tmp_path):
+def test_dead_worker_is_one_line(corpus, tmp_path):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         worker = executor.submit(os.getpid).result()
         os.kill(worker, signal.SIGSTOP)  # so that it has work when it is killed
@@ -124,7 +124,7 @@ def test_a_worker_that_dies_is_one_line(corpus, tmp_path):
             prepare_some(corpus[0], tmp_path, executor=executor)
 
 
-def test_an_executor_that_is_closed_is_one_line(corpus, tmp_path):
+def test_closed_executor_is_one_line(corpus, tmp_path):
     with ThreadPoolExecutor(1) as executor:
         pass
     with pytest.raises(RuntimeError, match="got RuntimeError: cannot schedule new futures"):
@@ -142,7 +142,7 @@ class Silent(Executor):
         return self.futures[-1]
 
 
-def test_an_executor_that_does_not_answer_is_one_line(corpus, tmp_path, monkeypatch):
+def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "ANSWER_S", 0.1)
     executor = Silent()
     with pytest.raises(RuntimeError, match=r"line 1, got no answer within 0\.1 seconds; "):
@@ -150,7 +150,7 @@ def test_an_executor_that_does_not_answer_is_one_line(corpus, tmp_path, monkeypa
     assert len(executor.futures) == 64 and all(one.cancelled() for one in executor.futures)
 
 
-def test_work_that_is_cancelled_is_one_line(corpus, tmp_path):
+def test_cancelled_work_is_one_line(corpus, tmp_path):
     executor = Silent()
     threading.Timer(0.3, lambda: executor.futures[0].cancel()).start()
     with pytest.raises(RuntimeError, match=r"got its work cancelled, as where a scheduler is lost"):
@@ -178,7 +178,7 @@ def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
         prepare_some(corpus[0], tmp_path, executor=executor)
 
 
-def test_what_is_no_executor_is_refused_before_anything_is_read(tmp_path):
+def test_bad_executor_is_refused_before_reading(tmp_path):
     with ThreadPoolExecutor(1) as executor:
         for options, error, message in (
             ({"executor": executor, "processes": 2}, ValueError, "left out .* got 2: its workers"),

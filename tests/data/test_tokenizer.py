@@ -17,7 +17,7 @@ def uncased():
     return Tokenizer.from_vocab(TOKENS, lowercase=True)
 
 
-def test_the_papers_frame_of_one_text_and_of_two(uncased):
+def test_one_and_two_texts_are_framed_as_in_the_paper(uncased):
     """BERT paper, section 3: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with segments A and B."""
     one = uncased.encode("The dogs barked.")
     assert one.tokens == ["[CLS]", "the", "dog", "##s", "bark", "##ed", ".", "[SEP]"]
@@ -46,7 +46,7 @@ def test_casing_and_accents_follow_the_arguments():
     assert whole.encode("中国", add_special_tokens=False).tokens == ["中国"]
 
 
-def test_special_tokens_go_by_name_wherever_they_are(uncased):
+def test_special_tokens_are_found_by_name(uncased):
     ids = (uncased.pad_id, uncased.unk_id, uncased.cls_id, uncased.sep_id, uncased.mask_id)
     assert ids == (0, 2, 3, 4, 5)
     names = {"pad": "<p>", "unk": "<u>", "cls": "<c>", "sep": "<s>", "mask": "<m>"}
@@ -81,7 +81,7 @@ def test_a_batch_pads_its_arrays_and_not_its_encodings(uncased):
     assert uncased.encode_batch([], max_length=5, padding="max_length").token_ids.shape == (0, 5)
 
 
-def test_truncation_is_marked_and_is_gone_in_the_next_call(uncased):
+def test_truncation_ends_with_its_call(uncased):
     batch = uncased.encode_batch(["the dog barked the dog", "dog"], max_length=5)
     assert [encoding.truncated for encoding in batch] == [True, False]
     assert batch[0].tokens == ["[CLS]", "the", "dog", "bark", "[SEP]"]

@@ -202,9 +202,7 @@ def test_a_saved_folder_opens_in_transformers_with_the_same_ids(tmp_path, rules)
 
 
 @pytest.mark.parametrize("strip_accents", [None, True, False])
-def test_where_two_files_contradict_the_configuration_wins_as_in_transformers(
-    tmp_path, strip_accents
-):
+def test_tokenizer_config_wins_over_tokenizer_json(tmp_path, strip_accents):
     tokens = texts.character_vocabulary(texts.ALL)
     Tokenizer.from_vocab(tokens, lowercase=False, strip_accents=False).save(tmp_path)
     config = {"do_lower_case": True, "strip_accents": strip_accents}
@@ -212,7 +210,7 @@ def test_where_two_files_contradict_the_configuration_wins_as_in_transformers(
     assert differences(Tokenizer.load(tmp_path), peer_of(tmp_path), texts.ALL) == []
 
 
-def test_what_transformers_saves_opens_with_the_same_ids(tmp_path):
+def test_tokenizer_saved_by_transformers_has_the_same_ids(tmp_path):
     """Other names of special tokens, a token added at the end: both in tokenizer.json."""
     names = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
     tokens = [*texts.character_vocabulary(texts.UNICODE)[5:], *names.values()]
@@ -265,7 +263,7 @@ def test_words_and_pieces_are_googles(google, lowercase):
         assert ours.encode(text, add_special_tokens=False).tokens == expected
 
 
-def test_where_google_cuts_otherwise_is_as_the_module_says(google):
+def test_known_differences_from_googles_tokenizer(google):
     ours = Tokenizer.from_vocab(texts.character_vocabulary(texts.ALL), lowercase=True)
     for text in texts.NOT_AS_GOOGLE:
         expected = google_tokens(google, ours, text, True)

@@ -22,7 +22,7 @@ def many(monkeypatch):
     return random_map(50, 34)
 
 
-def test_the_bytes_are_the_weights():
+def test_page_holds_the_attention_weights():
     found = random_map(9, 4)
     text = page(found)
     facts = facts_of(text)
@@ -37,7 +37,7 @@ def test_the_bytes_are_the_weights():
     assert_allclose(shown, figures, atol=1e-4)
 
 
-def test_queries_and_keys_are_to_half_a_step_of_each_vector():
+def test_queries_and_keys_are_quantized_to_half_a_step():
     found = random_map(9, 4, width=11)
     found.keys[1, 2, 3] = 0
     text = page(found)
@@ -50,7 +50,7 @@ def test_queries_and_keys_are_to_half_a_step_of_each_vector():
         assert (error <= 0.501 * scales[..., None]).all()
 
 
-def test_of_many_tokens_there_are_the_largest_of_each_row(many):
+def test_page_of_many_tokens_keeps_largest_of_each_row(many):
     text = page(many)
     facts = facts_of(text)
     shape = (*many.weights.shape[:3], 16)
@@ -67,7 +67,7 @@ def test_of_many_tokens_there_are_the_largest_of_each_row(many):
 
 
 @pytest.mark.parametrize("name", ["thumbnails", "plain-thumbnails"])
-def test_a_pixel_of_a_thumbnail_is_the_largest_weight_of_its_block(many, name):
+def test_thumbnail_pixel_is_largest_weight_of_its_block(many, name):
     pixels = part_of(page(many), name, "u1").reshape(2, 3, 64, 64)
     weights = many.weights.copy()
     if name == "plain-thumbnails":
@@ -81,7 +81,7 @@ def test_a_pixel_of_a_thumbnail_is_the_largest_weight_of_its_block(many, name):
     assert_allclose(pixels / 255, np.sqrt(wanted), rtol=0, atol=0.51 / 255)
 
 
-def test_less_tokens_than_pixels(monkeypatch):
+def test_thumbnail_of_fewer_tokens_than_pixels(monkeypatch):
     """Many heads of a text of 12 tokens: 12 × 12 pixels, and rows whole in order."""
     monkeypatch.setattr(page_data, "WHOLE", 10)
     found = random_map(10)
@@ -109,7 +109,7 @@ def test_a_page_of_base_and_512_tokens_is_under_ten_megabytes(tmp_path):
     ]
 
 
-def test_what_is_left_out_is_said(monkeypatch):
+def test_page_says_what_it_leaves_out(monkeypatch):
     monkeypatch.setattr(page_data, "VECTORS", 300)
     found = random_map(9, truncated=True)  # 2 × 2 × 3 × 11 × 7 numbers
     assert facts_of(page(found))["notes"] == [
@@ -166,7 +166,7 @@ def test_a_notebook_gets_one_frame_with_the_whole_page():
     assert "require" not in html.unescape(found._repr_html_())
 
 
-def test_a_page_opens_where_it_is_told_to():
+def test_attention_page_opens_on_the_given_head():
     found = random_map()
     assert facts_of(page(found, 3, 5, special=True))["start"] == {
         "layer": 1,
@@ -175,7 +175,7 @@ def test_a_page_opens_where_it_is_told_to():
     }
 
 
-def test_a_page_opens_on_a_head_that_relates_words_without_cls_and_sep():
+def test_attention_page_opens_on_a_head_that_relates_words():
     found = random_map(9)
     size = len(found.tokens)  # 11: [CLS], nine words, [SEP]
     found.weights[:] = 0
@@ -193,7 +193,7 @@ def test_a_page_opens_on_a_head_that_relates_words_without_cls_and_sep():
     assert facts_of(page(random_map(2)))["start"] == {"layer": 0, "head": 0, "special": False}
 
 
-def test_the_numbers_come_back(tmp_path):
+def test_saved_attention_map_is_read_back(tmp_path):
     found = random_map(9, 4)
     first, second = (found.save(tmp_path / f"{name}.npz") for name in "ab")
     assert first.read_bytes() == second.read_bytes()
@@ -214,7 +214,7 @@ def test_the_numbers_come_back(tmp_path):
         ("map.html", {"special": "no"}, "special must be one of clipped, hidden, whole, got 'no'"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path, name, options, says):
+def test_bad_attention_page_options_are_refused(tmp_path, name, options, says):
     with pytest.raises(ValueError, match=says):
         random_map().save(tmp_path / name, **options)
     with pytest.raises(FileNotFoundError, match="no such folder"):
@@ -222,7 +222,7 @@ def test_what_cannot_be_is_refused(tmp_path, name, options, says):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_weights_that_are_no_numbers_are_refused(tmp_path):
+def test_attention_weights_that_are_nan_are_refused(tmp_path):
     found = random_map()
     found.weights[1, 0, 3, 2] = np.nan
     with pytest.raises(ValueError, match=r"finite for a page, got NaN .*: load a model"):

@@ -20,14 +20,14 @@ from kbert.show.diagrams import plot
 
 
 @pytest.mark.parametrize("ending", READERS)
-def test_the_whole_picture_is_document_004(drawn, ending):
+def test_whole_diagram_is_document_004(drawn, ending):
     nodes, edges, frames = READERS[ending](drawn(ending, False).read_text(encoding="utf-8"))
     assert (nodes, edges) == shown(DOCUMENT)
     assert (len(nodes), sum(edges.values()), frames) == (112, 136, [])
 
 
 @pytest.mark.parametrize("ending", READERS)
-def test_the_collapsed_picture_is_document_004_with_one_block_in_a_frame(drawn, ending):
+def test_collapsed_diagram_is_document_004_with_one_block(drawn, ending):
     nodes, edges, frames = READERS[ending](drawn(ending, True).read_text(encoding="utf-8"))
     assert (nodes, edges) == shown_collapsed()
     assert len(nodes) == 112 - 11 * 8 + 1
@@ -87,7 +87,7 @@ def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
 
 
 @pytest.mark.parametrize("collapse", [True, False])
-def test_a_configuration_is_drawn_as_the_graph_that_is_built_of_it(tmp_path, collapse):
+def test_config_and_built_model_draw_the_same_diagram(tmp_path, collapse):
     import kbert
     from kbert.graph.spec import GraphSpec
     from kbert.model.builder import build
@@ -113,7 +113,7 @@ SMALL = {
 }
 
 
-def test_a_model_of_others_is_drawn_whole(tmp_path):
+def test_foreign_model_is_drawn_whole(tmp_path):
     import keras
 
     inputs = keras.Input((5,), name='odd "name" <1> & #2;')

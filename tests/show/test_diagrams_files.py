@@ -21,7 +21,7 @@ def one_line(raised, *parts):
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "a.svgz", ".png"])
-def test_another_ending_is_refused(tmp_path, name):
+def test_unknown_diagram_format_is_refused(tmp_path, name):
     with pytest.raises(ValueError) as raised:
         plot(None, tmp_path / name)
     assert one_line(raised, "must end in .png, .svg, .pdf, .dot, .mmd", repr(str(tmp_path / name)))
@@ -29,7 +29,7 @@ def test_another_ending_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-def test_a_place_that_cannot_be_is_refused_before_the_model_is_looked_at(tmp_path, ending):
+def test_bad_diagram_path_is_refused_before_the_model(tmp_path, ending):
     with pytest.raises(FileNotFoundError) as raised:
         plot(None, tmp_path / "none" / f"a.{ending}")
     assert one_line(raised, str(tmp_path / "none"))
@@ -75,7 +75,7 @@ def test_an_old_file_survives_a_failed_drawing(chain, tmp_path, monkeypatch, end
     assert path.read_bytes() == b"old"
 
 
-def test_a_drawing_replaces_an_old_file_and_leaves_nothing_beside(chain, tmp_path):
+def test_diagram_replaces_an_old_file_and_leaves_no_other(chain, tmp_path):
     path = tmp_path / "a.SVG"
     path.write_bytes(b"old")
     assert plot(chain, str(path)) == path
@@ -83,9 +83,7 @@ def test_a_drawing_replaces_an_old_file_and_leaves_nothing_beside(chain, tmp_pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_without_graphviz_text_is_written_and_pictures_say_what_to_install(
-    chain, tmp_path, monkeypatch
-):
+def test_text_formats_need_no_graphviz(chain, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     for ending in ("dot", "mmd"):
@@ -98,7 +96,7 @@ def test_without_graphviz_text_is_written_and_pictures_say_what_to_install(
 
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for dot is a script")
 @pytest.mark.parametrize("ending", PICTURES)
-def test_where_pygraphviz_is_missing_a_dot_program_draws(chain, tmp_path, monkeypatch, ending):
+def test_dot_program_draws_without_pygraphviz(chain, tmp_path, monkeypatch, ending):
     expected = plot(chain, tmp_path / f"a.{ending}").read_bytes()
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -115,7 +113,7 @@ def test_where_pygraphviz_is_missing_a_dot_program_draws(chain, tmp_path, monkey
     assert (folder / "used").exists()
 
 
-def test_where_graphviz_fails_at_right_angles_it_draws_curves(tmp_path, monkeypatch):
+def test_edges_are_curves_where_right_angles_fail(tmp_path, monkeypatch):
     """Debian's 2.42 ends in assertions for some sizes of boxes."""
     draw = graphviz.draw
 

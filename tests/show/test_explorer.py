@@ -57,7 +57,7 @@ def test_a_page_needs_nothing_but_itself(base):
 
 
 @pytest.mark.full
-def test_the_command_writes_it_without_keras_and_nothing_heavy(tmp_path, run_python):
+def test_explore_command_imports_nothing_heavy(tmp_path, run_python):
     code = f"""
 import sys
 from kbert.cli.main import main
@@ -105,7 +105,7 @@ def test_every_row_of_the_document_is_in_its_data(base):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_box_stands_apart_in_every_state_and_every_edge_has_two(head):
+def test_explorer_boxes_never_overlap(head):
     found = figure_data(graphs(GraphSpec.of("tiny", head)))
     assert len(found) == len(STATES) * (2 if head == "pretraining" else 1)
     for key, figure in found.items():
@@ -185,7 +185,7 @@ def test_an_edge_runs_straight_or_around_what_is_in_its_way():
     assert right_angles(source, target, [(15, 4, 30, 9)]) == [30, 90, 30, 20]  # beside the target
 
 
-def test_a_figures_own_errors_are_seen():
+def test_layout_errors_are_found():
     """A box in a line's way: what the check above is for."""
     assert passes([0, 0, 0, 10, 5, 10], [3, 8, 4, 4]) and not passes([0, 0, 0, 10], [3, 8, 4, 4])
     drawing = Drawing({"a": (40, 20), "b": (40, 20)}, [("a", "b", 0)], {})
@@ -194,7 +194,7 @@ def test_a_figures_own_errors_are_seen():
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "float64", "bfloat16", "int64"])
-def test_the_figures_of_a_tensor_are_numpys(kind):
+def test_tensor_statistics_are_numpys(kind):
     import ml_dtypes
 
     random = np.random.default_rng(3)
@@ -216,7 +216,7 @@ def test_the_figures_of_a_tensor_are_numpys(kind):
         assert np.abs(np.array(found["histogram"]) - counts).max() <= 1  # a number on an edge
 
 
-def test_what_is_not_finite_is_counted_and_left_out():
+def test_nonfinite_weights_are_counted_and_left_out():
     array = np.array([1.0, np.nan, 3.0, np.inf, -np.inf], "float32")
     found = described(array)
     assert found["notFinite"] == 3 and found["mean"] == 2.0 and sum(found["histogram"]) == 2
@@ -260,7 +260,7 @@ def test_a_checkpoint_shows_what_is_in_its_tensors(checkpoint):
     assert places == len(from_file["tensors"]) == 62
 
 
-def test_what_a_checkpoint_lacks_is_said(checkpoint, tmp_path):
+def test_explorer_says_what_a_checkpoint_lacks(checkpoint, tmp_path):
     shutil.copytree(checkpoint[0], tmp_path / "part")
     file = tmp_path / "part" / "model.safetensors"
     kept = {name: one for name, one in load_file(file).items() if "seq_relationship" not in name}
@@ -281,7 +281,7 @@ def test_a_damaged_checkpoint_is_one_line(checkpoint, tmp_path, capsys):
     assert not (tmp_path / "x.html").exists()
 
 
-def test_a_model_of_ones_own_is_drawn_as_it_is(tmp_path):
+def test_own_model_is_explored_as_it_is(tmp_path):
     import keras
 
     x = keras.Input((7,), name="<b>given")
@@ -297,7 +297,7 @@ def test_a_model_of_ones_own_is_drawn_as_it_is(tmp_path):
     assert data["tensors"]["other/kernel"]["shape"] == [7, 5]
 
 
-def test_what_cannot_be_explored_is_one_error(tmp_path, monkeypatch):
+def test_bad_explore_options_are_one_line(tmp_path, monkeypatch):
     import keras
 
     sequential = keras.Sequential([keras.layers.Dense(3)])
@@ -331,7 +331,7 @@ def test_a_model_of_too_many_layers_is_refused(monkeypatch):
         kbert.explore(model)
 
 
-def test_options_of_the_command_line_are_where_the_page_begins(tmp_path, capsys):
+def test_command_line_options_set_the_first_view(tmp_path, capsys):
     path = tmp_path / "x.html"
     line = "--head pretraining --max-predictions 5 --seq-len 33 --batch-size 7 --dtype bfloat16"
     done = run_kbert(capsys, "explore", "tiny", "-o", path, *line.split())
@@ -346,7 +346,7 @@ def test_options_of_the_command_line_are_where_the_page_begins(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("option", ["--head qa", "--seq-len 5", "--dtype float16"])
-def test_a_checkpoint_says_itself_what_it_is(checkpoint, capsys, option):
+def test_checkpoint_sets_its_own_head(checkpoint, capsys, option):
     done = run_kbert(capsys, "explore", checkpoint[0], "-o", "x.html", *option.split())
     assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
 

@@ -59,7 +59,7 @@ def in_the_page(config, options) -> dict:
 @pytest.mark.full
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @hypothesis.given(configurations())
-def test_every_number_is_pythons(given):
+def test_explorer_counts_equal_python(given):
     config, options = given
     account = kbert.account(config, **options)
     ask, values = engine(options["head"]), in_the_page(config, options)
@@ -87,7 +87,7 @@ LETTERS = ["L", "H", "A", "FFD", "T", "P", "S", "B", "M"]
 @hypothesis.example({"S": 512})  # the ends of what makes sense
 @hypothesis.example({"M": 128})
 @hypothesis.example({"H": 12, "T": 2**31 - 1})
-def test_what_makes_no_sense_is_refused_in_pythons_words(changes):
+def test_explorer_refuses_with_pythons_messages(changes):
     values = {"T": 30_000, "H": 96, "L": 2, "A": 12, "FFD": 31, "P": 512, "G": 2}
     values |= {"S": 128, "B": 1, "M": None, "K": None, "dtype": "float32"} | changes
     found = engine()("problems", values)
@@ -115,7 +115,7 @@ def refused(values) -> str | None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
-def test_a_layer_has_the_connections_and_variables_of_pythons(head):
+def test_explorer_layers_equal_python(head):
     config = kbert.BertConfig(**ODD)
     labels = {"num_labels": 7} if head in ("classifier", "tokens") else {}
     account = kbert.account(config, 11, head=head, **labels)
@@ -155,7 +155,7 @@ def in_numbers(shape: str, values: dict) -> str:
     return shape
 
 
-def test_a_name_of_no_layer_means_nothing():
+def test_unknown_layer_name_has_no_connections():
     values = in_the_page(kbert.base, {"seq_len": 512, "batch_size": 1, "dtype": "float32"})
     attention = "Encoder-12-MultiHeadSelfAttention"
     for name in ("Encoder-13-FeedForward", "Encoder-0-FeedForward", "FeedForward", "", "NSP/query"):
@@ -170,7 +170,7 @@ def test_a_name_of_no_layer_means_nothing():
     assert engine()("layerOf", values, f"{attention}/head-12")["head"] == 12
 
 
-def test_the_configuration_to_copy_is_the_one_that_is_chosen(tmp_path):
+def test_copied_config_is_the_chosen_one(tmp_path):
     values = in_the_page(
         kbert.BertConfig(**ODD), {"seq_len": 7, "batch_size": 1, "dtype": "float32"}
     )
@@ -216,6 +216,6 @@ def test_a_formula_as_mathml_keeps_its_brackets():
 
 
 @pytest.mark.parametrize("formula", ["H**2", "H - 1", "f(H)", "H·", "H/2", "'H'"])
-def test_what_is_no_formula_is_refused(formula):
+def test_bad_formula_is_refused(formula):
     with pytest.raises(ValueError, match="formula must"):
         formula_code.javascript(formula)

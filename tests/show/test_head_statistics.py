@@ -37,7 +37,7 @@ def figures_of(weights: np.ndarray, special=(0, 3, 6)):
         (np.full((SIZE, SIZE), 1 / SIZE), np.log2(SIZE), 48 / 21, ()),
     ],
 )
-def test_of_maps_that_one_can_reckon(weights, entropy, distance, looks_at):
+def test_statistics_of_simple_maps_by_hand(weights, entropy, distance, looks_at):
     found = figures_of(weights)
     assert (found.layer, found.head) == (4, 2)
     assert found.entropy == pytest.approx(entropy)
@@ -46,7 +46,7 @@ def test_of_maps_that_one_can_reckon(weights, entropy, distance, looks_at):
 
 
 @pytest.mark.parametrize(("share", "marked"), [(0.5, ()), (0.51, ("next",))])
-def test_more_than_half_marks_a_head(share, marked):
+def test_head_is_marked_above_half_of_the_weight(share, marked):
     """Rows without a next token do not count."""
     weights = share * shifted(1) + (1 - share) * to_column(2, 4)
     weights[2, 3], weights[2, [2, 4]] = share, (1 - share) / 2

@@ -85,14 +85,14 @@ def results(small, tmp_path_factory):
 
 
 @pytest.mark.full
-def test_every_result_is_one_short_line_with_its_key_figures(results):
+def test_every_result_repr_is_one_short_line(results):
     for result, figures in results:
         line = repr(result)
         assert len(line) < MOST and "\n" not in line, line
         assert not [figure for figure in figures if figure not in line], line
 
 
-def test_every_public_class_is_among_them(results):
+def test_every_public_class_has_a_repr_test(results):
     public = {value for name in kbert.__all__ if inspect.isclass(value := getattr(kbert, name))}
     assert public - {kbert.BertConfig} <= {type(result) for result, _ in results}
     assert eval(repr(kbert.base), {"BertConfig": kbert.BertConfig}) == kbert.base  # says all it is

@@ -67,7 +67,7 @@ def by_hand(bert, question, context, threshold, stride):
 
 @pytest.mark.full
 @pytest.mark.parametrize("stride", [2, 128])
-def test_there_is_no_answer_where_cls_has_more_than_the_threshold(bert, stride):
+def test_no_answer_threshold_follows_run_squad(bert, stride):
     contexts = [CONTEXT] * 5
     odds = [one.odds for one in kbert.answer(bert, QUESTIONS, contexts, stride=stride)]
     assert len(set(odds)) == 5
@@ -85,7 +85,7 @@ def test_there_is_no_answer_where_cls_has_more_than_the_threshold(bert, stride):
 
 
 @pytest.mark.full
-def test_answer_says_what_evaluate_counts(reader):
+def test_answers_match_the_metrics_of_evaluate(reader):
     """Of 38 real questions those with the least odds have the answer that the model gives."""
     records = read_squad(ANSWERED)
     texts = [record.question for record in records], [record.context for record in records]
@@ -106,7 +106,7 @@ def test_answer_says_what_evaluate_counts(reader):
         assert_allclose(exact, figures[name])
 
 
-def test_a_question_of_130_tokens_is_cut_as_in_training(reader, caplog):
+def test_long_question_is_truncated_as_in_training(reader, caplog):
     question, context = "who " * 130, "the cat sat on the mat"
     with caplog.at_level(logging.WARNING, "kbert"):
         long, short = kbert.answer(reader, [question, "who " * 64], [context] * 2)
@@ -116,6 +116,6 @@ def test_a_question_of_130_tokens_is_cut_as_in_training(reader, caplog):
 
 
 @pytest.mark.parametrize("threshold", [math.nan, "0", True, [1.0]])
-def test_a_threshold_is_a_number(bert, threshold):
+def test_no_answer_threshold_must_be_a_number(bert, threshold):
     with pytest.raises(ValueError, match="no_answer_threshold must be a number or None, got"):
         kbert.answer(bert, "who ?", CONTEXT, no_answer_threshold=threshold)

@@ -11,7 +11,7 @@ TEXT = "the red cat $ees <dogs>"
 
 
 @pytest.mark.full
-def test_the_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
+def test_attribute_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
     folder, berts = saved
     found = kbert.attribute(berts["classifier"], TEXT, steps=5)
     assert (found.baseline, found.similar_to) == ("[PAD]", None)
@@ -48,7 +48,7 @@ def test_the_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
         ("classifier", ["cat"], {}, "text must be a str, got list"),
     ],
 )
-def test_what_cannot_be_attributed_is_one_line(saved, head, text, options, said):
+def test_bad_attribution_options_are_one_line(saved, head, text, options, said):
     with pytest.raises(ValueError) as raised:
         kbert.attribute(saved[1][head], text, **options)
     assert said in str(raised.value) and "\n" not in str(raised.value)

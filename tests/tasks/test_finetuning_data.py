@@ -96,7 +96,7 @@ ENDINGS = [("some.tsv", "\t"), ("some.csv", ",")]
 
 @pytest.mark.parametrize(("name", "between"), ENDINGS)
 @pytest.mark.parametrize("word", HEADER_WORDS)
-def test_a_first_row_with_a_headers_word_for_a_label_stays(write, caplog, word, name, between):
+def test_first_row_labelled_with_a_headers_word_stays(write, caplog, word, name, between):
     """`zip` of two lists is the peer: nothing vanishes, whatever a class is called."""
     rows = list(zip(["a fine film", "it drags", "text"], [word, "other", word], strict=True))
     lines = "".join(f"{text}{between}{label}\n" for text, label in rows)
@@ -147,9 +147,7 @@ EITHER = "line 1: '{}' may be a header or an example: if it is a header, name it
         ("uid blurb vibe", "blurb --label-column vibe"),  # the longest texts
     ],
 )
-def test_a_header_in_doubt_is_refused_and_either_reading_can_be_chosen(
-    write, name, between, header, columns
-):
+def test_ambiguous_header_is_refused_unless_chosen(write, name, between, header, columns):
     """`csv.DictReader` and plain rows are the peers of the two readings."""
     cells = header.split()
     rows = [("7", *row)[-len(cells) :] for row in LINES]
@@ -202,7 +200,7 @@ def test_columns_of_rows_can_be_named():
         ColumnOptions("body", no_header=True)
 
 
-def test_labels_that_mark_none_are_counted(caplog):
+def test_unlabelled_rows_are_counted(caplog):
     records = [Labelled("a", label) for label in ["0", "1"] * 20 + ["-1", "NaN", "nan"]]
     assert labels_of(records) == ("-1", "0", "1", "NaN", "nan")
     said = [record.getMessage() for record in caplog.records]
@@ -268,7 +266,7 @@ def test_json_lines_are_read(write):
 
 
 @pytest.mark.parametrize("name", ["some.tsv", "some.csv", "some.jsonl"])
-def test_whatever_ends_lines_the_records_are_the_same(write, name):
+def test_any_line_ending_gives_the_same_records(write, name):
     between = {"some.tsv": "\t", "some.csv": ","}.get(name)
     lines = [f"a cat{between}1", f"a dog{between}0"]
     if between is None:
@@ -445,7 +443,7 @@ def test_a_batch_depends_on_seed_and_step_alone(examples):
     assert tuple(real_rows(batches_of(examples, seed=3).batch(0))) not in orders
 
 
-def test_shapes_are_few_and_padding_little(examples):
+def test_batches_have_few_shapes_and_little_padding(examples):
     sorted_batches = batches_of(examples)
     random = batches_of(examples, pool=1)
 
@@ -464,7 +462,7 @@ def test_few_lengths_where_each_is_compiled(examples):
     assert [padded_length((4, 8, 18), tokens) for tokens in (1, 4, 5, 9, 18)] == [4, 4, 8, 18, 18]
 
 
-def test_lengths_cost_least_of_all_that_there_could_be():
+def test_bucket_lengths_have_the_least_cost():
     """Against every choice, tried."""
     random = np.random.default_rng(3)
     for shape_cost in (0.0, 0.3, 2.0, 11.0):
@@ -491,7 +489,7 @@ def test_lengths_cost_least_of_all_that_there_could_be():
     assert cheapest_lengths({8: 3, 12: 1}, 99.0) == (12,)
 
 
-def test_other_lengths_are_the_same_batches(examples):
+def test_bucket_lengths_do_not_change_the_batches(examples):
     batches = batches_of(examples, lengths=range(4, 65, 4))
     few = batches.with_lengths((20, 64))
     for step in range(STEPS):
@@ -528,7 +526,7 @@ def test_two_outputs_share_the_loss(examples):
     assert sorted(np.unique(batch.weights[SPAN_END])) == pytest.approx([0, 0.5 / (COUNT - 1)])
 
 
-def test_what_cannot_be_batched_is_refused(examples):
+def test_bad_batch_settings_are_refused(examples):
     with pytest.raises(ValueError, match="an example must have at most 16 tokens, got 39"):
         batches_of(examples, lengths=(8, 16))
     with pytest.raises(ValueError, match="examples must be one or more, got none"):

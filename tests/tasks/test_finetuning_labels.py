@@ -59,7 +59,7 @@ def tuned(request, source, tmp_path_factory):
     return task, folder, done
 
 
-def test_it_learns(tuned):
+def test_regression_and_multilabel_learn(tuned):
     task, _, done = tuned
     losses = [line["Classifier_loss"] for line in done.history.updates]
     assert np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
@@ -72,7 +72,7 @@ def test_it_learns(tuned):
         assert done.metrics["f1"] > 0.9 and done.metrics["map"] > 0.9
 
 
-def test_transformers_opens_it_and_finds_the_same_loss(tuned):
+def test_transformers_finds_the_same_loss(tuned):
     """Its own loss, which config.json's problem_type decides on."""
     transformers = pytest.importorskip("transformers")
     task, folder, done = tuned
@@ -101,14 +101,14 @@ def test_transformers_opens_it_and_finds_the_same_loss(tuned):
 
 
 @pytest.mark.parametrize("form", ["model", "model.keras"])
-def test_what_was_saved_knows_its_problem(tuned, form):
+def test_saved_model_keeps_its_problem_type(tuned, form):
     task, folder, done = tuned
     again = kbert.load(folder / "run" / form)
     assert (again.problem_type, again.labels) == (done.bert.problem_type, done.bert.labels)
     assert kbert.evaluate(again, task, folder / "dev.tsv") == pytest.approx(done.metrics, rel=1e-5)
 
 
-def test_it_goes_on_where_the_head_is_that_of_the_task(tuned, capsys):
+def test_head_of_the_same_task_is_reused(tuned, capsys):
     task, folder, done = tuned
     more = kbert.finetune(
         done.bert,
@@ -125,7 +125,7 @@ def test_it_goes_on_where_the_head_is_that_of_the_task(tuned, capsys):
     assert first < 0.75 * before
 
 
-def test_the_command_says_the_number(tuned, capsys):
+def test_regress_command_prints_the_number(tuned, capsys):
     task, folder, done = tuned
     said = kbert_command(capsys, "regress", folder / "run" / "model", "a cat .")
     if task == "regress":
@@ -210,7 +210,7 @@ def test_columns_are_settings_of_a_run_and_options(source, tmp_path, capsys):
     assert "a.csv, line 1: a column 'no' expected, got mood, body" in said.err
 
 
-def test_mistakes_are_one_line(source, tmp_path):
+def test_bad_options_are_one_line(source, tmp_path):
     rows = [("a", 1), ("b", 2)]
     with pytest.raises(ValueError, match=r'train\[0\]: "label" must be a number, got \[1\]'):
         kbert.finetune(source, "regress", train=[("a", [1]), ("b", 2)])
@@ -259,7 +259,7 @@ def test_labels_of_tokens_are_balanced_too():
     assert weights[counted & rare].sum() == pytest.approx(0.5)
 
 
-def test_several_labels_a_text_stay_together_when_packed():
+def test_packed_texts_keep_their_several_labels():
     each = [np.float32([1, 0, 1]), np.float32([0, 0, 1]), np.float32([0, 1, 0])]
     rows = [[5] * length for length in (3, 4, 2)]
     examples = Examples(rows, [[0] * len(row) for row in rows], {CLASSIFIER: each})
@@ -269,7 +269,7 @@ def test_several_labels_a_text_stay_together_when_packed():
     np.testing.assert_allclose(batch.weights[CLASSIFIER], 1 / 9, rtol=1e-6)
 
 
-def test_a_number_of_minus_100_counts():
+def test_regression_target_of_minus_100_counts():
     """In labels of classes that is one that is ignored."""
     examples = Examples([[5, 6]] * 2, [[0, 0]] * 2, {CLASSIFIER: [-100.0, 3.0]})
     batch = BucketedBatches(examples, batch_size=2).batch(0)
@@ -281,6 +281,6 @@ def test_a_number_of_minus_100_counts():
     )
 
 
-def test_one_label_reads_as_before(tmp_path):
+def test_comma_in_a_single_label_is_kept(tmp_path):
     (tmp_path / "a.tsv").write_text("a text\tcat, dog\n")
     assert read_labelled(tmp_path / "a.tsv")[0].label == "cat, dog"

@@ -124,7 +124,7 @@ def test_an_answer_without_a_token_counts_for_nothing(caplog):
         (asked("a", question="a " * 20), "question q1: the question must leave room"),
     ],
 )
-def test_what_cannot_be_encoded(record, message):
+def test_context_or_question_without_room_is_refused(record, message):
     with pytest.raises(ValueError, match=message):
         encode_squad([record], tokenizer(), 20)
 
@@ -165,7 +165,7 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_the_best_span_is_that_of_trying_all():
+def test_best_span_equals_brute_force():
     random = np.random.default_rng(3)
     for count in (1, 2, 7, 23):
         start, end = random.normal(size=(2, count))
@@ -178,7 +178,7 @@ def test_the_best_span_is_that_of_trying_all():
     assert best_span(np.eye(9)[2], np.eye(9)[7], 5)[1:] != (2, 7)
 
 
-def test_the_best_window_wins_and_no_answer_where_cls_has_more():
+def test_best_window_wins_or_there_is_no_answer():
     words = [f"{'abcdefgh'[n % 8]}{n}" for n in range(70)]
     records = [asked(" ".join(words), words[40]), asked("x y z", question="why?")]
     examples = encode_squad(records, tokenizer(), 40, stride=10)
@@ -203,7 +203,7 @@ def test_the_best_window_wins_and_no_answer_where_cls_has_more():
 
 
 @pytest.mark.full
-def test_the_loss_falls_and_answers_are_found_on_a_real_sample():
+def test_question_answering_learns_a_real_sample():
     from kbert.tasks.finetuning.finetune import finetune
 
     records = read_squad(ANSWERED)
@@ -217,7 +217,7 @@ def test_the_loss_falls_and_answers_are_found_on_a_real_sample():
     assert tuned.metrics["f1"] > 0.6  # no question without an answer: none is right by saying so
 
 
-def test_no_answer_has_the_least_of_the_windows_sums():
+def test_no_answer_score_is_the_minimum_over_windows():
     record = asked(" ".join("abcdefgh" * 6), "b")
     examples = encode_squad([record], tokenizer(), 40, stride=10)
     assert len(examples) == 2

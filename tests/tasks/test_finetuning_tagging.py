@@ -33,7 +33,7 @@ def written(tmp_path, text: str | bytes, name: str = "a.conll"):
     return path
 
 
-def test_the_three_kinds_of_files(tmp_path):
+def test_conll_conllu_and_jsonl_are_read(tmp_path):
     conll = "-DOCSTART- -X- O\n\nThe DT O\nRhine NNP B-x\n\n\n# SYM O\r\n"
     found = read_tagged(written(tmp_path, conll))
     assert [(s.words, s.labels) for s in found] == [
@@ -52,13 +52,13 @@ def test_the_three_kinds_of_files(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n"])
-def test_whatever_ends_lines_the_sentences_are_the_same(tmp_path, end):
+def test_any_line_ending_gives_the_same_sentences(tmp_path, end):
     text = TAGGED.read_bytes()
     found = read_tagged(written(tmp_path, text.replace(b"\n", end.encode())))
     assert [one[:2] for one in found] == [one[:2] for one in read_tagged(TAGGED)]
 
 
-def test_a_sentence_of_any_length_is_shared_out_in_time_that_grows_with_it(tmp_path):
+def test_long_sentences_are_windowed_in_linear_time(tmp_path):
     """Where blank lines are forgotten, the whole file is one sentence."""
     pieces = tokenizer()
     seconds = []
@@ -72,7 +72,7 @@ def test_a_sentence_of_any_length_is_shared_out_in_time_that_grows_with_it(tmp_p
     assert seconds[1] < 30 * seconds[0]  # of 8 times the words; it was 64 times
 
 
-def test_a_word_counts_where_it_stands_farthest_from_the_ends():
+def test_word_is_labelled_in_its_most_central_window():
     """As a search through all windows finds it."""
     pieces, width = tokenizer(), 9
     long = sentence(*(["the", "unbelievable", "zoo"] * 31))
@@ -113,7 +113,7 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_header_of_words_is_none_of_them(tmp_path, caplog):
+def test_header_of_words_is_skipped(tmp_path, caplog):
     text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
     found = read_tagged(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
@@ -138,7 +138,7 @@ def test_a_label_per_text_is_refused(tmp_path):
     assert said in str(refused.value) and "take the task classify" in str(refused.value)
 
 
-def test_comments_are_no_words(tmp_path):
+def test_comments_are_not_words(tmp_path):
     text = "# newdoc id = 1\n# text = # 1 it\n#\tSYM\n1\tNUM\n\n# text =\n# c = d\tSYM\n"
     found = read_tagged(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("#", "1"), ("# c = d",)]
@@ -146,13 +146,13 @@ def test_comments_are_no_words(tmp_path):
     assert found.words == ("#", "#", "#")
 
 
-def test_labels_of_the_training_data():
+def test_tags_come_from_the_training_data():
     assert tags_of([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
     with pytest.raises(ValueError, match=r"f, line 0: two labels or more expected .* only 'B-x'"):
         tags_of([sentence("a"), sentence("b")])
 
 
-def test_a_label_that_train_lacks():
+def test_label_missing_from_training_is_refused():
     with pytest.raises(ValueError, match=r"f, line 2: label must be one of B-x, I-x, got 'O'"):
         encode_tagged([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
     with pytest.raises(ValueError, match="max_length must be at least 3"):
@@ -165,7 +165,7 @@ WORDS = [
 ]
 
 
-def test_labels_are_at_the_first_pieces_as_transformers_aligns_them():
+def test_word_labels_align_to_first_pieces_as_transformers():
     transformers = pytest.importorskip("transformers")
     peer = transformers.BertTokenizer(vocab={t: n for n, t in enumerate(vocabulary())})
     for words in WORDS:
@@ -180,7 +180,7 @@ def test_labels_are_at_the_first_pieces_as_transformers_aligns_them():
         assert examples.labels[TOKEN_CLASSIFIER][0] == expected
 
 
-def test_windows_label_every_word_once_and_where_it_has_most_context():
+def test_windows_label_each_word_once_with_most_context():
     words = [f"w{n}{'x' * (n % 4)}" for n in range(61)]
     sentences = [sentence(*words), sentence("a"), sentence(*words[:9])]
     whole = encode_tagged(sentences, tokenizer(), LABELS, 500)
@@ -201,7 +201,7 @@ def test_windows_label_every_word_once_and_where_it_has_most_context():
     assert min(inner) >= 4  # a quarter of a window
 
 
-def test_figures_of_given_logits():
+def test_tagging_metrics_of_given_logits():
     task = task_of("tag")
     records = [sentence("a", "b", "c"), sentence("d", "e")]
     examples = task.encode(records, tokenizer(), LABELS, max_length=9)
@@ -217,7 +217,7 @@ def test_figures_of_given_logits():
 
 
 @pytest.mark.full
-def test_the_loss_falls_and_entities_are_found_on_a_real_sample():
+def test_tagging_learns_a_real_sample():
     from kbert.tasks.finetuning.finetune import finetune
 
     options = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "max_length": 64, "seed": 3}

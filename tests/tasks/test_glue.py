@@ -103,7 +103,7 @@ def test_sst_2_without_a_header(shared):
         ("QQP", ("2\t3", "2"), "line 2: 6 columns expected for QQP, got 5; 11 such lines"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(data, tmp_path, name, change, said):
+def test_bad_glue_file_is_named_with_its_line(data, tmp_path, name, change, said):
     text = (data / name / "dev.tsv").read_text(encoding="utf-8").replace(*change)
     (tmp_path / "dev.tsv").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'dev.tsv'}, {said}")):
@@ -117,7 +117,7 @@ def test_qqps_few_broken_lines_are_left_out(data, tmp_path, caplog):
     assert "1 lines left out" in caplog.text and "line 13: 6 columns expected" in caplog.text
 
 
-def test_tasks_by_name():
+def test_glue_tasks_are_found_by_name():
     assert [task.name for task in tasks_named("mnli,sst2")] == ["SST-2", "MNLI"]
     assert len(tasks_named("all")) == 9
     for wrong in ("mnli,snli", "", []):
@@ -161,7 +161,7 @@ def bert(small):
 
 
 @pytest.mark.full
-def test_the_grid_with_one_seed_and_the_best_with_all(bert, data, tmp_path, pretended):
+def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretended):
     """18 points and 4 more seeds, as the paper's lists have them; done ones are not begun again."""
     found = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=4)
     assert Grid().runs == 22 and len(pretended) == 18 + 3
@@ -183,7 +183,7 @@ def test_the_grid_with_one_seed_and_the_best_with_all(bert, data, tmp_path, pret
         kbert.glue(bert, tmp_path / "other", output=tmp_path, tasks="mrpc")
 
 
-def test_the_table_stands_beside_the_published_one(tmp_path):
+def test_glue_table_has_the_published_results(tmp_path):
     """Mean and deviation by hand; BERT-base's row of the paper's table 1, whose mean is 79.6."""
     figure = Figure("RTE", "accuracy", (0.66, 0.68, 0.61))
     assert str(figure) == "65.0 ± 3.6"  # √((1² + 3² + 4²) / 2) = 3.61
@@ -197,7 +197,7 @@ def test_the_table_stands_beside_the_published_one(tmp_path):
 
 
 @pytest.mark.full
-def test_an_interrupted_run_goes_on(bert, data, tmp_path, monkeypatch):
+def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
     """MNLI with its two dev sets, for real: to the figures of one that nothing stopped."""
     options = {"tasks": ["MNLI"], "batch_sizes": [4], "learning_rates": [1e-3], "epochs": [1]}
     options |= {"seeds": 1, "save_every": 1, "show": False}
@@ -240,7 +240,7 @@ def test_an_interrupted_run_goes_on(bert, data, tmp_path, monkeypatch):
         (["--data", "LESS"], "a folder SST-2 expected, got CoLA: give the tasks that are there"),
     ],
 )
-def test_mistakes_are_one_line(data, tmp_path, capsys, arguments, said):
+def test_bad_glue_options_are_one_line(data, tmp_path, capsys, arguments, said):
     write_task(tmp_path / "less", "CoLA", 3)
     named = {"DATA": data, "LESS": tmp_path / "less"}
     arguments = [named.get(argument, argument) for argument in arguments]
@@ -259,6 +259,6 @@ def test_mistakes_are_one_line(data, tmp_path, capsys, arguments, said):
         ({"max_length": 0}, "max_length must be a whole number of at least 1"),
     ],
 )
-def test_options_that_are_the_protocols_are_refused(bert, data, tmp_path, options, said):
+def test_options_fixed_by_the_protocol_are_refused(bert, data, tmp_path, options, said):
     with pytest.raises(ValueError, match=said):
         kbert.glue(bert, data, output=tmp_path, **options)

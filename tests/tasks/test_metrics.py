@@ -11,14 +11,14 @@ from kbert.tasks import metrics
 PEERS = json.loads((FILES / "metrics.json").read_text(encoding="utf-8"))
 
 
-def test_classes_as_scikit_learn():
+def test_class_metrics_equal_scikit_learn():
     for case in PEERS["classes"]:
         gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
         for name in ("accuracy", "f1", "macro_f1", "matthews"):
             assert getattr(metrics, name)(gold, predicted) == pytest.approx(case[name], abs=1e-12)
 
 
-def test_entities_as_seqeval():
+def test_entity_metrics_equal_seqeval():
     for case in PEERS["entities"]:
         for labels, expected in zip(case["gold"], case["entities"], strict=True):
             assert metrics.entities(labels) == {tuple(entity) for entity in expected}
@@ -27,13 +27,13 @@ def test_entities_as_seqeval():
             assert found[name] == pytest.approx(case[name], abs=1e-12)
 
 
-def test_answers_as_squad():
+def test_answer_metrics_equal_squad():
     for case in PEERS["answers"]:
         exact, f1 = metrics.answer_scores(case["answers"], case["predicted"])
         assert (exact, f1) == (case["exact"], pytest.approx(case["f1"], abs=1e-12))
 
 
-def test_answers_and_none_as_squad_2():
+def test_answer_metrics_equal_squad_2():
     """Exact, also the thresholds: it is the same search, in the same order."""
     for case in PEERS["squad2"]:
         found = metrics.answer_figures(case["answers"], case["predicted"], case["odds"])
@@ -44,7 +44,7 @@ def test_answers_and_none_as_squad_2():
         assert list(plain.values()) == pytest.approx(np.mean(scores, axis=0))
 
 
-def test_the_best_threshold_gives_what_it_promises():
+def test_best_threshold_reaches_its_scores():
     """Where no two odds are the same and the best is not to answer always."""
     chosen = [
         (case, name)
@@ -60,7 +60,7 @@ def test_the_best_threshold_gives_what_it_promises():
         assert found[key] == pytest.approx(case["figures"][f"best_{name}"])
 
 
-def test_what_entity_labels_are():
+def test_entity_labels_are_recognized():
     assert metrics.are_entity_labels(["O", "B-LOC", "I-LOC", "S-a-b"])
     assert not metrics.are_entity_labels(["NOUN", "O"])
     assert not metrics.are_entity_labels(["O"])
@@ -71,14 +71,14 @@ def test_sentences_of_other_lengths_are_refused():
         metrics.entity_scores([["O", "O"]], [["O"]])
 
 
-def test_numbers_as_scipy():
+def test_correlations_equal_scipy():
     for case in PEERS["numbers"]:
         gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
         for name in ("pearson", "spearman"):
             assert getattr(metrics, name)(gold, predicted) == pytest.approx(case[name], abs=1e-12)
 
 
-def test_several_labels_as_scikit_learn():
+def test_multilabel_metrics_equal_scikit_learn():
     """Scores of one decimal: many are equal."""
     for case in PEERS["labels"]:
         gold, scores = np.array(case["gold"], bool), np.array(case["scores"])

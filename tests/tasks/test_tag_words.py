@@ -67,7 +67,7 @@ def test_long_lists_of_words_are_read_in_windows(bert):
         (["the", "cat-dog", ".", "a", "(", "U.S."], "(."),
     ],
 )
-def test_the_rule_of_words_is_the_training_datas(bert, words, rule):
+def test_word_splitting_rule_comes_from_training_data(bert, words, rule):
     assert find_punctuation(words, bert.tokenizer) == rule
 
 
@@ -78,7 +78,7 @@ def test_texts_are_cut_between_spaces_with_punctuation_apart():
     assert [text[slice(*span)] for span in cut_into_words(text, "")] == text.split()
 
 
-def test_the_rule_is_learned_and_survives(small, tmp_path, capsys):
+def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):
     train = [(["the", "cat-dog", "sees", "it", "."], ["O", "B-x", "O", "O", "O"])] * 2
     settings = {"epochs": 1, "show": False, "peak_flops": 1e9, "lora": 2}
     source = small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
@@ -103,7 +103,7 @@ def test_the_rule_is_learned_and_survives(small, tmp_path, capsys):
     assert said.out.split()[-1] == "a/b."
 
 
-def test_a_saved_graph_cuts_texts_alike(bert):
+def test_saved_graph_splits_words_alike(bert):
     tf = pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
     import keras
@@ -138,6 +138,6 @@ def test_a_saved_graph_cuts_texts_alike(bert):
         ([], "texts must hold at least one text, got an empty list"),
     ],
 )
-def test_what_no_words_are_is_refused(bert, texts, said):
+def test_bad_lists_of_words_are_refused(bert, texts, said):
     with pytest.raises(ValueError, match=said):
         kbert.tag(bert, texts)

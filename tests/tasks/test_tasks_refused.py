@@ -44,14 +44,14 @@ CALLS = {
         (["cat", "\ud800"], r"\[1\] must be Unicode text, got a lone surrogate at character 0"),
     ],
 )
-def test_what_is_no_text_is_refused(berts, task, texts, says):
+def test_bad_texts_are_refused(berts, task, texts, says):
     head, call = CALLS[task]
     with pytest.raises(ValueError, match=says):
         call(berts[head], texts)
 
 
 @pytest.mark.parametrize("task", CALLS)
-def test_a_model_that_cannot_do_it_is_refused(berts, task):
+def test_model_with_another_head_is_refused(berts, task):
     head, call = CALLS[task]
     with pytest.raises(ValueError, match=r"bert must be what kbert\.load gives, got str"):
         call("folder", "cat")
@@ -82,7 +82,7 @@ def test_a_head_with_random_weights_is_refused(berts, task, layer):
 
 
 @pytest.mark.full
-def test_a_pooler_that_is_random_or_not_there_is_refused(berts):
+def test_random_or_missing_pooler_is_refused(berts):
     report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
     bert = dataclasses.replace(berts["encoder"], report=report)
     assert embed(bert, "cat").shape == (24,)
@@ -92,7 +92,7 @@ def test_a_pooler_that_is_random_or_not_there_is_refused(berts):
         embed(berts["qa"], "cat", pooling="pooler")
 
 
-def test_mistakes_of_one_task_are_one_line(berts):
+def test_bad_task_arguments_are_one_line(berts):
     mlm, qa = berts["pretraining"], berts["qa"]
     for call, says in (
         (lambda: fill_mask(mlm, "cat"), r"texts must have a \[MASK\], got 'cat'"),
@@ -118,7 +118,7 @@ def test_mistakes_of_one_task_are_one_line(berts):
 
 
 @pytest.mark.parametrize("what", [None, "folder", 3])
-def test_what_is_no_bert_is_one_line(what, tmp_path):
+def test_model_other_than_a_bert_is_one_line(what, tmp_path):
     for function, call in (
         ("save", lambda: kbert.save(what, tmp_path / "out")),
         ("resize_vocab", lambda: kbert.resize_vocab(what, 9)),
@@ -131,7 +131,7 @@ def test_what_is_no_bert_is_one_line(what, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_is_refused_before_anything_is_written(berts, tmp_path, monkeypatch):
+def test_bad_save_path_is_refused_before_writing(berts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, says in (
         ("", "got an empty one"),

@@ -26,7 +26,7 @@ def bert(berts):
 
 
 @pytest.mark.full
-def test_every_mask_is_filled_where_it_stands(berts):
+def test_every_mask_is_filled_from_its_own_logits(berts):
     bert = berts["pretraining"]
     text = "cat [MASK] sun [MASK] ."
     ids = bert.tokenizer.encode(text).ids
@@ -54,7 +54,7 @@ def test_a_model_of_few_predictions_fills_masks_too(berts, small):
 
 
 @pytest.mark.full
-def test_labels_of_their_own_and_a_single_label(berts, small):
+def test_classify_with_own_labels_and_multi_label(berts, small):
     bert = berts["classifier"]
     (logits,) = kbert.predict(bert.model, [bert.tokenizer.encode("cat").ids])["Classifier"]
     each = classify(bert, "cat", multi_label=True)
@@ -78,7 +78,7 @@ def test_an_answer_is_found_in_any_window(berts):
 
 
 @pytest.mark.full
-def test_a_map_answers_token_by_token(bert):
+def test_attention_map_between_tokens(bert):
     found = attention(bert, "cat sees dog", "dog")
     assert found.weights.shape == (3, 4, 7, 7)
     assert found.between("cat", "sees", layer=2, head=3) == found.weights[1, 2, 1, 2]
@@ -98,7 +98,7 @@ def test_a_map_answers_token_by_token(bert):
 @pytest.mark.parametrize(
     ("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
-def test_a_heat_map_is_drawn_and_always_the_same(bert, tmp_path, ending, begins):
+def test_heat_map_files_are_reproducible(bert, tmp_path, ending, begins):
     found = attention(bert, "cat $ee$ 中 dog")
     first, second = (found.plot(tmp_path / f"{n}.{ending}", layer=1) for n in "ab")
     assert first.read_bytes().startswith(begins)
@@ -126,7 +126,7 @@ def sink():
 
 
 @pytest.mark.full
-def test_the_colours_are_those_of_the_other_tokens(sink, tmp_path, monkeypatch):
+def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
     """The picture's own pixels: a quarter is as bright as can be, and [CLS] is off the scale."""
     import matplotlib.image
 
@@ -144,7 +144,7 @@ def test_the_colours_are_those_of_the_other_tokens(sink, tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
+def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
     lines = texts_of(sink.plot(tmp_path / "map.svg", layer=4, head=2))
     assert "A cat sat" in lines and "layer 4, head 2" in lines
     assert any("grey: above 0.25, up to 0.96" in line for line in lines)
@@ -162,7 +162,7 @@ def test_the_title_names_the_text_and_is_cut_to_fit(sink, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("count", "named"), [(7, 7), (122, 61)])
-def test_what_stands_around_is_in_proportion_to_the_square(count, named, tmp_path, monkeypatch):
+def test_heat_map_text_grows_with_the_picture(count, named, tmp_path, monkeypatch):
     """Title and scale grow with the picture; of many tokens those are named that can be read."""
     monkeypatch.setattr("kbert.tasks.attention.heat_map._NAMED", 61)
     weights = np.random.default_rng(3).random((1, 1, count, count)).astype("float32")
@@ -177,12 +177,12 @@ def test_what_stands_around_is_in_proportion_to_the_square(count, named, tmp_pat
     assert len([name for name in sizes if name in names]) == named
 
 
-def test_a_map_of_a_text_knows_it(bert):
+def test_attention_map_keeps_its_text(bert):
     found = attention(bert, "cat sees dog", "dog")
     assert (found.text, found.special) == ("cat sees dog / dog", (0, 4, 6))
 
 
-def test_a_picture_that_cannot_be_is_refused(bert, tmp_path):
+def test_bad_heat_map_path_is_refused(bert, tmp_path):
     found = attention(bert, "cat")
     with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, got 'map\.gif'"):
         found.plot(tmp_path / "map.gif")

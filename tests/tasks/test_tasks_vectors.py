@@ -104,7 +104,7 @@ def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
     )
 
 
-def test_lengths_that_are_no_length_are_refused(bert):
+def test_bad_embed_options_are_refused(bert):
     for options, says in (
         ({"max_length": 0}, "max_length must be a whole number of at least 1, got 0"),
         ({"max_length": 2}, "max_length must be at least 3"),
@@ -129,7 +129,7 @@ def test_lengths_that_are_no_length_are_refused(bert):
 
 
 @pytest.mark.full
-def test_a_function_is_built_once_and_goes_with_its_model(small, berts):
+def test_compiled_function_is_freed_with_its_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     for texts in ("cat", TEXTS, TEXTS[:3]):
@@ -146,7 +146,7 @@ def test_a_function_is_built_once_and_goes_with_its_model(small, berts):
 
 
 @pytest.mark.full
-def test_new_weights_are_seen(small, berts):
+def test_new_weights_reach_compiled_functions(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     before = embed(bert, "cat")
@@ -156,7 +156,7 @@ def test_new_weights_are_seen(small, berts):
 
 
 @pytest.mark.full
-def test_no_length_and_no_batch_size_traces_again(bert):
+def test_one_trace_serves_all_batch_shapes(bert):
     """TensorFlow: one trace, however many shapes there are."""
     traces = []
     function = running.compiled(Traced(bert.model, traces))
@@ -178,7 +178,7 @@ class Traced:
 
 
 @pytest.mark.full
-def test_the_summary_of_a_model_stays_as_it_was(berts):
+def test_tasks_do_not_change_the_models_summary(berts):
     bert = berts["pretraining"]
     before = kbert.model_rows(bert.model)
     for pooling in kbert.checkpoints.sentence_settings.POOLINGS:
@@ -192,7 +192,7 @@ def test_the_summary_of_a_model_stays_as_it_was(berts):
 
 
 @pytest.mark.full
-def test_the_checkpoints_own_way_is_the_default(bert):
+def test_pooling_of_the_checkpoint_is_the_default(bert):
     own = dataclasses.replace(
         bert, sentence=kbert.checkpoints.sentence_settings.SentenceSettings("max", True, 6)
     )
@@ -204,7 +204,7 @@ def test_the_checkpoints_own_way_is_the_default(bert):
     assert np.abs(np.linalg.norm(plain, axis=1) - 1).max() > 0.1
 
 
-def test_what_a_prompt_does_not_go_with(bert, berts, caplog):
+def test_bad_uses_of_a_prompt_are_refused(bert, berts, caplog):
     sentence = kbert.SentenceSettings(
         "mean",
         False,

@@ -59,7 +59,7 @@ READ = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_files_of_every_kind(tmp_path, case):
+def test_embedding_files_of_every_kind_are_read(tmp_path, case):
     name, rows, texts, scores, labels = READ[case]
     found = read_records(written(tmp_path, name, rows))
     assert [record.texts for record in found] == texts
@@ -72,7 +72,7 @@ def test_files_of_every_kind(tmp_path, case):
         assert [one[:3] for one in in_memory] == [one[:3] for one in found]
 
 
-def test_rows_in_memory():
+def test_embedding_rows_in_memory_are_read():
     found = given_records([PAIR, ("x", "y")], "train")
     assert found[1] == TextRecord(("x", "y"), place="train[1]")
     assert given_records([(*PAIR, np.float32(0.5))], "dev")[0].score == 0.5
@@ -80,7 +80,7 @@ def test_rows_in_memory():
     assert given_records(found, "train")[0].texts == PAIR
 
 
-def test_columns_can_be_named(tmp_path):
+def test_embedding_columns_can_be_named(tmp_path):
     names = ("id", "q", "a", "negative", "like")
     file = written(tmp_path, "a.csv", [names, (7, *TRIPLE, 0.5), (8, *PAIR, "x", 2)])
     found = read_records(file, ColumnOptions("q", "a"))
@@ -97,7 +97,7 @@ def test_columns_can_be_named(tmp_path):
     assert (record.texts, record.score) == (PAIR, 7.0)
 
 
-def test_what_may_be_labels_is_said(tmp_path, caplog):
+def test_possible_labels_are_warned_of(tmp_path, caplog):
     rows = [(f"text {number}", "good") for number in range(30)]
     with caplog.at_level(logging.WARNING):
         read_records(written(tmp_path, "a.tsv", rows))
@@ -154,7 +154,7 @@ def columns_of(count: int, columns: int, **others) -> TextColumns:
     return TextColumns.of(texts, np.arange(count * columns).reshape(count, columns), **others)
 
 
-def test_an_epoch_has_every_record_once_with_its_texts_side_by_side():
+def test_epoch_of_text_columns_has_each_record_once():
     examples = columns_of(31, 3)
     batches = ColumnBatches(examples, output="Vectors", batch_size=7, seed=3)
     rows = {tuple(row): number for number, row in enumerate(examples.columns.tolist())}
@@ -179,7 +179,7 @@ def test_equal_texts_have_one_number():
 
 
 @pytest.mark.parametrize("drawn", [2, 3])
-def test_labelled_sentences_get_partners_of_their_label_and_others(drawn):
+def test_labelled_sentences_get_partners_of_their_label(drawn):
     groups = np.array([0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 1], np.int32)
     examples = columns_of(11, 1, groups=groups)
     batches = ColumnBatches(examples, output="Vectors", batch_size=11, seed=3, drawn=drawn)
@@ -230,7 +230,7 @@ NOT_TRAINED = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", NOT_TRAINED)
-def test_finetune_refuses(source, case):
+def test_finetune_refuses_bad_embedding_options(source, case):
     rows, options, said = NOT_TRAINED[case]
     with pytest.raises(ValueError) as refused:
         kbert.finetune(source, "embed", train=rows, show=False, **{"batch_size": 13} | options)
@@ -238,13 +238,13 @@ def test_finetune_refuses(source, case):
 
 
 @pytest.mark.parametrize("name, value", [("loss", "cosent"), ("dimensions", (3,)), ("scale", 2.0)])
-def test_other_tasks_refuse_its_settings(source, name, value):
+def test_other_tasks_refuse_embedding_settings(source, name, value):
     with pytest.raises(ValueError, match=f"{name} must be for the task embed, got classify"):
         kbert.finetune(source, "classify", train=[("a", "x")], **{name: value})
 
 
 @pytest.mark.full
-def test_the_command_trains_and_evaluates(source, tmp_path, capsys):
+def test_finetune_command_trains_and_evaluates_embed(source, tmp_path, capsys):
     kbert.save(source, tmp_path / "model")
     rows = [(a, b, n % 4) for n, (a, b) in enumerate(PAIRS)]
     data = written(tmp_path, "sts.tsv", rows)

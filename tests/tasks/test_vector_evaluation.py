@@ -29,7 +29,7 @@ def examples_of(count: int, columns, **others) -> TextColumns:
     return TextColumns.of([[2, n + 5, 3] for n in range(count)], np.array(columns), **others)
 
 
-def test_recall_is_that_of_sentence_transformers():
+def test_recall_equals_sentence_transformers():
     expected = np.load(PEER)
     found = of_retrieval(vectors_for_retrieval(), columns_of_retrieval())
     assert len(found) == 4
@@ -65,7 +65,7 @@ def test_a_constant_prediction_has_no_correlation(caplog):
 
 
 @pytest.mark.full
-def test_search_finds_what_sentence_transformers_finds(berts, monkeypatch):
+def test_search_equals_sentence_transformers(berts, monkeypatch):
     """Of its vectors; several queries at a time."""
     expected, vectors = np.load(PEER), vectors_for_retrieval()
     monkeypatch.setattr(inference, "_AT_ONCE", 50)
@@ -79,7 +79,7 @@ def test_search_finds_what_sentence_transformers_finds(berts, monkeypatch):
 
 
 @pytest.mark.full
-def test_search_goes_by_the_cosines_of_embed(berts):
+def test_search_orders_by_cosine_of_embed(berts):
     bert = berts["encoder"]
     vectors = kbert.embed(bert, SEVERAL)
     cosines = kbert.similarity(bert, SEVERAL)[4]
@@ -100,7 +100,7 @@ def test_equal_texts_come_in_their_order(berts):
 
 
 @pytest.mark.full
-def test_rank_goes_by_what_a_classifier_says_of_the_pairs(berts):
+def test_rank_orders_by_classifier_probability(berts):
     bert, texts = berts["classifier"], SEVERAL[:5]
     said = kbert.classify(bert, ["a cat"] * 5, texts)
     scores = [{one.label: one.probability for one in row}["LABEL_3"] for row in said]
@@ -146,14 +146,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_search_refuses(berts, case):
+def test_search_refuses_bad_arguments(berts, case):
     given, said = REFUSED[case]
     with pytest.raises(ValueError) as refused:
         kbert.search(berts["encoder"], **{"query": "cat", "texts": ["dog", "sun"], **given})
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_rank_refuses(berts):
+def test_rank_refuses_bad_arguments(berts):
     with pytest.raises(ValueError, match=r"label must be one of LABEL_0, .*LABEL_4: the one that"):
         kbert.rank(berts["classifier"], "cat", ["dog"])
     with pytest.raises(ValueError, match="label must be left out with the head 'encoder'"):
@@ -163,7 +163,7 @@ def test_rank_refuses(berts):
 
 
 @pytest.mark.full
-def test_the_commands_print_what_the_functions_find(berts, tmp_path, capsys):
+def test_search_and_rank_commands_match_the_functions(berts, tmp_path, capsys):
     bert, folder = berts["encoder"], tmp_path / "model"
     kbert.save(bert, folder)
     (tmp_path / "texts.txt").write_text("\n".join(SEVERAL) + "\n")
