@@ -1,10 +1,11 @@
-"""Starts of a run in processes that are killed at chosen points: `python run_process.py FOLDER`.
+"""Start or resume a run in processes that are killed at chosen points: `run_process.py FOLDER`.
 
-Reads a JSON object a line: {"run": name, "kill": [point, step] or null, "together": updates in one
-call of the device}; forks, does it in the child, and says how the child ended. The libraries are
-imported once, before the forks.
+Each line of stdin is a JSON object: {"run": name, "kill": [point, step] or null, "together": steps
+in one call of the device}. The program forks, trains in the child, and prints the child's exit
+status. The libraries are imported once, before the forks.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -126,8 +127,19 @@ def start(folder: Path, name: str, kill, together: int) -> None:
         )
 
 
-def main() -> None:
+def import_libraries() -> None:
+    """Import what a run needs; no device is asked for, so that a fork finds no threads."""
+    import keras
 
+    import kbert.tasks.finetuning.finetune
+    import kbert.tasks.pretraining.pretrain
+    import kbert.tasks.resume  # noqa: F401
+
+    importlib.import_module(f"kbert.training.engines.{keras.backend.backend()}_engine")
+
+
+def main() -> None:
+    import_libraries()
     folder = Path(sys.argv[1])
     for line in sys.stdin:
         asked = json.loads(line)

@@ -51,7 +51,7 @@ def whole(folder):
 
 
 @pytest.mark.full
-def test_it_learns_in_adapters_alone(whole, folder, berts):
+def test_lora_training_changes_adapters_and_head_only(whole, folder, berts):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
     assert whole.metrics["loss"] < np.log(2)  # a coin's, of texts that it was not taught
@@ -78,7 +78,7 @@ def test_it_learns_in_adapters_alone(whole, folder, berts):
 
 
 @pytest.mark.full
-def test_a_run_that_crashed_ends_with_the_same_bits(whole, folder):
+def test_resume_with_lora_is_bit_equal(whole, folder):
     with pytest.raises(RuntimeError, match="crash"):
         run(folder, "crashed", callbacks=[Crash(8)])
     tuned = kbert.resume(folder / "crashed", **QUIET)
@@ -91,13 +91,13 @@ def test_a_run_that_crashed_ends_with_the_same_bits(whole, folder):
     assert tuned.metrics == whole.metrics
 
 
-def test_a_finished_run_is_opened_with_its_adapter(whole, folder):
+def test_resume_of_finished_run_returns_its_adapter(whole, folder):
     again = kbert.resume(folder / "whole", **QUIET)
     assert repr(again.bert.adapter) == repr(whole.bert.adapter)
     assert repr(whole.bert.adapter).startswith("LoraAdapter(rank 5, query, value, output, 6 matri")
 
 
-def test_saved_and_loaded_it_is_the_same(whole, folder, tmp_path, caplog):
+def test_saved_adapter_loads_with_equal_weights_and_metrics(whole, folder, tmp_path, caplog):
     kbert.save(whole.bert, tmp_path / "adapter", format="peft")
     caplog.clear()
     bert = kbert.load(folder / "source", adapter=tmp_path / "adapter")
@@ -109,7 +109,7 @@ def test_saved_and_loaded_it_is_the_same(whole, folder, tmp_path, caplog):
 
 
 @pytest.mark.full
-def test_frozen_blocks_have_no_adapter_and_rates_of_their_own_go_with_it(folder):
+def test_frozen_blocks_get_no_adapter(folder):
     tuned = run(
         folder, None, freeze="1", epochs=1, head_learning_rate=0.1, layer_decay=0.9, accumulation=13
     )
@@ -117,7 +117,7 @@ def test_frozen_blocks_have_no_adapter_and_rates_of_their_own_go_with_it(folder)
     assert np.isfinite(tuned.metrics["loss"])
 
 
-def test_adapters_of_others_are_refused_in_one_line(whole, folder, berts, tmp_path, capsys):
+def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, berts, tmp_path, capsys):
     adapter = tmp_path / "adapter"
     shutil.copytree(folder / "whole/adapter", adapter)
 
@@ -177,14 +177,14 @@ def test_adapters_of_others_are_refused_in_one_line(whole, folder, berts, tmp_pa
     refused("no adapter_model.safetensors or adapter_model.bin beside adapter_config.json")
 
 
-def test_a_folder_with_an_adapter_alone_says_how_it_is_opened(whole, folder):
+def test_load_of_adapter_folder_says_how_to_open_it(whole, folder):
     with pytest.raises(
         ValueError, match=r"an adapter of PEFT, which kbert.load\(BASE, adapter=…\)"
     ):
         kbert.load(folder / "whole/adapter")
 
 
-def test_going_on_with_an_adapter_needs_its_settings_and_its_base(whole, folder, tmp_path, capsys):
+def test_finetune_from_adapter_needs_its_settings_and_base(whole, folder, tmp_path, capsys):
     data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "second")
     adapter = shutil.copytree(folder / "whole/adapter", tmp_path / "adapter")
     done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "3")
@@ -198,7 +198,7 @@ def test_going_on_with_an_adapter_needs_its_settings_and_its_base(whole, folder,
     assert "got 'bert-base-uncased', which is not here: write the base's path there" in done.err
 
 
-def test_a_model_without_its_adapters_weights_is_not_saved_as_one(whole, folder, tmp_path):
+def test_peft_save_refuses_changed_base_weights(whole, folder, tmp_path):
     bert = kbert.load(folder / "source", adapter=folder / "whole/adapter")
     layer = bert.model.get_layer("Encoder-1-MultiHeadSelfAttention")
     layer.query_dense.kernel.assign(layer.query_dense.kernel.numpy() + 1)
@@ -209,7 +209,7 @@ def test_a_model_without_its_adapters_weights_is_not_saved_as_one(whole, folder,
     assert not list(tmp_path.iterdir())
 
 
-def test_an_adapter_is_put_into_the_weights_on_the_command_line(whole, folder, tmp_path, capsys):
+def test_convert_command_merges_adapter_into_weights(whole, folder, tmp_path, capsys):
     arguments = [str(folder / "source"), str(tmp_path / "merged")]
     adapter = ["--adapter", str(folder / "whole/adapter")]
     status, _, _ = kbert_command(capsys, convert.name, *arguments, *adapter)
@@ -238,7 +238,7 @@ def test_an_adapter_is_put_into_the_weights_on_the_command_line(whole, folder, t
         (["--freeze", "embeddings,encoder,pooler,head"], "freeze must leave something to train"),
     ],
 )
-def test_settings_that_cannot_be_are_one_line(folder, tmp_path, capsys, options, said):
+def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, capsys, options, said):
     files = [
         "--task",
         "classify",
@@ -254,7 +254,7 @@ def test_settings_that_cannot_be_are_one_line(folder, tmp_path, capsys, options,
 
 
 @pytest.mark.full
-def test_pretraining_that_goes_on_leaves_frozen_parts(tmp_path):
+def test_continued_pretraining_leaves_frozen_layers(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 2, "show": False, "output": tmp_path / "run"}
     with pytest.raises(ValueError, match=r"freeze must be of .*: give init, or leave it out"):

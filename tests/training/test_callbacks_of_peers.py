@@ -22,7 +22,7 @@ def tune(callbacks, **options):
 
 
 @pytest.mark.filterwarnings("ignore")  # W&B's and MLflow's own
-def test_wandb_logs_the_rate_and_the_metrics(tmp_path, monkeypatch):
+def test_wandb_logs_learning_rate_and_metrics(tmp_path, monkeypatch):
     pytest.importorskip("tensorflow", reason="W&B's callback imports it")
     wandb = pytest.importorskip("wandb", reason="pip install wandb")
     for name, value in (("MODE", "offline"), ("SILENT", "true"), ("DIR", str(tmp_path))):
@@ -42,7 +42,7 @@ def test_wandb_logs_the_rate_and_the_metrics(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_mlflow_logs_the_settings_and_the_metrics(tmp_path, monkeypatch):
+def test_mlflow_logs_settings_and_metrics(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="pip install mlflow-skinny")
     callback = pytest.importorskip("mlflow.keras.callback", reason="pip install mlflow-skinny")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a local file, without a database
@@ -56,7 +56,7 @@ def test_mlflow_logs_the_settings_and_the_metrics(tmp_path, monkeypatch):
     assert found.metrics["val_accuracy"] == tuned.history.evaluations[-1]["val_accuracy"]
 
 
-def test_a_learning_rate_that_a_callback_sets_is_refused():
+def test_callback_that_sets_learning_rate_is_refused():
     class Sets(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
             self.model.optimizer.learning_rate = 1.0
@@ -68,7 +68,7 @@ def test_a_learning_rate_that_a_callback_sets_is_refused():
         tune([stopping], lora=2)
 
 
-def test_one_callback_needs_no_list_and_one_that_waits_for_dev_data_is_refused(tmp_path):
+def test_callback_that_monitors_dev_needs_dev_data(tmp_path):
     """The three forms are those of Keras's own `fit`."""
     stopping = keras.callbacks.EarlyStopping("val_accuracy", min_delta=2.0)  # never better
     assert tune(stopping, epochs=3).history.evaluations[-1]["step"] == 6

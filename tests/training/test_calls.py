@@ -30,21 +30,19 @@ def steps_of(found) -> list[list[int]]:
         (4, 100, [7, 7, 9, 9, 9, 7], 0, [[0, 1], [2, 3], [4], [5]]),  # one shape a call
     ],
 )
-def test_a_call_ends_with_its_turn_a_pause_and_before_another_shape(
-    most, every, lengths, start, expected
-):
+def test_call_ends_at_pause_and_before_another_shape(most, every, lengths, start, expected):
     plan = Plan(start + len(lengths), None, 10**6, every, "-loss", 1)
     assert steps_of(calls(batches(lengths, start), most, plan.pauses)) == expected
 
 
-def test_what_was_made_before_an_error_is_done():
+def test_batches_before_an_error_are_trained():
     made = calls(batches([7, 7, OSError("gone")]), 4, lambda done: False)
     assert steps_of([next(made)]) == [[0, 1]]
     with pytest.raises(OSError, match="gone"):
         next(made)
 
 
-def test_one_a_call_waits_for_no_other_batch():
+def test_one_step_per_call_reads_no_batch_ahead():
     taken = []
 
     def slowly():

@@ -41,7 +41,7 @@ def trained(monkeypatch, name, worth, small=0):
 
 @pytest.mark.parametrize("small", [0, 300, 10**6])
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_the_numbers_are_those_of_the_step_that_is_not_compiled(monkeypatch, name, small):
+def test_compiled_step_equals_uncompiled_step(monkeypatch, name, small):
     engine = trained(monkeypatch, name, 0, small)
     found, wanted = engine.state(), trained(monkeypatch, name, 10**9, small).state()
     for path, one, other in zip(found, found.values(), wanted.values(), strict=True):

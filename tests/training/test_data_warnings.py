@@ -43,7 +43,7 @@ def test_documents_of_one_sentence_are_counted(tmp_path, said):
     assert len(said()) == 1
 
 
-def test_documents_that_repeat_others_are_counted(tmp_path, said):
+def test_repeated_documents_are_counted(tmp_path, said):
     pairs = [f"the cat {word}\na {word} dog" for word in ("runs", "sees", "sat", "is")]
     prepared(tmp_path, [*pairs * 3, "a tree\na sun"])
     assert said() == ["8 of 13 documents repeat another"]
@@ -51,7 +51,7 @@ def test_documents_that_repeat_others_are_counted(tmp_path, said):
     assert said()[1:] == said()[:1]
 
 
-def test_labelled_data_that_are_hardly_meant(small, said):
+def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
     """Duplicates, dev data of the training data, texts that are all cut: a line each."""
     bert = small_berts(small.replace(num_hidden_layers=1))["encoder"]
     train = [(f"the {word} runs", n % 2) for n, word in enumerate(VOCABULARY[60:67])] * 3
@@ -66,7 +66,7 @@ def test_labelled_data_that_are_hardly_meant(small, said):
     ]
 
 
-def test_more_tokens_than_the_model_has_positions_are_refused(small, said):
+def test_max_length_above_positions_is_refused(small, said):
     bert = small_berts(small.replace(num_hidden_layers=1))["classifier"]
     rows = [("a cat", 0), ("a dog", 1)]
     most = f"max_length must be at most {small.max_position_embeddings}, as many tokens as the"

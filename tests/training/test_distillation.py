@@ -67,7 +67,7 @@ def distilled(folder, **options):
 
 
 @pytest.mark.full
-def test_a_run_goes_on_bit_for_bit(folder, tmp_path):
+def test_resume_of_distillation_is_bit_equal(folder, tmp_path):
     """With dropout, a learned projection (24 to 28) and its moments; the teacher is a place."""
     whole = distilled(folder, output=tmp_path / "whole")
     with pytest.raises(RuntimeError, match="crash"):
@@ -121,7 +121,7 @@ def other_weights(folder):
         ({"teacher": None}, "temperature is for runs with a teacher, got 1.5 without one"),
     ],
 )
-def test_who_is_no_teacher_is_one_line(folder, options, said):
+def test_unsuitable_teacher_is_one_line_error(folder, options, said):
     if options.get("teacher"):
         options = options | {"teacher": folder / options["teacher"]}
     with pytest.raises(ValueError) as error:
@@ -130,7 +130,7 @@ def test_who_is_no_teacher_is_one_line(folder, options, said):
 
 
 @pytest.mark.full
-def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
+def test_hidden_loss_alone_takes_a_teacher_of_other_labels(folder):
     options = {"alpha": 0, "hidden_states": "cosine", "epochs": 1}
     line = distilled(folder, teacher=folder / "five", **options).history.updates[0]
     assert "Teacher-Classifier_loss" not in line
@@ -141,7 +141,7 @@ def test_of_hidden_states_alone_any_model_of_the_vocabulary_teaches(folder):
 
 
 @pytest.mark.full
-def test_with_adapters_the_projection_is_trained_too(folder):
+def test_hidden_projection_is_trained_with_lora(folder):
     """LoRA freezes the student's blocks, and nothing of what learns beside them."""
     lines = distilled(folder, lora=2, hidden_weight=5.0).history.updates
     losses = [[line[f"Teacher-Hidden-{n}_loss"] for line in (lines[0], lines[-1])] for n in (0, 1)]
@@ -166,7 +166,7 @@ ROWS = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ROWS)
-def test_each_task_has_its_lesson(heads, name):
+def test_every_task_has_its_distillation_loss(heads, name):
     """What says the teacher's words has nothing to learn; else what the formula says."""
     labels = {"regress": 1, "multilabel": 3, "tag": 2}.get(name)
     teacher = heads[{"tag": "tokens", "qa": "qa"}.get(name, "classifier")]
@@ -194,7 +194,7 @@ def test_each_task_has_its_lesson(heads, name):
 
 
 @pytest.mark.full
-def test_a_teacher_pretrains_itself_without_loss(tmp_path):
+def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
     """A student with its teacher's weights says what it says; without dropout."""
     make_shards(tmp_path)
     sizes = CONFIG | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -224,7 +224,7 @@ def other(config):
 
 
 @pytest.mark.full
-def test_the_command(folder, tmp_path, capsys):
+def test_finetune_command_takes_a_teacher(folder, tmp_path, capsys):
     arguments = ["finetune", folder / "student", "--task", "classify", "--epochs", 1]
     arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-states", "cosine"]
     taught = [*arguments, "-o", tmp_path / "run", "--teacher"]

@@ -39,7 +39,7 @@ def changes(weights: np.ndarray) -> np.ndarray:
 @pytest.mark.full
 @pytest.mark.torch
 @pytest.mark.parametrize("decayed", [True, False])
-def test_adamw_is_torchs(decayed):
+def test_adamw_equals_torch(decayed):
     torch = pytest.importorskip("torch")
     settings = Optimizer(
         learning_rate=0.02, schedule="constant", total_steps=UPDATES, weight_decay=0.3
@@ -61,7 +61,7 @@ def test_adamw_is_torchs(decayed):
 
 @pytest.mark.parametrize("corrected", [True, False])
 @pytest.mark.parametrize("decayed", [True, False])
-def test_lamb_is_the_papers_algorithm_2(decayed, corrected):
+def test_lamb_equals_algorithm_2_of_the_paper(decayed, corrected):
     """arXiv 1904.00962 v5, in float64; biases and LayerNorm's neither decayed nor adapted."""
     settings = Optimizer(
         "lamb", 0.02, schedule="constant", total_steps=UPDATES, weight_decay=0.3,
@@ -98,7 +98,7 @@ def test_lamb_moves_a_weight_of_zeros():
 @pytest.mark.transformers
 @pytest.mark.parametrize("warmup", [0, 1, 7, 29])
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
-def test_the_rate_of_every_update_is_transformers(schedule, warmup):
+def test_learning_rate_of_every_step_equals_transformers(schedule, warmup):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     from keras import ops

@@ -11,7 +11,7 @@ from kbert.training.optimizers import Optimizer
 pytestmark = pytest.mark.full
 
 
-def test_no_size_in_the_program_is_dynamic():
+def test_xla_program_has_no_dynamic_size():
     """One would stand between XLA's fusions: dropout's numbers are then drawn for each anew."""
     pytest.importorskip("tensorflow")
     engine, blocks = engines.start(), 1

@@ -75,7 +75,7 @@ def starts(folder):
 
 @pytest.mark.full
 @pytest.mark.parametrize("backend", POINTS)
-def test_a_killed_run_ends_as_one_that_was_not(starts, folder, backend):
+def test_killed_finetuning_resumes_bit_equal(starts, folder, backend):
     if backend not in starts:
         pytest.skip(f"{backend} is not installed")
     lines = starts[backend].stdout.read().splitlines()

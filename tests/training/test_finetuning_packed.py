@@ -47,7 +47,7 @@ def whole(folder, sources):
 
 
 @pytest.mark.full
-def test_it_learns_and_the_settings_say_how(whole, folder, sources):
+def test_packed_training_learns(whole, folder, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
     assert whole.metrics["accuracy"] > 0.9
@@ -58,7 +58,7 @@ def test_it_learns_and_the_settings_say_how(whole, folder, sources):
 
 
 @pytest.mark.full
-def test_a_run_goes_on_bit_for_bit(whole, folder, sources, tmp_path):
+def test_resume_of_packed_run_is_bit_equal(whole, folder, sources, tmp_path):
     with pytest.raises(RuntimeError, match="crash"):
         options = {"output": tmp_path / "run", "callbacks": [Crash(23)]}
         finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
@@ -76,7 +76,7 @@ def test_a_run_goes_on_bit_for_bit(whole, folder, sources, tmp_path):
 
 
 @pytest.mark.full
-def test_a_tagger_learns():
+def test_packed_tagger_learns():
     bert = small_bert()
     options = {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3, "packing": True}
     tuned = finetune(bert, "tag", train=TAGGED, dev=TAGGED, accumulation=2, **options, **QUIET)
@@ -84,7 +84,7 @@ def test_a_tagger_learns():
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
 
 
-def test_flops_are_those_of_the_rows(small):
+def test_flops_count_packed_rows(small):
     """By the accounting's of a sequence as long as a row, times the rows."""
     from test_packing import examples
 
@@ -107,7 +107,7 @@ def test_flops_are_those_of_the_rows(small):
         ({"accumulation": 3}, "batch_size must be a multiple of 3"),
     ],
 )
-def test_bad_arguments_are_one_line(folder, sources, options, said):
+def test_bad_packing_arguments_are_one_line_errors(folder, sources, options, said):
     options = {"task": "classify", **sources, "batch_size": 13, "packing": True} | QUIET | options
     with pytest.raises(ValueError) as error:
         finetune(folder / "source", options.pop("task"), **options)
@@ -115,7 +115,7 @@ def test_bad_arguments_are_one_line(folder, sources, options, said):
 
 
 @pytest.mark.full
-def test_the_command(folder, sources, tmp_path, capsys):
+def test_finetune_command_packs(folder, sources, tmp_path, capsys):
     data = ("--train", sources["train"], "--dev", sources["dev"], "-o", tmp_path / "run")
     asked = ("--epochs", "1", "--batch-size", "33", "--quiet", "--packing")
     source = folder / "source"

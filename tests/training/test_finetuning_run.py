@@ -66,7 +66,7 @@ def crashed(folder, sources):
 
 
 @pytest.mark.full
-def test_it_learns(whole, sources):
+def test_finetuning_learns(whole, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS
     assert np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])
@@ -77,7 +77,7 @@ def test_it_learns(whole, sources):
     assert np.mean(np.equal(said, labels)) == pytest.approx(whole.metrics["accuracy"])
 
 
-def test_figures_are_those_of_the_outputs(whole, sources):
+def test_metrics_match_the_classify_probabilities(whole, sources):
     """The same by kbert.classify's probabilities, which go through other batches."""
     figures = evaluate(whole.bert, "classify", sources["dev"])
     assert figures == pytest.approx(whole.metrics, rel=1e-4)
@@ -90,7 +90,7 @@ def test_figures_are_those_of_the_outputs(whole, sources):
 
 
 @pytest.mark.full
-def test_the_run_folder_has_the_model(whole, folder, sources):
+def test_run_folder_holds_the_trained_model(whole, folder, sources):
     result = json.loads((folder / "whole" / "result.json").read_text())
     assert result["metrics"] == pytest.approx(whole.metrics)
     for name in ("model", "model.keras"):
@@ -102,7 +102,7 @@ def test_the_run_folder_has_the_model(whole, folder, sources):
 
 
 @pytest.mark.full
-def test_a_run_goes_on_bit_for_bit(whole, crashed, folder, tmp_path):
+def test_resume_after_crash_is_bit_equal(whole, crashed, folder, tmp_path):
     """Dropout on; what kills do is in test_finetuning_kills.py."""
     output = shutil.copytree(crashed, tmp_path / "run")
     tuned = resume(output, **QUIET)
@@ -118,7 +118,7 @@ def test_a_run_goes_on_bit_for_bit(whole, crashed, folder, tmp_path):
 
 
 @pytest.mark.full
-def test_a_run_of_before_packing_goes_on(whole, crashed, tmp_path):
+def test_run_of_older_kbert_without_packing_resumes(whole, crashed, tmp_path):
     """Its settings.json and its states do not name what came later."""
     output = shutil.copytree(crashed, tmp_path / "run")
     content = json.loads((output / "settings.json").read_text())
@@ -133,7 +133,7 @@ def test_a_run_of_before_packing_goes_on(whole, crashed, tmp_path):
     assert resume(output, **QUIET).metrics == whole.metrics
 
 
-def test_other_data_or_settings_do_not_go_on(crashed, folder, sources, tmp_path):
+def test_resume_refuses_other_data_or_settings(crashed, folder, sources, tmp_path):
     with pytest.raises(ValueError, match=r"learning_rate.*begin a new run"):
         resume(crashed, learning_rate=1.0, **QUIET)
     write_texts(tmp_path / "train.tsv", 66, 9)
@@ -143,14 +143,14 @@ def test_other_data_or_settings_do_not_go_on(crashed, folder, sources, tmp_path)
         finetune(folder / "source", "classify", output=crashed, **sources, **SETTINGS)
 
 
-def test_what_cannot_be_leaves_no_folder(berts, sources, tmp_path):
+def test_bad_batch_size_leaves_no_run_folder(berts, sources, tmp_path):
     with pytest.raises(ValueError, match="batch_size must be a multiple of 3"):
         options = SETTINGS | {"accumulation": 3, "output": tmp_path / "run"}
         finetune(berts["encoder"], "classify", **sources, **options)
     assert not (tmp_path / "run").exists()
 
 
-def test_flops_are_those_of_the_lengths_that_batches_have(berts):
+def test_flops_count_the_lengths_of_batches(berts):
     """The matrix products by hand, 2 FLOPs a multiply-add, three times the forward pass."""
     ids = [[1] * size for size in (3, 3, 4, 7, 8)]
     examples = Examples(ids, ids, {CLASSIFIER: [0, 1, 0, 1, 0]})
@@ -168,7 +168,7 @@ def test_flops_are_those_of_the_lengths_that_batches_have(berts):
     assert mean_flops(spec, batches) == expected
 
 
-def test_the_mfu_is_recorded(whole, folder):
+def test_mfu_is_recorded(whole, folder):
     environment = json.loads((folder / "whole" / "environment.json").read_text())
     assert (environment["peak_flops"], environment["peak_flops_source"]) == (1e9, "given")
     line = whole.history.updates[-1]
@@ -195,9 +195,7 @@ class Weights(keras.callbacks.Callback):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("kept", "with_folder"), [(True, True), (True, False), (False, True)])
-def test_the_best_weights_are_kept(
-    folder, sources, berts, monkeypatch, tmp_path, kept, with_folder
-):
+def test_best_weights_are_kept(folder, sources, berts, monkeypatch, tmp_path, kept, with_folder):
     monkeypatch.setattr(LabelledEvaluation, "__call__", falling)
     falling.calls = 0
     seen = Weights()
@@ -231,7 +229,7 @@ def begun(sources):
     return begin
 
 
-def test_a_head_of_the_same_labels_goes_on(berts, begun):
+def test_head_with_same_labels_is_reused(berts, begun):
     model = kbert.build_classifier(berts["encoder"].config, num_labels=2, seq_len=None)
     same = dataclasses.replace(berts["classifier"], model=model, labels=("bad", "good"))
     other = dataclasses.replace(same, labels=("good", "bad"))
@@ -245,13 +243,13 @@ def test_a_head_of_the_same_labels_goes_on(berts, begun):
             assert np.array_equal(mine, two) != anew
 
 
-def test_what_the_source_lacks_is_said(berts, begun, caplog):
+def test_newly_initialized_layers_are_reported(berts, begun, caplog):
     begun(berts["qa"])
     assert f"newly initialized, which the source lacks: {POOLER}" in caplog.text
 
 
 @pytest.mark.full
-def test_without_dev_data_and_folder(berts, sources):
+def test_finetuning_without_dev_data_and_folder(berts, sources):
     tuned = finetune(
         berts["encoder"], "classify", train=sources["train"], epochs=1, batch_size=66, **QUIET
     )
@@ -274,7 +272,7 @@ def test_without_dev_data_and_folder(berts, sources):
         ({"accumulation": 3}, "batch_size must be a multiple of 3"),
     ],
 )
-def test_bad_arguments_are_one_line(berts, sources, options, said):
+def test_bad_finetune_arguments_are_one_line_errors(berts, sources, options, said):
     from kbert.tasks.classification.reading import Labelled
 
     if "dev" in options:
@@ -286,7 +284,7 @@ def test_bad_arguments_are_one_line(berts, sources, options, said):
     assert "\n" not in str(error.value)
 
 
-def test_a_label_outside_the_range_is_named(berts, tmp_path):
+def test_label_outside_the_range_is_named(berts, tmp_path):
     (tmp_path / "dev.tsv").write_text("a cat\t4\na dog\t5\n")
     with pytest.raises(
         ValueError, match=r"dev.tsv, line 2: label must be one of .* 0, 1, 2, 3, 4, got '5'"
@@ -297,7 +295,7 @@ def test_a_label_outside_the_range_is_named(berts, tmp_path):
 
 
 @pytest.mark.full
-def test_the_commands(folder, sources, tmp_path, capsys, whole):
+def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole):
     output = tmp_path / "run"
     data = ("--train", sources["train"], "--dev", sources["dev"], "-o", output)
     settings = ("--epochs", "1", "--batch-size", "33", "--quiet")
@@ -326,14 +324,14 @@ def test_the_commands(folder, sources, tmp_path, capsys, whole):
         (["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"], "no.tsv: No such file"),
     ],
 )
-def test_mistakes_on_the_command_line_are_one_line(tmp_path, monkeypatch, capsys, arguments, said):
+def test_command_line_mistakes_are_one_line_errors(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     status, out, err = kbert_command(capsys, "finetune", *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
 
 
-def test_every_setting_is_an_option():
+def test_every_finetuning_setting_is_an_option():
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
     others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "keep", "quiet"}

@@ -42,7 +42,7 @@ def changed(before, after) -> set[str]:
 
 
 @pytest.mark.full
-def test_sentence_vectors_with_adapters(source, tmp_path):
+def test_sentence_embeddings_train_with_lora(source, tmp_path):
     options = SETTINGS | {"lora": 3, "lora_on": "key,output"}
     done = kbert.finetune(source, "embed", train=PAIRS, output=tmp_path / "run", **options)
     losses = [line["Vectors_loss"] for line in done.history.updates]
@@ -79,7 +79,7 @@ def by_peft(source, run, texts):
 
 
 @pytest.mark.full
-def test_sentence_vectors_with_frozen_parts(source):
+def test_sentence_embeddings_train_with_frozen_layers(source):
     options = SETTINGS | {"freeze": "embeddings,1", "layer_decay": 0.9}
     done = kbert.finetune(source, "embed", train=PAIRS, **options)
     layers = changed(kbert.load(source).model, done.bert.model)
@@ -92,7 +92,7 @@ def test_sentence_vectors_with_frozen_parts(source):
 
 
 @pytest.mark.full
-def test_pretraining_goes_on_with_adapters(tmp_path):
+def test_continued_pretraining_with_lora(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 3, "show": False, "output": tmp_path / "run"}
     with pytest.raises(ValueError, match="lora must be of a checkpoint to begin with, init, got 2"):
@@ -129,7 +129,7 @@ def compare_with_peft(folder, bert):
 
 
 @pytest.mark.full
-def test_packed_rows_drop_out_what_goes_into_adapters(source, tmp_path):
+def test_packed_training_with_lora_dropout(source, tmp_path):
     texts = [text for pair in PAIRS for text in pair]
     rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]
     options = {"epochs": 20, "batch_size": 12, "learning_rate": 2e-2, "packing": True} | QUIET

@@ -58,7 +58,7 @@ def counts(**variables) -> list[list[int]]:
     return [[int(count) for count in line.split()] for line in run.stdout.splitlines()]
 
 
-def test_it_stays_until_the_last_owner_is_gone():
+def test_freed_memory_is_kept_until_the_last_owner_is_gone():
     before, two, one, none = counts()
     assert min(before) > 0.9 * PAGES, "it stays by itself: the test shows nothing"
     assert max(two) < 50 and max(one) < 50
@@ -73,11 +73,11 @@ def test_it_stays_until_the_last_owner_is_gone():
         {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"},
     ],
 )
-def test_what_the_user_told_glibc_stands(variables):
+def test_glibc_settings_of_the_user_win(variables):
     assert min(min(found) for found in counts(**variables)) > 0.9 * PAGES
 
 
-def test_elsewhere_nothing_is_done():
+def test_kept_memory_does_nothing_elsewhere():
     found = counts(GLIBC_TUNABLES="glibc.cpu.x86_data_cache_size=32768")  # not of memory
     assert max(found[1]) < 50
     from kbert.training.engines import kept_memory
@@ -97,7 +97,7 @@ def test_elsewhere_nothing_is_done():
     ("told", "plugins", "alone"),
     [("", [], True), ("cpu", ["cuda12"], True), ("", ["cuda12"], False), ("tpu,cpu", [], False)],
 )
-def test_one_heap_is_for_jax_on_a_cpu(monkeypatch, told, plugins, alone):
+def test_one_heap_is_used_by_jax_on_cpu_only(monkeypatch, told, plugins, alone):
     jax = pytest.importorskip("jax")
     before = jax.config.jax_platforms
     monkeypatch.setattr(devices, "entry_points", lambda group: plugins)

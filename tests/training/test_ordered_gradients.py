@@ -40,7 +40,7 @@ def factors(transposed):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_gradients_are_those_of_numpy(dtype, transposed):
+def test_matmul_gradients_equal_numpy(dtype, transposed):
     x, y = factors(transposed)
     of_x, of_y = gradients_in(dtype, transposed)(x, y)
     tolerance = {"float32": 1e-6, "bfloat16": 2**-7}[dtype]
@@ -64,13 +64,13 @@ def products_in(dtype, transposed):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_kernels_gradient_is_there_before_that_of_what_it_multiplies(dtype):
+def test_kernel_gradient_is_computed_before_input_gradient(dtype):
     """What the kernel's alone needs is gone then: of the feed-forward part its widest tensor."""
     products, _ = products_in(dtype, transposed=False)
     assert products[7, 99] in products[13, 7].control_inputs
 
 
-def test_nothing_else_is_computed_while_table_and_gradient_are_both_there():
+def test_table_gradient_waits_for_input_gradient():
     products, every = products_in("bfloat16", transposed=True)
     of_x, of_y = products[13, 7], products[99, 7]
     assert of_x in of_y.control_inputs
@@ -78,7 +78,7 @@ def test_nothing_else_is_computed_while_table_and_gradient_are_both_there():
     assert [op.inputs[0].op for op in waits] == [of_x]
 
 
-def test_a_frozen_kernel_has_no_gradient_that_another_waits_for():
+def test_frozen_kernel_has_no_gradient():
     """Freezing saves that product."""
     kits = []
     for frozen in (0, 5):
@@ -95,7 +95,7 @@ def test_a_frozen_kernel_has_no_gradient_that_another_waits_for():
     assert kits == ["tensorflow_ordered_kit", "tensorflow_kit"]
 
 
-def test_what_dropout_left_of_attention_is_computed_again_when_there_is_a_gradient():
+def test_attention_dropout_is_recomputed_in_backward():
     """TensorFlow computes the same of the same tensor once, and keeps it."""
     from kbert.model.parts import tensorflow_kit
 
@@ -120,7 +120,7 @@ def test_what_dropout_left_of_attention_is_computed_again_when_there_is_a_gradie
     assert not first.inputs[0].op.control_inputs
 
 
-def test_small_weights_are_joined_once_there_are_gradients():
+def test_small_weights_are_joined_after_gradients():
     from kbert.model.parts import joined_weights
 
     sizes = [(2, 3), (7,), (5,)]

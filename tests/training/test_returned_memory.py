@@ -21,7 +21,7 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
-def test_what_is_free_between_two_blocks_goes_back():
+def test_free_memory_between_blocks_is_returned():
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_trim"):
         pytest.skip("a libc without malloc_trim")
@@ -63,7 +63,7 @@ print(has_own_pages())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
-def test_what_is_large_has_pages_of_its_own_meanwhile():
+def test_large_blocks_get_their_own_pages_meanwhile():
     def said(**variables) -> list[str]:
         command = [sys.executable, "-c", _PROGRAM]
         return subprocess.check_output(command, env=environment(**variables), text=True).split()
@@ -72,12 +72,12 @@ def test_what_is_large_has_pages_of_its_own_meanwhile():
     assert said(MALLOC_MMAP_THRESHOLD_=str(2**25)) == ["False"] * 3
 
 
-def test_elsewhere_nothing_is_done(monkeypatch):
+def test_returned_memory_does_nothing_elsewhere(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with returned_memory.returned():
         assert not glibc.trim() and not glibc.set_options({glibc.ARENA_MAX: 1})
 
 
-def test_an_error_within_comes_out():
+def test_error_within_returned_memory_is_raised():
     with pytest.raises(ValueError, match="within"), returned_memory.returned():
         raise ValueError("within")

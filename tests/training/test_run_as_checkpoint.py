@@ -30,7 +30,7 @@ def copied(tuned, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("gone", [None, "model.keras"])
-def test_a_finished_run_is_the_model_in_it(copied, gone, capsys, tmp_path):
+def test_finished_run_opens_as_its_model(copied, gone, capsys, tmp_path):
     wanted = kbert.classify(kbert.load(copied / "model.keras"), "a red cat")
     if gone:
         (copied / gone).unlink()
@@ -56,7 +56,7 @@ def test_a_finished_run_is_the_model_in_it(copied, gone, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["finetune", "pretrain"])
-def test_one_that_is_not_finished_says_how_to_go_on(copied, capsys, task):
+def test_unfinished_run_says_how_to_resume(copied, capsys, task):
     (copied / "result.json").unlink()
     settings = copied / "settings.json"
     settings.write_text(settings.read_text().replace('"finetune"', f'"{task}"', 1))
@@ -68,7 +68,7 @@ def test_one_that_is_not_finished_says_how_to_go_on(copied, capsys, task):
         assert done.status == 2 and says in done.err and done.err.count("\n") == 1
 
 
-def test_a_run_without_a_model_and_a_place_that_is_a_run_are_one_line(copied):
+def test_run_without_model_is_one_line_error(copied):
     bert = kbert.load(copied)
     with pytest.raises(ValueError, match="must not hold a run, got one: choose another place"):
         kbert.save(bert, copied)
@@ -78,7 +78,7 @@ def test_a_run_without_a_model_and_a_place_that_is_a_run_are_one_line(copied):
         kbert.load(copied)
 
 
-def test_somebody_elses_settings_are_no_run(tmp_path):
+def test_foreign_settings_json_is_no_run(tmp_path):
     for content in ("{", "[]", '{"task": "finetune"}'):
         (tmp_path / "settings.json").write_text(content)
         with pytest.raises(FileNotFoundError, match="no checkpoint of"):

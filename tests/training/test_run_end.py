@@ -86,7 +86,7 @@ def assert_last(run, steps: list[int]) -> None:
 
 
 @pytest.mark.full
-def test_the_last_update_is_recorded_wherever_a_callback_stops(folder, stopped, tmp_path):
+def test_last_step_is_recorded_where_a_callback_stops(folder, stopped, tmp_path):
     assert_last(stopped, [10, 15])
     trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
     assert_last(tmp_path / "run", [3])
@@ -94,7 +94,7 @@ def test_the_last_update_is_recorded_wherever_a_callback_stops(folder, stopped, 
 
 
 @pytest.mark.full
-def test_a_fine_tuning_that_is_stopped_reports_the_weights_that_it_has(folder, tmp_path):
+def test_stopped_finetuning_reports_its_last_weights(folder, tmp_path):
     """Stopped in its second epoch: the last weights were never evaluated in the run."""
     options = {"log_every": 10, "keep_best": False, "callbacks": [Stops(5)]}
     stopped = tuned(folder, tmp_path / "run", **options)
@@ -105,7 +105,7 @@ def test_a_fine_tuning_that_is_stopped_reports_the_weights_that_it_has(folder, t
     assert (result["steps"], result["weights_of_update"]) == (5, 5)
 
 
-def test_the_report_is_there_from_the_first_evaluation_on(folder, tmp_path):
+def test_report_exists_from_the_first_evaluation(folder, tmp_path):
     pages = []
 
     class Reads(keras.callbacks.Callback):
@@ -148,9 +148,7 @@ def evaluations(monkeypatch):
 
 
 @pytest.mark.parametrize("with_folder", [True, False])
-def test_of_evaluations_with_one_score_the_lowest_loss_is_kept(
-    folder, tmp_path, evaluations, with_folder
-):
+def test_lowest_loss_wins_among_equal_scores(folder, tmp_path, evaluations, with_folder):
     evaluations((0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.5))
     seen = Heads()
     output = tmp_path / "run" if with_folder else None
@@ -220,7 +218,7 @@ def damaged(run, step: int):
 
 
 @pytest.mark.full
-def test_where_the_best_state_is_damaged_the_second_best_has_its_own_figures(
+def test_damaged_best_state_falls_back_to_second_best(
     folder, tmp_path, falling, monkeypatch, caplog
 ):
     tuned(folder, tmp_path / "run", keep="all", save_every=3)
@@ -237,7 +235,7 @@ def test_where_the_best_state_is_damaged_the_second_best_has_its_own_figures(
 
 
 @pytest.mark.full
-def test_where_no_scored_state_is_whole_the_last_weights_are_evaluated(folder, tmp_path, caplog):
+def test_without_whole_scored_state_last_weights_are_scored(folder, tmp_path, caplog):
     options = {"evaluate_every": 4, "save_every": 1, "keep": "all"}
     tuned(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
     run = damaged(tmp_path / "run", 4)
@@ -253,7 +251,7 @@ def states(run) -> list[str]:
 
 
 @pytest.mark.full
-def test_what_a_finished_run_keeps_is_chosen_and_said(folder, tmp_path, capsys):
+def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys):
     """On the command line: the sizes are the disk's own."""
     (tmp_path / "tiny.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     asked = ["--config", tmp_path / "tiny.json", "--steps", 4, "--seq-len", 17, "--batch-size", 6]
@@ -278,7 +276,7 @@ def test_what_a_finished_run_keeps_is_chosen_and_said(folder, tmp_path, capsys):
     assert [line["step"] for line in again.history.updates] == [1, 2, 3, 4]
 
 
-def test_what_is_kept_of_a_run_that_was_finished_before(stopped, tmp_path):
+def test_keep_applies_to_an_already_finished_run(stopped, tmp_path):
     """Killed before its states were removed, or of a release that said nothing of it."""
     run = shutil.copytree(stopped, tmp_path / "run")
     file = run / "settings.json"
@@ -293,7 +291,7 @@ def test_what_is_kept_of_a_run_that_was_finished_before(stopped, tmp_path):
     assert len(before) == 2
 
 
-def test_an_unfinished_run_keeps_its_states_whatever_is_chosen(folder, tmp_path):
+def test_unfinished_run_keeps_its_states(folder, tmp_path):
     run = RunFolder.create(tmp_path / "run", {"steps": 3}, {}, keep="model")
     run.save_state({"weight": np.zeros(3, "float32")}, 2)
     run.tidy()

@@ -38,7 +38,7 @@ def state(tmp_path):
     return path
 
 
-def test_a_state_comes_back_bit_for_bit(state):
+def test_state_round_trip_is_bit_equal(state):
     arrays, facts = read_state(state)
     assert facts == {"step": 7} == read_facts(state)
     assert set(arrays) == set(ARRAYS)
@@ -48,7 +48,7 @@ def test_a_state_comes_back_bit_for_bit(state):
         assert arrays[name].tobytes() == array.tobytes()
 
 
-def test_any_reader_of_safetensors_opens_a_state(state):
+def test_safetensors_opens_a_state(state):
     """Not ours: the package's own loader, and the header as the format's page describes it."""
     from safetensors.numpy import load_file
 
@@ -58,7 +58,7 @@ def test_any_reader_of_safetensors_opens_a_state(state):
     assert header["weights"]["shape"] == [13, 7] and header["weights"]["dtype"] == "F32"
 
 
-def test_a_state_that_is_cut_anywhere_is_refused(state):
+def test_truncated_state_is_refused(state):
     whole = state.read_bytes()
     for length in (0, 1, 8, 100, len(whole) // 2, len(whole) - 1):
         state.write_bytes(whole[:length])
@@ -66,7 +66,7 @@ def test_a_state_that_is_cut_anywhere_is_refused(state):
             read_state(state)
 
 
-def test_a_state_with_one_bit_changed_is_refused(state):
+def test_state_with_one_flipped_bit_is_refused(state):
     whole = state.read_bytes()
     for place in range(0, len(whole), 61):
         damaged = bytearray(whole)
@@ -76,7 +76,7 @@ def test_a_state_with_one_bit_changed_is_refused(state):
             read_state(state)
 
 
-def test_another_file_of_safetensors_is_refused(tmp_path):
+def test_foreign_safetensors_file_is_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3)}, tmp_path / "a.safetensors")
@@ -84,7 +84,7 @@ def test_another_file_of_safetensors_is_refused(tmp_path):
         read_state(tmp_path / "a.safetensors")
 
 
-def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_old_state(state):
+def test_full_disk_leaves_the_old_state(state):
     before = state.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
@@ -97,7 +97,7 @@ def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_old_state(state):
     assert state.read_bytes() == before and os.listdir(state.parent) == [state.name]
 
 
-def test_records_are_cut_after_the_step_and_after_a_line_that_is_not_whole(tmp_path):
+def test_records_are_cut_at_the_resumed_step(tmp_path):
     path = tmp_path / "metrics.jsonl"
     records = RecordFile(path)
     for step in range(1, 8):
@@ -146,26 +146,26 @@ def steps(run) -> list[int]:
     return [int(path.stem[5:]) for path in sorted(run.path.glob("checkpoints/*.safetensors"))]
 
 
-def test_the_last_two_and_the_best_are_kept(run):
+def test_last_two_and_best_states_are_kept(run):
     for step, score in ((2, None), (4, -3.0), (6, -1.0), (8, -2.0), (10, None), (12, -1.0)):
         run.save_state(ARRAYS, step, score=score and (score, -0.5))
     assert steps(run) == [6, 10, 12]
     assert run.best_state().step == 6 and run.best_state().score == -1.0
 
 
-def test_of_states_with_one_score_that_of_the_lowest_loss_is_the_best(run):
+def test_lowest_loss_is_best_among_equal_scores(run):
     for step, loss in ((2, 0.75), (4, 0.25), (6, 0.5), (8, 0.625)):
         run.save_state(ARRAYS, step, score=(0.875, -loss))
     assert steps(run) == [4, 6, 8] and run.best_state().step == 4
 
 
-def test_without_evaluations_the_last_two_are_all_that_is_kept(run):
+def test_last_two_states_are_kept_without_evaluations(run):
     for step in (0, 2, 4, 6):
         run.save_state(ARRAYS, step)
     assert steps(run) == [4, 6] and run.best_state() is None
 
 
-def test_a_damaged_state_is_passed_over_and_the_log_says_so(run, caplog):
+def test_damaged_state_is_skipped_with_a_warning(run, caplog):
     for step in (2, 4):
         run.save_state(ARRAYS, step)
     newest = run.path / "checkpoints" / "step-00000004.safetensors"
@@ -177,7 +177,7 @@ def test_a_damaged_state_is_passed_over_and_the_log_says_so(run, caplog):
     assert steps(run) == [2]  # what cannot be used is set aside
 
 
-def test_a_state_of_another_run_is_passed_over_and_the_log_says_so(run, tmp_path, caplog):
+def test_state_of_another_run_is_skipped_with_a_warning(run, tmp_path, caplog):
     run.save_state(ARRAYS, 2)
     other = RunFolder.create(tmp_path / "other", SETTINGS, DATA)
     other.begin(0)
@@ -189,7 +189,7 @@ def test_a_state_of_another_run_is_passed_over_and_the_log_says_so(run, tmp_path
     assert "step-00000005.safetensors is of another run" in caplog.text
 
 
-def test_settings_that_were_changed_are_named(run):
+def test_changed_settings_are_named(run):
     run.save_state(ARRAYS, 2)
     file = run.path / "settings.json"
     content = json.loads(file.read_text(encoding="utf-8"))
@@ -205,7 +205,7 @@ def test_settings_that_were_changed_are_named(run):
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_with_something_in_it_is_refused(run, tmp_path):
+def test_run_folder_must_be_new_or_empty(run, tmp_path):
     with pytest.raises(FileExistsError, match="holds a run: go on with kbert pretrain --resume"):
         RunFolder.create(run.path, SETTINGS, DATA)
     (tmp_path / "full").mkdir()
@@ -225,5 +225,5 @@ def test_a_folder_with_something_in_it_is_refused(run, tmp_path):
         ({}, {"a": "x" * 70}, [f'a: the run has null, now "{"x" * 36}…']),
     ],
 )
-def test_differences_are_said_in_words(old, new, found):
+def test_differences_of_settings_in_words(old, new, found):
     assert differences(old, new) == found

@@ -123,7 +123,7 @@ def whole(starts, folder):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("backend", "points"), CASES)
-def test_a_killed_run_ends_as_one_that_was_not(starts, whole, folder, backend, points):
+def test_killed_run_resumes_bit_equal(starts, whole, folder, backend, points):
     expected, killed = whole(backend), f"{backend}_killed_{len(points)}"
     for point in points:
         assert starts(backend, killed, point) == -9, point
@@ -144,7 +144,7 @@ def drawn() -> list[float]:
     [("clock", lambda: [1.7]), pytest.param("clocks", drawn, marks=pytest.mark.nightly)],
     ids=["one", "drawn"],
 )
-def test_killed_at_any_time(starts, whole, folder, run, moments):
+def test_run_killed_at_any_time_resumes_bit_equal(starts, whole, folder, run, moments):
     """The clock says when: wherever that is. Three updates a call end as one a call."""
     expected = whole("tensorflow")
     for seconds in moments():

@@ -60,13 +60,13 @@ def test_durations_are_short(seconds, text):
 
 @pytest.mark.parametrize("step", [1, 999_999])
 @pytest.mark.parametrize("values", [VALUES, {name: math.nan for name in VALUES}])
-def test_the_line_fits_eighty_columns(step, values):
+def test_progress_line_fits_80_columns(step, values):
     text = line(step, 1_000_000, values, 273_600)
     assert len(text) < COLUMNS and text.endswith("3d04h left")
     assert "MLM" in text and "NSP" in text and "tok/s" in text
 
 
-def test_what_a_line_says():
+def test_progress_line_text():
     assert line(120, 1000, VALUES, 130) == (
         "120/1,000  MLM loss 10.183  acc 0.1%  NSP loss 0.693  1.23M tok/s  2m10s left"
     )
@@ -83,7 +83,7 @@ def test_what_a_line_says():
 
 
 @pytest.mark.parametrize("width", range(20, 160, 7))
-def test_no_number_stands_without_its_name_or_twice(width):
+def test_every_number_in_the_line_has_its_name_once(width):
     text = line(5, 9, VALUES, 3, width=width)
     assert len(text) < width
     numbers = [part for part in text.split("  ")[1:] if not part.endswith("left")]
@@ -93,7 +93,7 @@ def test_no_number_stands_without_its_name_or_twice(width):
 
 
 @pytest.mark.parametrize("screen", [Terminal(), io.StringIO()], ids=["terminal", "file"])
-def test_the_last_update_is_shown_however_soon_it_came(screen):
+def test_last_step_is_always_shown(screen):
     with Live(60, stream=screen) as live:
         for step in range(1, 61):
             live.update(step, {"loss": 60 - step}, 60 - step)
@@ -101,7 +101,7 @@ def test_the_last_update_is_shown_however_soon_it_came(screen):
     assert last.startswith("60/60  loss 0.000")
 
 
-def test_until_the_first_update_it_says_what_takes_so_long():
+def test_line_says_compiling_until_the_first_step():
     screen, file = Terminal(), io.StringIO()
     for stream in (screen, file):
         with Live(9, stream=stream, first="compiling the first update …") as live:
@@ -112,7 +112,7 @@ def test_until_the_first_update_it_says_what_takes_so_long():
     assert file.getvalue() == "compiling the first update …\n1/9  loss 2.000  8s left\n"
 
 
-def test_a_run_says_it_as_its_backend_has_it(monkeypatch):
+def test_first_step_message_by_backend(monkeypatch):
     import keras
 
     from kbert.training.loop.loop import _first
@@ -126,7 +126,7 @@ def test_a_run_says_it_as_its_backend_has_it(monkeypatch):
         assert _first(None) == f"{verb} the first update …"
 
 
-def test_a_terminal_has_one_line_that_is_rewritten():
+def test_terminal_line_is_rewritten():
     screen = Terminal()
     with Live(100, stream=screen) as live:
         live.update(1, VALUES, 50)
@@ -138,7 +138,7 @@ def test_a_terminal_has_one_line_that_is_rewritten():
     assert len(first) == len(second) == COLUMNS - 1  # what stood there is covered
 
 
-def test_a_warning_does_not_stand_on_the_live_line(monkeypatch):
+def test_warning_clears_the_live_line(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
 
@@ -155,7 +155,7 @@ def test_a_warning_does_not_stand_on_the_live_line(monkeypatch):
     assert seen(screen.getvalue()) == ["kbert: wet", line(2, 100, {"loss": 1.0}, 49), ""]
 
 
-def test_what_takes_long_is_said_once(capsys, monkeypatch):
+def test_slow_work_is_announced_once(capsys, monkeypatch):
     with progress("reading"):
         pass
     monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 0.01)
@@ -164,7 +164,7 @@ def test_what_takes_long_is_said_once(capsys, monkeypatch):
     assert capsys.readouterr().err == "kbert: drawing …\n"
 
 
-def test_a_file_gets_plain_lines_now_and_then():
+def test_file_gets_plain_lines_now_and_then():
     file = io.StringIO()
     with Live(100, stream=file) as live:
         for step in range(1, 50):
@@ -177,7 +177,7 @@ def test_a_file_gets_plain_lines_now_and_then():
     assert [text.split()[0] for text in file.getvalue().splitlines()] == ["50/100", "50/100"]
 
 
-def test_the_speed_is_that_of_the_updates_without_the_first_and_what_lies_between(monkeypatch):
+def test_speed_excludes_compilation_and_evaluation(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
     speed = Speed(flops=6e9, peak=12e9)
@@ -196,13 +196,13 @@ def test_the_speed_is_that_of_the_updates_without_the_first_and_what_lies_betwee
     assert speed.seconds_for(30) == 60
 
 
-def test_the_peak_of_a_cpu_is_not_measured(monkeypatch):
+def test_peak_of_a_cpu_is_not_measured(monkeypatch):
     monkeypatch.setattr("kbert.model.devices.device_names", lambda: ["CPU"])
     assert measured_peak("mixed_float16", 1) == (None, "not measured on a CPU")
     assert "mfu" not in Speed(flops=6e9, peak=None).rates()
 
 
-def test_the_line_shows_the_epoch():
+def test_progress_line_shows_the_epoch():
     screen = Terminal()
     with Live(7, stream=screen, steps_per_epoch=3) as live:
         for step in range(1, 8):

@@ -48,7 +48,7 @@ def tune(folder, output, **options):
     return kbert.finetune(folder / "source", "classify", **data, **(settings | options))
 
 
-def test_a_run_is_trained_by_one_process_at_a_time_and_a_kill_frees_it(folder, capsys):
+def test_run_is_trained_by_one_process_at_a_time(folder, capsys):
     run = folder / "crashed"
     process = subprocess.Popen([sys.executable, "-c", HOLD, run], stdout=subprocess.PIPE, text=True)
     try:
@@ -92,9 +92,7 @@ class Moves(keras.callbacks.Callback):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where a file is now is read from /proc")
 @pytest.mark.parametrize("again", [False, True])
-def test_the_message_of_a_folder_that_was_moved_names_the_place_of_its_state(
-    folder, tmp_path, again
-):
+def test_moved_run_folder_is_named_in_the_error(folder, tmp_path, again):
     run, to = tmp_path / "run", tmp_path / "moved"
     with pytest.raises(FileNotFoundError) as error:
         tune(folder, run, callbacks=[Moves(run, to, again)])
@@ -107,7 +105,7 @@ def test_the_message_of_a_folder_that_was_moved_names_the_place_of_its_state(
     assert resume(to, **QUIET).history.updates[-1]["step"] == 6
 
 
-def test_sigterm_ends_with_143_once_the_state_is_saved(folder, tmp_path, capsys, monkeypatch):
+def test_sigterm_saves_and_exits_with_143(folder, tmp_path, capsys, monkeypatch):
     real = LabelledEvaluation.__call__
 
     def call(*given):

@@ -42,7 +42,7 @@ def trained(data):
     return pretrain(data / "shards", config, output=data / "run", keep="all", **QUIET, **QUICK)
 
 
-def test_the_padding_of_the_shards_tokenizer_is_masked(tmp_path):
+def test_padding_token_of_the_shards_is_masked(tmp_path):
     """[PAD] is the third token, and a configuration says 0 where it says nothing."""
     tokens = ["[UNK]", "[CLS]", "[PAD]", "[SEP]", "[MASK]", "cat", "dog", "sat", "ran"]
     tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
@@ -79,7 +79,7 @@ def said(process) -> tuple[int, str, str]:
 
 
 @pytest.mark.full
-def test_a_run_leaves_what_its_folder_promises(trained):
+def test_run_folder_has_report_environment_and_result(trained):
     folder = trained.folder
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     assert environment["backend"] == "tensorflow" and environment["devices"] == ["CPU"]
@@ -97,7 +97,7 @@ def test_a_run_leaves_what_its_folder_promises(trained):
 
 
 @pytest.mark.full
-def test_both_formats_hold_the_last_update_s_weights(trained):
+def test_both_saved_models_hold_the_last_weights(trained):
     from kbert.training.run.state_files import read_state
 
     arrays, _ = read_state(trained.folder / "checkpoints" / "step-00000006.safetensors")
@@ -111,13 +111,13 @@ def test_both_formats_hold_the_last_update_s_weights(trained):
 
 
 @pytest.mark.full
-def test_transformers_opens_the_model(trained):
+def test_transformers_opens_the_pretrained_model(trained):
     transformers = pytest.importorskip("transformers")
     peer = transformers.BertForPreTraining.from_pretrained(trained.folder / "model")
     assert peer.config.vocab_size == CONFIG["vocab_size"]
 
 
-def test_the_speed_is_that_of_the_account(trained):
+def test_mfu_follows_the_accounting(trained):
     flops = kbert.account(BertConfig(**CONFIG), 17, 6, max_predictions=3)
     line = trained.history.updates[-1]
     updates = line["tokens_per_second"] / (17 * 6)
@@ -125,7 +125,7 @@ def test_the_speed_is_that_of_the_account(trained):
 
 
 @pytest.mark.full
-def test_a_finished_run_says_so(trained, caplog):
+def test_resume_of_finished_run_says_so(trained, caplog):
     again = resume(trained.folder, **QUIET)
     assert "is finished: 6 updates" in caplog.text
     assert again.history.updates[-1]["step"] == 6
@@ -135,14 +135,14 @@ def test_a_finished_run_says_so(trained, caplog):
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
 
-def test_other_settings_are_refused_with_the_difference(unfinished):
+def test_resume_refuses_other_settings_by_name(unfinished):
     with pytest.raises(ValueError, match=r"learning_rate: the run has 0\.003, now 0\.1: put"):
         resume(unfinished, learning_rate=0.1, **QUIET)
     with pytest.raises(ValueError, match="no option 'learningrate': did you mean learning_rate"):
         resume(unfinished, learningrate=0.1, **QUIET)
 
 
-def test_other_data_are_refused_with_the_difference(unfinished, tmp_path):
+def test_resume_refuses_other_data_by_name(unfinished, tmp_path):
     other = make_shards(tmp_path, seed=5)
     with pytest.raises(ValueError, match=r"data\.train\.shards\.corpus") as error:
         resume(unfinished, shards=other, **QUIET)
@@ -151,7 +151,7 @@ def test_other_data_are_refused_with_the_difference(unfinished, tmp_path):
     assert "shards.corpus[0].bytes: the run has " in text
 
 
-def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tmp_path, capsys):
+def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, capsys):
     file = unfinished / "settings.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     content["places"]["shards"] = str(tmp_path / "nowhere")
@@ -165,7 +165,7 @@ def test_data_that_are_not_where_they_were_and_another_task_s_run(unfinished, tm
     assert status == 2 and "no run of pretrain: go on with kbert finetune --resume" in err
 
 
-def test_sentences_that_are_too_long_are_said_once(data, caplog):
+def test_too_long_sentences_are_reported_once(data, caplog):
     from kbert.tasks.pretraining.held_out import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
@@ -179,7 +179,7 @@ def test_sentences_that_are_too_long_are_said_once(data, caplog):
 
 
 @pytest.mark.full
-def test_data_that_moved_are_no_other_data(unfinished, data, tmp_path, trained):
+def test_moved_shards_are_the_same_data(unfinished, data, tmp_path, trained):
     moved = shutil.copytree(data / "shards", tmp_path / "elsewhere")
     again = resume(unfinished, shards=moved, **QUIET)
     pairs = zip(again.bert.model.get_weights(), trained.bert.model.get_weights(), strict=True)
@@ -187,7 +187,7 @@ def test_data_that_moved_are_no_other_data(unfinished, data, tmp_path, trained):
 
 
 @pytest.mark.full
-def test_a_disk_that_is_full_ends_the_run_with_the_last_state_whole(unfinished):
+def test_full_disk_ends_the_run_with_a_whole_state(unfinished):
     """As the kernel says it: a limit on the size of files, which the state exceeds."""
     limited = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (20000, r.RLIM_INFINITY)); "
     done = subprocess.run(
@@ -204,7 +204,7 @@ def test_a_disk_that_is_full_ends_the_run_with_the_last_state_whole(unfinished):
 
 
 @pytest.mark.full
-def test_data_that_vanish_end_the_run_and_it_goes_on_once_they_are_back(data, tmp_path, caplog):
+def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
     shards = shutil.copytree(data / "shards", tmp_path / "shards")
     tokens = shards / "tokens-00000.npy"
 
@@ -227,7 +227,7 @@ def test_data_that_vanish_end_the_run_and_it_goes_on_once_they_are_back(data, tm
 
 
 @pytest.mark.full
-def test_ctrl_c_saves_and_says_how_to_go_on(data, tmp_path):
+def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
     settings = {"steps": 100_000, "batch-size": 6, "seq-len": 17, "held-out": 0.2}
     options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
     options += ["--config", str(data / "tiny.json"), "--evaluate-every", "100000"]
@@ -262,7 +262,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data, tmp_path):
         ({"dev": "data", "held_out": 0.1}, "dev and held_out cannot go together"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_leaves_no_run(data, tmp_path, changes, message):
+def test_bad_pretrain_arguments_leave_no_run(data, tmp_path, changes, message):
     config = changes.pop("config", BertConfig(**CONFIG))
     if "dev" in changes:
         changes["dev"] = data / "shards"
@@ -273,7 +273,7 @@ def test_what_cannot_be_is_one_line_and_leaves_no_run(data, tmp_path, changes, m
 
 
 @pytest.mark.full
-def test_a_preset_takes_the_vocabulary_and_init_its_own_configuration(data, trained, tmp_path):
+def test_init_takes_the_configuration_of_its_checkpoint(data, trained, tmp_path):
     from kbert.tasks.pretraining.settings import configuration
 
     assert configuration("tiny", 19, 17).vocab_size == 19

@@ -103,7 +103,7 @@ def both(request, tmp_path_factory):
     return page_of(folder, request.param, lines, **more), lines, request.param
 
 
-def test_its_facts_are_the_runs(both):
+def test_report_facts_match_the_run(both):
     page, lines, task = both
     assert "3 layers × 24, 4 heads; 1,234,567 parameters" in page.text
     assert "2m15s" in page.text  # 90 times 1.5 seconds
@@ -122,7 +122,7 @@ def test_its_facts_are_the_runs(both):
         assert "the weights are those after update 60" in page.text
 
 
-def test_each_curve_stands_once(both):
+def test_every_curve_is_drawn_once(both):
     page, lines, task = both
     names = [attributes["data-name"] for attributes in page.all("polyline")]
     assert len(set(names)) == len(names)
@@ -133,7 +133,7 @@ def test_each_curve_stands_once(both):
     assert set(names) == expected
 
 
-def test_settings_are_off_or_chosen_by_kbert(tmp_path):
+def test_unset_settings_read_off_or_automatic(tmp_path):
     settings = {"jit": None, "save_every": None, "class_weights": None, "layer_decay": None}
     settings |= {"lora": None, "lora_on": "query,value", "lora_alpha": None, "lora_dropout": 0.0}
     settings |= {"clip_norm": None, "patience": None, "epochs": 3}
@@ -144,12 +144,12 @@ def test_settings_are_off_or_chosen_by_kbert(tmp_path):
     assert [shown[name] for name in ("lora_on", "lora_alpha")] == ["query,value", "automatic"]
 
 
-def test_the_loss_of_one_output_is_drawn_once_however_it_was_rounded():
+def test_loss_of_one_output_is_drawn_once():
     records = [{"step": n, "loss": 1 / n, "Classifier_loss": 1 / n + 1e-8} for n in (1, 2, 3)]
     assert [curve["data-name"] for curve in Page(figures(records)).all("polyline")] == ["loss"]
 
 
-def test_it_is_well_formed_and_whole_in_itself(both):
+def test_report_is_well_formed_and_self_contained(both):
     page, *_ = both
     assert [len(page.all(tag)) for tag in ("html", "head", "body", "main", "h1")] == [1] * 5
     for tag, attributes in page.tags:
@@ -166,12 +166,12 @@ def test_it_is_well_formed_and_whole_in_itself(both):
         assert all(name in ids for name in picture["aria-labelledby"].split())
 
 
-def test_nothing_reads_none_or_nan(both):
+def test_report_never_shows_none_or_nan(both):
     page, *_ = both
     assert not re.search(r"\b(None|null|nan|NaN|True|False)\b", page.text)
 
 
-def test_a_run_that_was_stopped_without_evaluations_shows_its_smoothed_loss(tmp_path):
+def test_stopped_run_shows_its_smoothed_loss(tmp_path):
     lines = [line for line in lines_of("pretrain") if line["step"] <= 29]
     stopped = "a callback stopped it after update 29"
     page = page_of(tmp_path / "run", "pretrain", lines, stopped=stopped)
@@ -181,7 +181,7 @@ def test_a_run_that_was_stopped_without_evaluations_shows_its_smoothed_loss(tmp_
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
-def test_a_figure_that_is_not_finite_is_left_out_of_its_curve(odd):
+def test_non_finite_values_are_left_out_of_curves(odd):
     records = [{"step": 1, "loss": odd}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0}]
     page = Page(figures(records))
     (curve,) = page.all("polyline")
@@ -189,7 +189,7 @@ def test_a_figure_that_is_not_finite_is_left_out_of_its_curve(odd):
     assert Page(figures([{"step": 7, "loss": odd}])).tags == []
 
 
-def test_curves_stay_in_their_rectangle_and_are_thinned():
+def test_curves_are_thinned_and_stay_in_their_frame():
     records = [{"step": step, "loss": 5.0 + math.sin(step)} for step in range(1, 5001)]
     (curve,) = Page(figures(records)).all("polyline")
     points = [tuple(map(float, pair.split(","))) for pair in curve["points"].split()]
@@ -200,7 +200,7 @@ def test_curves_stay_in_their_rectangle_and_are_thinned():
 
 @pytest.mark.parametrize("low", [0.0, -3.7, 1e-5, 6.9])
 @pytest.mark.parametrize("size", [1e-4, 0.3, 1.0, 7.0, 99.0, 12345.0])
-def test_ticks_are_round_few_and_within(low, size):
+def test_axis_ticks_are_round_few_and_within(low, size):
     found = ticks(low, low + size)
     assert 2 <= len(found) <= 6
     assert low - 1e-9 * size <= found[0] and found[-1] <= low + size * (1 + 1e-9)

@@ -178,7 +178,7 @@ CASES = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("backend", "run", "life"), CASES)
-def test_one_of_two_workers_is_stopped_and_killed(whole, backend, run, life):
+def test_two_workers_resume_bit_equal_after_kill_and_stop(whole, backend, run, life):
     folder = whole(backend)
     for happens, index, lines, *more in life:
         happens(folder, run, backend, index, lines, *more)

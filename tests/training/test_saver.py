@@ -56,7 +56,7 @@ def engine():
     return Engine()
 
 
-def test_the_updates_go_on_while_it_is_written_and_it_has_the_numbers_of_before(engine, disk):
+def test_training_continues_while_a_state_is_written(engine, disk):
     saver = Saver(engine, disk, None)
     saver.save(4, 0.5, beside=True)
     assert disk.begun.wait(10)
@@ -69,7 +69,7 @@ def test_the_updates_go_on_while_it_is_written_and_it_has_the_numbers_of_before(
     assert engine.barriers == 1
 
 
-def test_what_was_begun_is_not_begun_again_and_can_be_waited_for(engine, disk):
+def test_begun_save_is_not_repeated(engine, disk):
     saver = Saver(engine, disk, 4)
     saver.save(4, None, beside=True)
     disk.may.set()
@@ -78,7 +78,7 @@ def test_what_was_begun_is_not_begun_again_and_can_be_waited_for(engine, disk):
     assert disk.written == [(0, 9, None)] and saver.saved == 9
 
 
-def test_it_is_closed_after_what_was_begun(engine, disk):
+def test_close_waits_for_the_begun_save(engine, disk):
     saver = Saver(engine, disk, 4)
     saver.save(5, None, beside=True)
     threading.Timer(0.1, disk.may.set).start()
@@ -87,7 +87,7 @@ def test_it_is_closed_after_what_was_begun(engine, disk):
 
 
 @pytest.mark.parametrize("how", ["check", "save"])
-def test_an_error_of_the_thread_is_raised_with_the_way_on(engine, disk, how):
+def test_write_error_is_raised_with_the_way_to_resume(engine, disk, how):
     saver = Saver(engine, disk, 4)
     disk.error = OSError(errno.ENOSPC, "No space left on device", "the file")
     disk.may.set()
@@ -105,21 +105,21 @@ def test_an_error_of_the_thread_is_raised_with_the_way_on(engine, disk, how):
     assert saver.saved == 4
 
 
-def test_what_is_good_is_known_once_it_is_written(engine, disk):
+def test_last_good_state_is_known_once_written(engine, disk):
     saver = Saver(engine, disk, 4)
     saver.save(8, None, beside=True)
     threading.Timer(0.1, disk.may.set).start()
     assert saver.last_good() == "the last good state is that after update 8 in RUN"
 
 
-def test_only_the_chief_copies_its_numbers(engine, disk):
+def test_only_the_chief_copies_its_state(engine, disk):
     disk.chief, engine.snapshot = False, None
     disk.save_state = lambda arrays, done, score: disk.written.append((arrays, done))
     Saver(engine, disk, None).save(3, None)
     assert disk.written == [({}, 3)] and engine.barriers == 1
 
 
-def test_without_a_folder_nothing_is_kept(engine):
+def test_saver_without_folder_saves_nothing(engine):
     saver = Saver(engine, None, None)
     saver.save(3, None)
     saver.check()

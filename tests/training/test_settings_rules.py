@@ -109,7 +109,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_setting_refuses_every_value_that_it_cannot_be(way):
+def test_every_setting_refuses_bad_values(way):
     call, names = WAYS[way]
     tried = cases(names)
     assert {name for name, _ in tried} == set(names) and len(tried) > 9 * len(names)
@@ -121,13 +121,13 @@ def an_optimizer(**asked):
     return Optimizer(**{"name" if name == "optimizer" else name: asked[name] for name in asked})
 
 
-def test_the_optimizer_refuses_every_value_that_it_cannot_have():
+def test_optimizer_refuses_bad_values():
     names = fields_of(Optimizer)
     for name, value in cases({"optimizer": names.pop("name")} | names):
         assert_refused(name, value, an_optimizer)
 
 
-def test_no_setting_has_no_rule():
+def test_every_setting_has_a_rule():
     """A field that is added to a run is checked, or fails here."""
     from kbert.training.setting_rules import RULES
 
@@ -153,13 +153,13 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("cls", ORDERS)
-def test_the_settings_that_runs_share_change_no_order(cls):
+def test_order_of_settings_is_stable(cls):
     needed = {"steps": 9} if cls is PretrainingSettings else {}
     assert list(cls(**needed).as_dict()) == ORDERS[cls].split()
 
 
 @pytest.mark.parametrize("cls", [PretrainingSettings, FinetuningSettings])
-def test_numbers_of_other_makes_are_numbers(cls):
+def test_numpy_numbers_are_accepted_as_settings(cls):
     needed = {"steps": np.int32(90)} if cls is PretrainingSettings else {}
     asked = {"batch_size": np.int64(13), "learning_rate": np.float32(0.5), "jit": np.True_}
     settings = cls(**needed, **asked, weight_decay=Fraction(1, 4), clip_norm=None)
@@ -190,9 +190,7 @@ def on_the_command_line(command) -> list[tuple[str, str]]:
     ],
     ids=["pretrain", "finetune"],
 )
-def test_the_commands_refuse_them_before_anything_else(
-    command, arguments, tmp_path, monkeypatch, capsys
-):
+def test_commands_refuse_bad_values_first(command, arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tried = on_the_command_line(command)
     assert len({name for name, _ in tried}) > 11

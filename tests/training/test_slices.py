@@ -20,7 +20,7 @@ needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install "kbert-k
 TEXT = (FILES / "update.hlo").read_text(encoding="utf-8")
 
 
-def test_cycles_are_summed_by_part_and_a_loop_counts_its_turns():
+def test_cycles_are_summed_by_part_and_loop_turn():
     found = hlo_text.cycles(TEXT, ("attention", "optimizer"))
     assert found == {
         "attention": (4 * 100, 0),
@@ -30,7 +30,7 @@ def test_cycles_are_summed_by_part_and_a_loop_counts_its_turns():
     }
 
 
-def test_the_turns_of_a_loop_are_read_from_its_condition_where_nothing_else_says_them():
+def test_loop_turns_are_read_from_the_condition():
     said = ', backend_config={"known_trip_count":{"n":"4"}}'
     compared = "  ROOT %compare = "
     assert said in TEXT and compared in TEXT
@@ -41,11 +41,11 @@ def test_the_turns_of_a_loop_are_read_from_its_condition_where_nothing_else_says
     assert hlo_text.cycles(text, parts) == hlo_text.cycles(TEXT, parts)
 
 
-def test_collectives_have_the_bytes_of_their_results():
+def test_collectives_count_the_bytes_of_their_results():
     assert hlo_text.collectives(TEXT) == {"all-reduce": (1, 13 * 5 * 4 + 7 * 5 * 2 + 11)}
 
 
-def test_what_asks_the_host_and_what_has_no_size_is_found():
+def test_host_calls_and_dynamic_shapes_are_found():
     assert hlo_text.host_calls(TEXT) == hlo_text.dynamic_shapes(TEXT) == []
     line = "  %copy.1 = f32[13,5]{1,0:T(8,128)} copy(%x.1)"
     asking = TEXT.replace(line, "  %outfeed.1 = token[] outfeed(%x.1, %token.1)")
@@ -54,7 +54,7 @@ def test_what_asks_the_host_and_what_has_no_size_is_found():
     assert hlo_text.dynamic_shapes(growing) == ["s32[<=7]"]
 
 
-def test_figures_of_one_turn_or_core_are_beside_the_accountings_of_one():
+def test_compiled_text_names_one_turn_or_core():
     """The compiler counts a loop's body once, and on v4 one core's program."""
 
     def text(tpu, **options):
@@ -112,7 +112,7 @@ SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or n
         for name in OPTIONS
     ],
 )
-def test_it_compiles_with_each_option(name):
+def test_update_compiles_for_tpu_with_each_option(name):
     """No host is asked while it runs, nothing has a size that is not known."""
     slice_name = name if ":" in name else "v5e:2x2"
     found = compiler.compiled({**REQUEST, "slice_name": slice_name, **OPTIONS[name]})
@@ -129,7 +129,7 @@ def test_it_compiles_with_each_option(name):
 
 @pytest.mark.full
 @needs_compiler
-def test_chips_too_small_say_what_would_do(small):
+def test_too_small_tpu_says_what_would_fit(small):
     plan = kbert.plan(
         small, tpu="v5e:1x1", batch=2**21, seq_len=11, max_predictions=3, precision="float32"
     )
@@ -149,7 +149,7 @@ def test_chips_too_small_say_what_would_do(small):
         "temporaries (20.13G) exceeds available HBM (15.75G).",
     ],
 )
-def test_what_the_compiler_refuses_is_one_line_with_a_way_out(said, monkeypatch, capsys):
+def test_refusal_of_the_compiler_is_one_line(said, monkeypatch, capsys):
     """Both are libtpu 0.0.42's words. The way out fits, by the accounting."""
     monkeypatch.setattr(compiler, "compiled", lambda *request: {"refused": said})
     line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch", 512)
@@ -162,14 +162,14 @@ def test_what_the_compiler_refuses_is_one_line_with_a_way_out(said, monkeypatch,
     assert "DOES NOT FIT" in run(capsys, *line).out
 
 
-def test_without_the_compiler_one_line_says_what_to_install(monkeypatch, capsys):
+def test_missing_compiler_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--json")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert 'pip install "kbert-keras[tpu]"' in done.err
 
 
-def test_gpus_have_no_such_compiler(capsys):
+def test_compile_option_is_for_tpus_only(capsys):
     done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--json")
     assert (done.status, done.err.count("\n")) == (2, 1) and "tpu must be given" in done.err
     done = run(capsys, "plan", "tiny", "--compile")
@@ -192,7 +192,7 @@ def answer():
     }
 
 
-def test_what_is_printed(answer, monkeypatch, capsys):
+def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
     """Utilization: the accounting's FLOPs of a chip in 3e6 cycles of 1.5 GHz, over 197e12."""
     asked = []
     monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
@@ -208,7 +208,7 @@ def test_what_is_printed(answer, monkeypatch, capsys):
     assert "3,000,000 cycles" in done.out and "nobody measured it" in done.out
 
 
-def test_a_compiler_that_fails_is_one_line(monkeypatch):
+def test_failing_compiler_is_one_line_error(monkeypatch):
     monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
     with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w") as error:
         compiler.compiled({**REQUEST, "slice_name": "v9:1x1"})

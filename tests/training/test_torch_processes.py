@@ -102,7 +102,7 @@ def process(monkeypatch):
 
 
 @pytest.mark.full
-def test_each_replica_has_masks_of_its_own_and_all_have_one_update():
+def test_torch_replicas_draw_own_masks_and_share_one_update():
     """With dropout, over micro-batches: the sum of what one process computes for each replica."""
     one, two = done(MASKS)
     assert (one.returncode, two.returncode) == (0, 0), one.stderr[-2000:] + two.stderr[-2000:]
@@ -115,7 +115,7 @@ def test_each_replica_has_masks_of_its_own_and_all_have_one_update():
 
 
 @pytest.mark.full
-def test_one_that_ends_with_an_error_ends_the_others():
+def test_error_in_one_process_ends_the_others():
     one, two = done(LEAVES)
     assert two.returncode == 1 and "the disk is gone" in two.stderr
     name, known, lines = one.stdout.splitlines()[-1].split(maxsplit=2)
@@ -124,7 +124,7 @@ def test_one_that_ends_with_an_error_ends_the_others():
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_a_sum_of_buckets_is_that_of_each(monkeypatch, count):
+def test_bucketed_sum_equals_the_sum_of_each(monkeypatch, count):
     random, sizes = np.random.default_rng(3), []
     monkeypatch.setattr(hosts, "_BUCKET_BYTES", 900)
     monkeypatch.setattr(hosts, "_group", lambda: None)
@@ -146,7 +146,7 @@ def test_a_sum_of_buckets_is_that_of_each(monkeypatch, count):
     assert max(sizes) <= max(900, largest) and len(sizes) < max(2, count)
 
 
-def test_without_the_variables_a_process_is_alone(process):
+def test_process_without_variables_is_alone(process):
     process(WORLD_SIZE=None)
     assert hosts.start() == (0, 1)
     process(WORLD_SIZE="1")
@@ -168,7 +168,7 @@ def test_without_the_variables_a_process_is_alone(process):
         ({"MASTER_PORT": "65536"}, "MASTER_PORT must be .* got '65536': .* give each the same"),
     ],
 )
-def test_variables_that_cannot_be_are_one_line(process, variables, message):
+def test_bad_torchrun_variables_are_one_line_errors(process, variables, message):
     process(**variables)
     with pytest.raises(ValueError, match=message) as error:
         hosts.start()
@@ -184,7 +184,7 @@ def test_variables_that_cannot_be_are_one_line(process, variables, message):
         (None, 2, "LOCAL_RANK must be 0 … 1, .* got None: .* torchrun --nproc-per-node=2"),
     ],
 )
-def test_a_process_has_the_gpu_of_its_number(process, monkeypatch, local, gpus, message):
+def test_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpus, message):
     """Without a GPU: what torch is asked for."""
     process(LOCAL_RANK=local)
     asked = []
@@ -206,7 +206,7 @@ def test_a_process_has_the_gpu_of_its_number(process, monkeypatch, local, gpus, 
 
 
 @pytest.mark.full
-def test_several_devices_of_one_process_are_refused():
+def test_several_devices_in_one_process_are_refused():
     from kbert.training.engines.torch_engine import TorchEngine
 
     with pytest.raises(ValueError, match=r"devices must be 1 with torch, .* got 2: .* by torchrun"):
@@ -215,7 +215,7 @@ def test_several_devices_of_one_process_are_refused():
 
 @pytest.mark.full
 @pytest.mark.parametrize(("number", "absent"), [("0", "process 1"), ("1", "process 0")])
-def test_an_absent_process_is_named(process, capfd, number, absent):
+def test_absent_torch_process_is_named(process, capfd, number, absent):
     address = process(RANK=number)
     with pytest.raises(TimeoutError) as error:
         hosts.start(timeout_s=0.3)
@@ -227,7 +227,7 @@ def test_an_absent_process_is_named(process, capfd, number, absent):
 
 
 @pytest.mark.full
-def test_all_hear_who_is_absent(process, monkeypatch):
+def test_all_processes_hear_who_is_absent(process, monkeypatch):
     address, said = process(), {}
 
     def meet(number: int) -> None:
@@ -243,7 +243,7 @@ def test_all_hear_who_is_absent(process, monkeypatch):
     assert said == dict.fromkeys((0, 2), "process 1, process 3 did not answer")
 
 
-def test_who_listens_there_and_is_no_process_0(process):
+def test_foreign_listener_counts_as_absent_process(process):
     process(RANK="1")
     with socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]))) as server:
         server.settimeout(20)
@@ -258,7 +258,7 @@ def test_who_listens_there_and_is_no_process_0(process):
             hosts.start(timeout_s=0.3)
 
 
-def test_an_own_port_that_is_taken_is_one_line(process):
+def test_taken_master_port_is_one_line_error(process):
     address = process()
     with socket.create_server(("", int(address.split(":")[1]))), pytest.raises(OSError) as error:
         hosts.start()
@@ -267,7 +267,7 @@ def test_an_own_port_that_is_taken_is_one_line(process):
     assert "\n" not in text
 
 
-def test_what_gloo_says_is_one_line(monkeypatch):
+def test_gloo_error_is_one_line(monkeypatch):
     def failing(*_, **__):
         raise RuntimeError("[/a/pair.cc:534] Connection closed by peer [127.0.0.1]:9\nwith more")
 

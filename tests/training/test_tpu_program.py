@@ -75,7 +75,7 @@ def call_of(engine, head: str):
         ("classifier", {"rematerialize": True}),
     ],
 )
-def test_a_call_is_one_program_that_asks_no_host_and_knows_every_size(head, options):
+def test_call_is_one_program_without_host_or_dynamic_size(head, options):
     engine = engine_of(head, on_tpu=True, steps_per_execution=TOGETHER, **options)
     text = lowered(engine._call, *call_of(engine, head))
     assert problems(text) == []
@@ -129,7 +129,7 @@ def has_tpu_kernels() -> bool:
         ("classifier", {"rematerialize": True}),
     ],
 )
-def test_an_update_of_several_chips_is_of_what_xla_knows_for_tpu(monkeypatch, head, options):
+def test_update_of_several_chips_lowers_for_tpu(monkeypatch, head, options):
     """With the wheel for TPU in tensorflow's place; no TPU is needed."""
     engine = engine_of(head, on_tpu=True, **options)
     engine.replicas = 2
@@ -143,7 +143,7 @@ def test_an_update_of_several_chips_is_of_what_xla_knows_for_tpu(monkeypatch, he
 
 
 @pytest.mark.full
-def test_evaluation_is_one_too():
+def test_evaluation_is_one_program_without_host():
     engine = engine_of("pretraining", on_tpu=True)
     batch = batches("pretraining")[0]
     values = tf.nest.map_structure(tf.constant, (batch.inputs, batch.labels, batch.weights))
@@ -157,17 +157,17 @@ def test_evaluation_is_one_too():
         (lambda x: tf.cast(x, "float64") * 2, "f64["),
     ],
 )
-def test_what_a_chip_cannot_do_is_found(function, found):
+def test_dynamic_and_float64_programs_are_found(function, found):
     assert found in problems(lowered(function, tf.constant([0.1, 0.7, 0.9])))
 
 
-def test_what_xla_does_not_know_is_refused():
+def test_python_function_is_refused_by_xla():
     with pytest.raises(ValueError, match=r"unsupported operations .* EagerPyFunc"):
         lowered(lambda x: tf.py_function(np.sin, [x], tf.float32), tf.constant([0.1]))
 
 
 @pytest.mark.full
-def test_the_updates_are_those_of_the_cpus_program():
+def test_tpu_updates_equal_cpu_updates():
     plain = engine_of("pretraining", on_tpu=False, dropout=0.0)
     chip = engine_of("pretraining", on_tpu=True, dropout=0.0, steps_per_execution=TOGETHER)
     expected = [
@@ -179,7 +179,7 @@ def test_the_updates_are_those_of_the_cpus_program():
 
 
 @pytest.mark.full
-def test_a_tpu_does_several_updates_a_call_and_is_compiled_for():
+def test_tpu_takes_several_steps_per_call():
     engine = engine_of("classifier", on_tpu=True)
     assert engine.steps_per_execution > 1 and engine.jit and engine.kit is None
     with pytest.raises(ValueError, match="jit must be True or left out on a TPU"):
@@ -195,7 +195,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.full
-def test_a_tpu_that_is_not_there_is_one_line(run_python):
+def test_missing_tpu_is_one_line_error(run_python):
     """In a process of its own: to start a TPU clears what TensorFlow has made."""
     names = ["local", "no-such-tpu", f"grpc://127.0.0.1:{closed_port()}"]
     code = f"""
@@ -269,7 +269,7 @@ told([batch(*case[:2], n) for n in range(3)])
 
 
 @pytest.mark.full
-def test_tensorflows_own_strategy_takes_a_call_with_static_shapes(run_python):
+def test_tpu_strategy_takes_a_call_with_static_shapes(run_python):
     done = run_python(STRATEGY, backend="tensorflow", TPU_NAME="local")
     # one program; gradients and all sums go between the chips; every variable is given once; where
     # vectors are learned these go too, with the records' labels and weights
@@ -279,7 +279,7 @@ def test_tensorflows_own_strategy_takes_a_call_with_static_shapes(run_python):
     assert of_vectors.split()[3] in ("[]", "['BroadcastGradientArgs']")
 
 
-def test_a_tpus_chips_go_together(monkeypatch):
+def test_devices_must_be_all_chips_of_a_tpu(monkeypatch):
     class Chips:
         num_replicas_in_sync = 8
 

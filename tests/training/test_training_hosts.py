@@ -35,7 +35,7 @@ def workers(addresses, index: int = 0) -> str:
     return json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
-def test_an_absent_worker_is_named(monkeypatch, addresses):
+def test_absent_worker_is_named(monkeypatch, addresses):
     with pytest.raises(TimeoutError) as error:
         hosts.wait_for(addresses, 0, timeout_s=0.3)
     assert str(error.value).startswith(f"no host answered at {addresses[1]} within 0 s: start")
@@ -59,7 +59,7 @@ def test_workers_wait_for_each_other(addresses):
         (1, False, "process 0 ({0}) did not answer"),
     ],
 )
-def test_an_absent_process_of_jax_is_named(jax_process, addresses, number, listed, named):
+def test_absent_jax_process_is_named(jax_process, addresses, number, listed, named):
     jax_process(number, None if listed else addresses[0])
     with pytest.raises(TimeoutError) as error:
         hosts.start_jax(timeout_s=0.3)
@@ -68,7 +68,7 @@ def test_an_absent_process_of_jax_is_named(jax_process, addresses, number, liste
 
 
 @pytest.mark.full
-def test_all_processes_go_on_together_or_hear_who_is_absent(addresses):
+def test_all_processes_continue_or_hear_who_is_absent(addresses):
     first = addresses[0]
 
     def roll(count: int, numbers: list[int], patience: float) -> list[str]:
@@ -98,7 +98,7 @@ def test_all_processes_go_on_together_or_hear_who_is_absent(addresses):
 
 
 @pytest.mark.parametrize("pause", [0, 0.5])
-def test_who_is_no_process_of_the_run_does_not_count(addresses, pause):
+def test_foreign_connections_do_not_count(addresses, pause):
     place = ("127.0.0.1", int(addresses[0].split(":")[1]))
 
     def others():
@@ -119,7 +119,7 @@ def test_who_is_no_process_of_the_run_does_not_count(addresses, pause):
 
 
 @pytest.mark.parametrize("variable", ["TF_CONFIG", "KERAS_DISTRIBUTION_JOB_ADDRESSES"])
-def test_an_own_port_that_is_taken_is_one_line(jax_process, addresses, variable):
+def test_taken_port_is_one_line_error(jax_process, addresses, variable):
     jax_process(0)
     start = hosts.start_jax if "KERAS" in variable else lambda: hosts.wait_for(addresses, 0)
     port = int(addresses[0].split(":")[1])
@@ -140,7 +140,7 @@ def test_an_own_port_that_is_taken_is_one_line(jax_process, addresses, variable)
         (0, "here", "2", "JOB_ADDRESSES must name hosts as host:port, got 'here'"),
     ],
 )
-def test_variables_of_jax_that_cannot_be_are_one_line(jax_process, number, listed, count, message):
+def test_bad_jax_variables_are_one_line_errors(jax_process, number, listed, count, message):
     jax_process(number, listed, count)
     with pytest.raises(ValueError) as error:
         hosts.start_jax()
@@ -164,21 +164,21 @@ def test_variables_of_jax_that_cannot_be_are_one_line(jax_process, number, liste
         (workers(["a:1", "a:1"]), "must give each process its own port, got a:1 twice"),
     ],
 )
-def test_a_tf_config_that_cannot_be_is_one_line(monkeypatch, text, message):
+def test_bad_tf_config_is_one_line_error(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(ValueError, match=message) as error:
         hosts.tf_config()
     assert "\n" not in str(error.value)
 
 
-def test_another_number_of_devices_than_a_host_has_is_refused(monkeypatch, addresses):
+def test_devices_must_be_all_of_a_host(monkeypatch, addresses):
     pytest.importorskip("tensorflow")
     monkeypatch.setenv("TF_CONFIG", workers(addresses))
     with pytest.raises(ValueError, match=r"devices must be all \d+ of each host .* got 77"):
         engines.start(77)
 
 
-def test_a_tpu_without_a_name_is_one_line(monkeypatch):
+def test_tpu_without_name_is_one_line_error(monkeypatch):
     tf = pytest.importorskip("tensorflow")
     monkeypatch.delenv("TPU_NAME", raising=False)
     devices = {"TPU": ["a TPU"]}
@@ -190,7 +190,7 @@ def test_a_tpu_without_a_name_is_one_line(monkeypatch):
     assert "TPUs not found" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_keras_distribution_that_tensorflow_does_not_follow_is_refused(monkeypatch):
+def test_keras_distribution_on_tensorflow_is_refused(monkeypatch):
     import keras
 
     if keras.backend.backend() == "jax":

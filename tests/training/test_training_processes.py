@@ -145,7 +145,7 @@ def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_
 
 
 @pytest.mark.full
-def test_with_dropout_each_replica_has_masks_of_its_own(folder, tmp_path):
+def test_replicas_draw_their_own_dropout_masks(folder, tmp_path):
     """Two replicas with the same examples: the same masks would give both the same sums."""
     code = f"""
 import os, sys
@@ -186,7 +186,7 @@ print("differ")
 
 
 @pytest.mark.full
-def test_with_dropout_two_devices_of_jax_have_the_masks_of_one(folder):
+def test_two_jax_devices_draw_the_masks_of_one(folder):
     """In parts of their own, and where Keras's own dropout draws for the whole batch."""
     pytest.importorskip("jax")
     code = f"""

@@ -162,7 +162,7 @@ def stops(
         ("callback at an epoch's end", 14, 14),
     ],
 )
-def test_all_hosts_stop_after_the_same_update(monkeypatch, kind, at, after, host, ahead):
+def test_all_hosts_stop_after_the_same_step(monkeypatch, kind, at, after, host, ahead):
     ends = stops(monkeypatch, host, kind, at, ahead)
     why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
     if "callback" in kind:
@@ -179,16 +179,14 @@ def test_all_hosts_stop_after_the_same_update(monkeypatch, kind, at, after, host
         (5, 8, 14),
     ],
 )
-def test_several_updates_a_call_end_with_a_call_on_all_hosts(
-    monkeypatch, together, at, after, ahead
-):
+def test_hosts_stop_at_the_end_of_a_call(monkeypatch, together, at, after, ahead):
     ends = stops(monkeypatch, 1, "signal", at, ahead, together)
     why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
 
 
 @pytest.mark.parametrize("host", range(HOSTS))
-def test_an_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
+def test_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
     monkeypatch.setattr(Engine, "snapshot", lambda self: {})
     engine = Host(meeting := Meeting(), host, ahead=0)
     meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)  # of the updates
@@ -222,7 +220,7 @@ with stop_requests(alone=False):
 """
 
 
-def test_a_second_signal_ends_a_host_that_waits_for_another():
+def test_second_signal_ends_a_waiting_host():
     """In a library that no signal wakes, as in a sum over hosts."""
     process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True)
     try:

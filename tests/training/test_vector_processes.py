@@ -63,12 +63,12 @@ def compare(kind: str, cases, folder: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", QUICK)
-def test_vectors_on_two_devices_equal_one(kind, tmp_path):
+def test_embedding_losses_on_two_devices_equal_one(kind, tmp_path):
     """Weights, moments and figures after two updates: of every loss, and in parts (GradCache)."""
     compare(kind, QUICK[kind], tmp_path)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", WHOLE)
-def test_every_case_on_two_devices_and_hosts_equals_one(kind, tmp_path):
+def test_every_embedding_loss_on_devices_and_hosts_equals_one(kind, tmp_path):
     compare(kind, WHOLE[kind], tmp_path)

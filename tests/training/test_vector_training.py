@@ -73,7 +73,7 @@ def tuned(source, tmp_path_factory):
 
 
 @pytest.mark.full
-def test_it_learns(tuned, source):
+def test_embedding_training_learns(tuned, source):
     folder, done = tuned
     before = kbert.evaluate(source, "embed", folder / "dev.tsv")
     assert done.metrics["spearman"] > max(0.7, before["spearman"] + 0.2)
@@ -85,7 +85,7 @@ def test_it_learns(tuned, source):
     assert found["spearman"] == pytest.approx(done.metrics["spearman"], abs=1e-6)
 
 
-def test_the_figures_are_scipys_of_the_vectors(tuned):
+def test_similarity_metrics_equal_scipy(tuned):
     stats = pytest.importorskip("scipy.stats")
     _, done = tuned
     first, second, scores = zip(*scored(30, 5), strict=True)
@@ -98,14 +98,14 @@ def test_the_figures_are_scipys_of_the_vectors(tuned):
             assert done.metrics[name + ending] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_checkpoint_says_how_vectors_are_pooled(tuned, tmp_path):
+def test_checkpoint_keeps_the_pooling_settings(tuned, tmp_path):
     _, done = tuned
     assert done.bert.sentence == kbert.SentenceSettings("max", True, 15)
     kbert.save(done.bert, tmp_path / "saved", format="transformers")
     assert kbert.load(tmp_path / "saved").sentence == done.bert.sentence
 
 
-def test_texts_are_trained_behind_the_default_prompt(source):
+def test_default_prompt_is_used_in_training(source):
     sentence = kbert.SentenceSettings(
         "mean", True, 9, prompts={"red": "red "}, default_prompt_name="red", similarity="dot"
     )
@@ -132,7 +132,7 @@ class Crash(keras.callbacks.Callback):
 
 
 @pytest.mark.full
-def test_a_run_goes_on_to_the_same_weights(tuned, source, tmp_path):
+def test_resume_of_embedding_training_is_equal(tuned, source, tmp_path):
     folder, done = tuned
     data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": tmp_path / "run"}
     with pytest.raises(RuntimeError, match="crash"):
@@ -144,7 +144,7 @@ def test_a_run_goes_on_to_the_same_weights(tuned, source, tmp_path):
 
 
 @pytest.mark.full
-def test_sentence_transformers_opens_it_with_the_same_vectors_and_gradients(tuned, tmp_path):
+def test_sentence_transformers_equals_vectors_and_gradients(tuned, tmp_path):
     """MultipleNegativesRankingLoss and its cached form, of the weights of a whole model."""
     if importlib.util.find_spec("sentence_transformers") is None:
         pytest.skip("pip install sentence-transformers: the library that this is compared with")
@@ -207,7 +207,7 @@ KINDS = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_records_is_learned(source, kind):
+def test_every_kind_of_embedding_data_is_learned(source, kind):
     rows, pooling, figure = KINDS[kind]
     loss = "triplet" if kind == "triplets" else None
     options = SETTINGS | {"margin": 1.0, "epochs": 5, "pooling": pooling}
