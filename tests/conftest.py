@@ -14,7 +14,6 @@ from helpers import peer_outputs
 from helpers.sizes import ROOT, SHARED, SIZES, TESTS
 from helpers.xla_flags import environment_of
 
-pytest_plugins = ["helpers.only_skipped"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
 # Programs that tests run in processes of their own find the package helpers.

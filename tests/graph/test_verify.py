@@ -146,7 +146,7 @@ def test_plain_keras_model_is_compared_by_layer_names(small):
     assert "Input-Segment: row expected present, found missing" in texts
 
 
-def test_a_model_that_is_no_bert_is_refused(small):
+def test_models_that_are_not_bert_are_refused(small):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
     with pytest.raises(ValueError, match="Embedding-Token"):
         kbert.verify(model)

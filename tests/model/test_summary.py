@@ -119,9 +119,9 @@ def test_summary_is_whole_with_print_fn(model, capsys):
 
 @pytest.mark.full
 def test_summary_is_whole_in_a_notebook(tmp_path):
-    nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[test]'")
-    nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[test]'")
-    pytest.importorskip("ipykernel", reason="pip install -e '.[test]'")
+    nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[test-full]'")
+    nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[test-full]'")
+    pytest.importorskip("ipykernel", reason="pip install -e '.[test-full]'")
     cells = ["from kbert import base, build_bert", "build_bert(base).summary()"]
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in cells]

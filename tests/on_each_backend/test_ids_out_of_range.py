@@ -124,7 +124,7 @@ def test_training_pays_nothing_for_the_check(small):
         layers.nan_where_out_of_range = original
 
 
-def test_a_sequence_longer_than_the_positions_is_refused(small):
+def test_sequence_longer_than_the_position_table_is_refused(small):
     model = kbert.build_encoder(small, seq_len=None)
     with pytest.raises(ValueError, match=r"at most 17 tokens"):
         model([np.ones((2, 18), "int32"), np.zeros((2, 18), "int32")])

@@ -31,7 +31,7 @@ def work():
     return Work("sleep", "sleeping", contenders, claims, count=2, memory=50)
 
 
-def test_the_ratio_is_that_of_the_best_peer(work, capsys):
+def test_benchmark_ratio_is_against_the_fastest_peer(work, capsys):
     found = program.run(work, 4)
     (claim,) = found["claims"]
     assert claim["peer"] == "peer"
@@ -43,7 +43,7 @@ def test_the_ratio_is_that_of_the_best_peer(work, capsys):
     assert all(turn["memory"] > 5 for turn in found["turns"] if turn["round"])
 
 
-def test_a_peer_that_is_not_there_or_fails_is_left_out_by_name(work, capsys):
+def test_missing_or_failing_peer_is_reported_by_name(work, capsys):
     missing = sleeper("peer", 0.02, needs=("no_such_package",))
     broken = replace(work.contenders[1], options={"seconds": None})
     found = program.run(replace(work, contenders=(work.contenders[0], broken, missing)), 2)
@@ -53,7 +53,7 @@ def test_a_peer_that_is_not_there_or_fails_is_left_out_by_name(work, capsys):
     assert found["claims"][0]["ratio"] is None and "not measured" in out
 
 
-def test_a_noisy_machine_gets_no_ratio(work, capsys):
+def test_noisy_measurement_gives_no_ratio(work, capsys):
     seconds = {"ours": [1.0, 1.5, 0.7, 1.1], "peer": [2.0, 1.6, 2.4, 3.0]}
     turns = [
         {"contender": name, "heat": 1, "round": number, "seconds": value}
@@ -65,7 +65,7 @@ def test_a_noisy_machine_gets_no_ratio(work, capsys):
     assert "too noisy" in capsys.readouterr().out
 
 
-def test_memory_decides_who_is_there_at_once_or_ends_it(work, monkeypatch):
+def test_benchmark_runs_only_what_fits_in_memory(work, monkeypatch):
     claims = (Claim("1", "ours", ("slow",), 1, 2), Claim("2", "ours", ("peer",), 1, 2))
     both = replace(work, claims=claims)
     everyone = {"ours", "slow", "peer"}
@@ -78,7 +78,7 @@ def test_memory_decides_who_is_there_at_once_or_ends_it(work, monkeypatch):
     assert "sleep needs about 100 MiB, the machine has 99 free" in program.too_large(both)
 
 
-def test_a_process_that_ends_says_why():
+def test_ended_benchmark_process_reports_why():
     with Process(sleeper("broken", "long")) as process, pytest.raises(Failed, match="TypeError"):
         process.ask(options={"seconds": "long"})
 
@@ -106,11 +106,11 @@ def test_bad_input_is_one_line(line, says):
         ("Neoverse-V2, family ?", "Neoverse-V2"),
     ],
 )
-def test_a_rows_processor_is_known_by_its_brand(processor, brand):
+def test_processor_brand_of_a_result_row(processor, brand):
     assert machine.brand(processor) == brand
 
 
-def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
+def test_benchmark_record_is_json_with_one_row_per_claim(work, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "HERE", tmp_path)
     found = program.run(work, 2)
     about = machine.described()
@@ -125,7 +125,7 @@ def test_a_record_is_json_and_a_row_a_claim(work, tmp_path, monkeypatch):
     assert json.loads(records[0].read_text())["works"][0]["turns"] == found["turns"]
 
 
-def test_every_claim_is_of_contenders_that_are_there():
+def test_every_claim_names_existing_contenders():
     for work in works():
         names = {contender.name for contender in work.contenders}
         for claim in work.claims:
@@ -150,7 +150,7 @@ def test_an_update_runs(name):
         assert process.ask(count=1)["seconds"] > 0
 
 
-def test_who_has_no_claim_takes_turns_with_ours(work):
+def test_contenders_without_a_claim_alternate_with_kbert(work):
     other = replace(work, contenders=(*work.contenders, sleeper("other", 0.01)))
     assert program.smallest_heats(other) == [["ours", "slow", "peer"], ["ours", "other"]]
     assert program.smallest_heats(replace(other, claims=())) == [
@@ -170,7 +170,7 @@ def turns_of(**seconds):
 
 
 @pytest.mark.parametrize(("most", "verdict"), [(0.5, "aim"), (0.3, "NOT reached")])
-def test_a_bound_is_so_many_seconds_and_no_peer(work, most, verdict):
+def test_claim_with_a_time_bound_needs_no_peer(work, most, verdict):
     claim = Bound("17", "ours", most)
     found = report.claimed(claim, turns_of(ours=[0.39, 0.41, 0.4]), work)
     assert found["ratio"] == pytest.approx(most / 0.4) and found["verdict"] == verdict
@@ -178,7 +178,7 @@ def test_a_bound_is_so_many_seconds_and_no_peer(work, most, verdict):
 
 
 @pytest.mark.parametrize(("least", "verdict"), [(0.6, "reached"), (0.75, "NOT reached")])
-def test_a_share_is_of_the_fastest_products_rate(work, least, verdict):
+def test_claim_as_fraction_of_the_matmul_rate(work, least, verdict):
     """700 FLOPs in 2 seconds, beside 100 in 0.2 and in 0.25."""
     limited = replace(work, flops=700, peaks={"fast": 100, "slow": 100})
     claim = Share("9", "ours", ("slow", "fast"), least, 0.9)
@@ -189,7 +189,7 @@ def test_a_share_is_of_the_fastest_products_rate(work, least, verdict):
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(1.0, "aim"), (1.6, "NOT reached")])
-def test_growth_is_an_exponent_beside_the_one_that_is_counted(work, power, verdict):
+def test_claim_as_exponent_of_growth(work, power, verdict):
     """Seconds of 0.5 + size^power / 100, counted size^1.2."""
     sizes = {"three": 3, "seven": 7, "eleven": 11}
     counted = {name: 5 * size**1.2 for name, size in sizes.items()}
@@ -202,7 +202,7 @@ def test_growth_is_an_exponent_beside_the_one_that_is_counted(work, power, verdi
 
 
 @pytest.mark.full
-def test_a_fresh_contender_has_a_process_a_turn_with_all_that_it_takes(work):
+def test_fresh_contender_starts_a_process_per_turn(work):
     claims = (Claim("18", "ours", ("peer",), 0.5, 1), Claim("15", "ours", ("peer",), 2, 3, "first"))
     pair = (sleeper("ours", 0.1, fresh=True), sleeper("peer", 0.3, fresh=True))
     found = program.run(replace(work, contenders=pair, claims=claims), 2)
@@ -214,7 +214,7 @@ def test_a_fresh_contender_has_a_process_a_turn_with_all_that_it_takes(work):
     assert first["ratio"] == pytest.approx(3, rel=0.15) and whole["ratio"] < first["ratio"]
 
 
-def test_files_are_made_once_and_what_a_work_returns_is_kept(work, capsys):
+def test_benchmark_files_are_made_once_and_results_kept(work, capsys):
     files = Contender("writing", "helpers.sleep_work:writing", environment=HERE)
     own = Contender("saying", "helpers.sleep_work:saying", environment=HERE)
     rated = replace(work, contenders=(own,), claims=(), files=files, amount=3, unit="MB")
@@ -235,7 +235,7 @@ def test_files_are_made_once_and_what_a_work_returns_is_kept(work, capsys):
         (("keras_hub",), "tensorflow", {"tensorflow", "keras"}),
     ],
 )
-def test_a_contender_sees_what_its_own_packages_ask_for(work, needs, backend, there):
+def test_contender_is_skipped_without_its_packages(work, needs, backend, there):
     """pytest is installed here, and no library of these asks for it."""
     if missing := [name for name in needs if not importlib.util.find_spec(name)]:
         pytest.skip(f"not installed: {missing[0]}")
@@ -249,7 +249,7 @@ def test_a_contender_sees_what_its_own_packages_ask_for(work, needs, backend, th
     assert {name for name, count in seen.items() if not count} | own_too >= set(names) - there
 
 
-def test_what_fails_in_a_later_turn_is_left_out_from_there_on(work, capsys):
+def test_contender_that_fails_later_is_left_out_afterwards(work, capsys):
     broken = Contender("broken", "helpers.sleep_work:breaking", {"after": 3}, environment=HERE)
     claims = (Claim("1", "ours", ("broken",), 0.1, 0.2),)
     own = replace(work, contenders=(work.contenders[0], broken), claims=claims, count=1)
@@ -259,7 +259,7 @@ def test_what_fails_in_a_later_turn_is_left_out_from_there_on(work, capsys):
 
 
 @pytest.mark.full
-def test_memory_and_processor_count_a_contenders_own_processes(work):
+def test_memory_and_cpu_time_include_child_processes(work):
     line = ["-c", "import time; held = bytearray(70 << 20); start = time.process_time()"]
     line[1] += "\nwhile time.process_time() - start < 0.2: pass"
     own = Contender("own", "helpers.sleep_work:starting", {"line": line}, environment=HERE)
@@ -306,7 +306,7 @@ def small_works(folder):
 
 @pytest.mark.full
 @pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.nightly)])
-def test_what_a_save_stops_the_training_for_is_measured(more, capsys):
+def test_checkpoint_pause_of_training_is_measured(more, capsys):
     import kbert
     from benchmarks import saving
 
@@ -328,7 +328,7 @@ def test_what_a_save_stops_the_training_for_is_measured(more, capsys):
         *("corpora", "finetuning", "tokenizing", "inputs"),
     ],
 )
-def test_every_theme_runs_at_next_to_no_size(theme, tmp_path):
+def test_every_benchmark_runs_at_tiny_size(theme, tmp_path):
     """Once, with every peer that is installed."""
     if theme == "finetuning":
         checkpoint_with_words(tmp_path / "checkpoint")

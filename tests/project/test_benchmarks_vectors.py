@@ -16,7 +16,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_texts_are_what_stands_before_the_tab_or_long_paragraphs(data):
+def test_benchmark_texts_of_sst2_and_wikitext(data):
     assert vectors.texts_of(str(data / "sst2" / "test.tsv"), 2) == ["a cat", "the sun , up"]
     paragraphs = data / "test.txt"
     long = " ".join(["word"] * 20)
@@ -24,7 +24,7 @@ def test_texts_are_what_stands_before_the_tab_or_long_paragraphs(data):
     assert vectors.texts_of(str(paragraphs), 9) == [long, f"{long} ."]
 
 
-def test_what_is_not_there_is_left_out_by_name(data, monkeypatch):
+def test_missing_benchmark_data_is_named(data, monkeypatch):
     found = [work.name for work in vectors.works()]
     assert found == ["vectors-float32", "vectors-bfloat16"]
     (line,) = vectors.missing()

@@ -112,7 +112,7 @@ def measured(seconds=0.05, work="update", who="kbert", part="base-512", **about)
     return results, row
 
 
-def test_a_filled_row_of_the_table():
+def test_gpu_table_row():
     """Base, 512 tokens, 76 predicted: 12 blocks of 768, 3,072, and the head on 30,000 tokens.
 
     Of the last block 77 rows have queries, weighed vectors and three dense layers."""
@@ -143,7 +143,7 @@ def test_tables_of_several_files_are_one(tmp_path, capsys):
     assert out.count("not measured") == 3 * len(gpu_table.WORKS) - 2
 
 
-def test_the_documents_table_is_the_programs():
+def test_gpu_page_shows_the_table_of_the_program():
     page = (ROOT / "docs" / "accelerators.md").read_text(encoding="utf-8")
     assert gpu_table.table([]) in page
 
@@ -187,7 +187,7 @@ def test_the_largest_batch_that_fits_is_found(fitting, monkeypatch):
 
 
 @pytest.mark.full
-def test_a_row_that_fails_says_so_and_the_next_goes_on(fitting, tmp_path):
+def test_failed_gpu_row_is_reported_and_the_next_runs(fitting, tmp_path):
     _, results = a_row()
     for batch, says in ((4, "out of memory at a batch of 4"), (5, "broken"), (2, "")):
         given = settings(batch=batch, output=tmp_path / "o")
@@ -199,14 +199,14 @@ def test_a_row_that_fails_says_so_and_the_next_goes_on(fitting, tmp_path):
     assert lines.count("run on a CPU") == 2
 
 
-def test_no_turn_begins_that_would_end_too_late(tmp_path):
+def test_gpu_benchmark_stops_before_its_time_limit(tmp_path):
     _, results = a_row()
     given = settings(minutes=1e-9, output=tmp_path / "o")
     gpu.measure(results, given, "")
     assert [row["why"] for row in results["rows"]][:3] == ["no time was left"] * 2 + ["not run"]
 
 
-def test_batches_that_are_far_too_large_are_not_tried():
+def test_batches_far_too_large_are_not_tried():
     """Base at 128 in mixed_bfloat16 keeps some 50 MB a sequence (docs/recipe_base.md)."""
     row, results = a_row(device={"kind": "GPU", "memory_mib": "15000"}, precision="mixed_bfloat16")
     assert gpu.batches_of(row, results, settings()) == [256, 128, 64, 32, 16]
@@ -217,7 +217,7 @@ def test_batches_that_are_far_too_large_are_not_tried():
     assert gpu.batches_of(products, results, settings()) == [256]
 
 
-def test_a_peer_that_is_not_there_is_named(monkeypatch):
+def test_missing_peer_of_gpu_benchmark_is_named(monkeypatch):
     row, results = a_row()
     row |= {"who": "transformers"}
     monkeypatch.setattr("benchmarks.contenders._is_there", lambda name: name != "transformers")
@@ -253,7 +253,7 @@ def test_the_datasheet_is_found_by_the_devices_name(name, row):
     assert row or "--peak TFLOPS gives it" in peak["source"]
 
 
-def test_precision_is_what_the_device_multiplies():
+def test_gpu_precision_is_that_of_the_device_products():
     of = gpu.precision_of
     assert (
         of({"kind": "GPU", "capability": "9.0"}, gpu.datasheet("NVIDIA H100")) == "mixed_bfloat16"
@@ -271,7 +271,7 @@ def test_precision_is_what_the_device_multiplies():
         ("the shapes\ndo not fit", False),
     ],
 )
-def test_a_librarys_error_is_one_line(said, full):
+def test_library_error_is_shortened_to_one_line(said, full):
     line = gpu_works.said(RuntimeError(said))
     assert line.startswith("out of memory: RuntimeError: ") == full
     assert "\n" not in line and len(gpu_works.said(RuntimeError(said * 99))) == 200
@@ -304,7 +304,7 @@ def test_bad_input_is_one_line(line, says, capsys):
     assert one_line(capsys, *line).startswith(f"gpu.py: {says}")
 
 
-def test_a_table_of_another_file_is_one_line(tmp_path, capsys):
+def test_gpu_table_of_a_wrong_file_is_refused(tmp_path, capsys):
     for number, text in enumerate(("{}", "[1]", '{"about": {}, "rows": [1]}', "no JSON")):
         path = tmp_path / f"{number}.json"
         path.write_text(text)
@@ -313,7 +313,7 @@ def test_a_table_of_another_file_is_one_line(tmp_path, capsys):
         )
 
 
-def test_a_backend_that_is_not_installed_is_one_line(monkeypatch, capsys):
+def test_missing_backend_of_gpu_benchmark_is_named(monkeypatch, capsys):
     monkeypatch.setattr(gpu, "installed", lambda package: package == "keras")
     said = one_line(capsys, "--backend", "jax", "--cpu")
     assert said.startswith(
@@ -323,7 +323,7 @@ def test_a_backend_that_is_not_installed_is_one_line(monkeypatch, capsys):
 
 
 @pytest.mark.full
-def test_without_a_gpu_it_says_so(monkeypatch, capsys):
+def test_gpu_benchmark_without_a_gpu_says_so(monkeypatch, capsys):
     """JAX is asked; the others are said not to be there."""
     monkeypatch.setattr(gpu, "installed", lambda package: package in ("keras", "jax"))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")

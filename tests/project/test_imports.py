@@ -53,7 +53,7 @@ def test_every_public_name_resolves():
         "show.one_projection",
     ],
 )
-def test_whichever_module_comes_first_all_layers_are_registered(run_python, module):
+def test_layers_are_registered_by_any_first_import(run_python, module):
     code = f"""
 import kbert.{module}, keras
 names = ("BertModel", "Masked", "TokenEmbedding", "AttentionWeights", "gelu")
@@ -62,7 +62,7 @@ print([name for name in names if keras.saving.get_registered_object("kbert>" + n
     assert run_python(code, backend="jax").stdout.strip() == "[]"
 
 
-def test_every_extra_that_a_message_names_brings_the_packages():
+def test_extras_named_in_messages_install_the_packages():
     """`extras.require(what, extra, *modules)`: pyproject.toml's extra lists all of the modules."""
     package = Path(kbert.__file__).parent
     project = tomllib.loads((package.parent / "pyproject.toml").read_text())["project"]

@@ -116,7 +116,7 @@ def test_every_parameter_has_a_type(name):
     assert [name for name, given in types.items() if given in untyped] == []
 
 
-def test_options_by_name_are_those_of_the_function_that_takes_them():
+def test_typed_options_match_the_function_signatures():
     from kbert.data.tokenization.vocabulary import Rules, Vocabulary
     from kbert.tasks.embedding.inference import EmbedOptions
 
@@ -129,7 +129,7 @@ def test_options_by_name_are_those_of_the_function_that_takes_them():
 
 
 @pytest.mark.full
-def test_a_users_type_checker_sees_the_types(tmp_path):
+def test_mypy_sees_the_types_of_an_installed_kbert(tmp_path):
     """The installed package says py.typed: without it, or without the names, all would be Any."""
     pytest.importorskip("mypy")
     script = tmp_path / "script.py"

@@ -61,7 +61,7 @@ def test_the_padding_token_is_one_of_the_vocabulary(value):
 
 
 @pytest.mark.parametrize("value", ["prelu", "GELU", "", None, ["gelu"]])
-def test_an_unknown_activation_is_refused_with_those_there_are(value):
+def test_unknown_activation_error_lists_the_known_ones(value):
     with pytest.raises(ValueError, match=r"^hidden_act must be one of gelu, gelu_new, .*got"):
         BertConfig(hidden_act=value)
 
@@ -69,7 +69,7 @@ def test_an_unknown_activation_is_refused_with_those_there_are(value):
 @pytest.mark.parametrize(
     ("hidden", "heads", "fit"), [(768, 7, [4, 6, 8]), (24, 5, [4, 6]), (7, 2, [1, 7])]
 )
-def test_heads_that_do_not_divide_are_refused_with_those_that_do(hidden, heads, fit):
+def test_head_count_must_divide_the_hidden_size(hidden, heads, fit):
     with pytest.raises(ValueError, match=f"got {hidden} and {heads}") as error:
         BertConfig(hidden_size=hidden, num_attention_heads=heads)
     offered = [int(number) for number in str(error.value).split("divide it: ")[1].split(", ")]
@@ -78,41 +78,41 @@ def test_heads_that_do_not_divide_are_refused_with_those_that_do(hidden, heads, 
 
 
 @pytest.mark.parametrize("value", [None, 3, 1.5, b"base", ["base"], {}])
-def test_what_is_no_configuration_at_all_is_a_type_error(value):
+def test_values_that_are_no_configuration_raise_type_error(value):
     for call in (get_config, account, build_bert):
         with pytest.raises(TypeError, match=f"preset's name.*got {type(value).__name__}"):
             call(value)
 
 
-def test_a_preset_that_is_not_there_is_named_with_the_nearest():
+def test_unknown_preset_error_names_the_nearest():
     for call in (get_config, account, build_bert, kbert.verify, kbert.compare_heads):
         with pytest.raises(ValueError, match=r"unknown preset 'basse': did you mean base\?"):
             call("basse")
 
 
 @pytest.mark.parametrize("content", [b"{", b"", b"[1]", b"\xff\xfe{", b"[" * 100_000])
-def test_a_file_that_is_no_configuration_is_a_value_error_that_names_it(tmp_path, content):
+def test_invalid_config_file_raises_value_error_with_its_name(tmp_path, content):
     path = tmp_path / "mine.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"mine\.json"):
         BertConfig.from_json(path)
 
 
-def test_a_file_that_is_not_there_is_the_systems_own_error(tmp_path):
+def test_missing_config_file_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nosuch\.json"):
         get_config(tmp_path / "nosuch.json")
     with pytest.raises(IsADirectoryError):
         BertConfig.from_json(tmp_path)
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+def test_failed_write_leaves_no_file_behind(tmp_path):
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(OSError):
         base.to_json(tmp_path / "folder.json")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]
 
 
-def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+def test_failed_write_error_names_the_path_as_given(tmp_path):
     (tmp_path / "folder.json").mkdir()
     for path in (tmp_path / "nosuch" / "config.json", tmp_path / "folder.json"):
         with pytest.raises(OSError) as error:
@@ -128,7 +128,7 @@ def test_a_length_is_a_positive_whole_number(small, value):
             call(small, seq_len=value)
 
 
-def test_a_length_beyond_the_positions_is_refused(small):
+def test_seq_len_beyond_the_position_table_is_refused(small):
     said = r"^seq_len must be at most max_position_embeddings = 17, got 18$"
     for build in (
         account,
@@ -143,7 +143,7 @@ def test_a_length_beyond_the_positions_is_refused(small):
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 2.0, "2"])
-def test_numbers_of_predictions_labels_and_sequences_are_positive_and_whole(small, value):
+def test_counts_must_be_positive_whole_numbers(small, value):
     for name, call in (
         ("max_predictions", build_bert),
         ("max_predictions", account),
@@ -163,7 +163,7 @@ def test_more_predictions_than_tokens_are_refused(small):
 
 
 @pytest.mark.parametrize(("name", "value"), [("head", "decoder"), ("dtype", "int8")])
-def test_an_unknown_head_or_dtype_is_refused_with_those_there_are(small, name, value):
+def test_unknown_head_or_dtype_error_lists_the_known_ones(small, name, value):
     with pytest.raises(ValueError, match=f"^{name} must be one of .*, got '{value}'"):
         account(small, **{name: value})
 
@@ -175,7 +175,7 @@ def test_a_line_length_is_a_positive_whole_number(model, width):
 
 
 @pytest.mark.parametrize("positions", [[0.1], [0.5, 0.4, 0.8, 1.0], [1, 2, 3, 4], [0.1] * 9])
-def test_positions_that_make_no_columns_are_refused(model, positions):
+def test_invalid_summary_column_positions_are_refused(model, positions):
     with pytest.raises(ValueError, match=r"^positions must be 4 rising ends of columns"):
         model.summary(line_length=120, positions=positions, print_fn=lambda line: None)
 
@@ -203,33 +203,33 @@ def with_id(value: int, *places: tuple[int, int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("value", [99, 100, -1, 2**31, 2**40, -(2**31) + 1])
-def test_a_token_outside_the_vocabulary_is_named_with_its_place(model, nothing_computed, value):
+def test_token_id_out_of_range_is_named_with_its_position(model, nothing_computed, value):
     said = rf"token_ids\[1, 4\] must be within the vocabulary, 0 … 98, got {value}$"
     with pytest.raises(ValueError, match=said):
         predict(model, with_id(value, (1, 4)))
 
 
-def test_the_first_of_several_is_named_and_the_others_are_counted(model, nothing_computed):
+def test_error_names_the_first_bad_token_and_counts_the_rest(model, nothing_computed):
     with pytest.raises(ValueError, match=r"token_ids\[0, 16\] .* got 99 \(and 2 more\)$"):
         predict(model, with_id(99, (0, 16), (2, 0), (2, 1)))
 
 
 @pytest.mark.parametrize("value", [3, -1, 300])
-def test_a_segment_outside_its_types_is_named_with_its_place(model, nothing_computed, value):
+def test_segment_id_out_of_range_is_named_with_its_position(model, nothing_computed, value):
     said = rf"segment_ids\[2, 5\] must be within the segment types, 0 … 2, got {value}$"
     with pytest.raises(ValueError, match=said):
         predict(model, ids(), with_id(value, (2, 5)))
 
 
 @pytest.mark.parametrize("value", [17, -1])
-def test_a_position_outside_the_sequence_is_named_with_its_place(gathered, nothing_computed, value):
+def test_mask_position_out_of_range_is_named_with_its_index(gathered, nothing_computed, value):
     marks = [[1, 2], [3, value], [0, 0]]
     with pytest.raises(ValueError, match=rf"marks\[1, 1\] .* 0 … 16, got {value}$"):
         predict(gathered, ids(), marks=marks)
 
 
 @pytest.mark.full
-def test_ids_at_the_edges_are_accepted(model, small):
+def test_smallest_and_largest_ids_are_accepted(model, small):
     check_ids(np.array([[0, 98]]), 99, "token_ids", "the vocabulary")
     done = predict(model, with_id(98, (0, 0)), with_id(2, (1, 1)))
     assert done["MLM"].shape == (3, 17, 99)
@@ -252,18 +252,18 @@ def test_ids_at_the_edges_are_accepted(model, small):
         ([ids(), None, ids(2)], r"Input-Masked.* \(3, 17\), got \(2, 17\)"),
     ],
 )
-def test_wrong_shapes_and_kinds_are_named(model, nothing_computed, arguments, said):
+def test_input_errors_name_the_wrong_shape_or_dtype(model, nothing_computed, arguments, said):
     with pytest.raises(ValueError, match=said):
         predict(model, *arguments)
 
 
-def test_a_sequence_longer_than_the_positions_is_refused(small):
+def test_sequence_longer_than_the_position_table_is_refused(small):
     model = build_bert(small, seq_len=None)
     with pytest.raises(ValueError, match="at most 17 tokens a sequence, got 18"):
         predict(model, ids(length=18))
 
 
-def test_a_model_that_is_no_bert_is_refused():
+def test_models_that_are_not_bert_are_refused():
     plain = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="Embedding-Token"):
         kbert.verify(plain)
@@ -275,6 +275,6 @@ def test_a_model_that_is_no_bert_is_refused():
 
 
 @pytest.mark.parametrize("blocks", [[4], [-5], [0, 1, 99]])
-def test_a_block_that_is_not_there_is_named(model, blocks):
+def test_missing_encoder_block_is_named(model, blocks):
     with pytest.raises(ValueError, match=rf"blocks must be 0 … 3 .*got {blocks[-1]}$"):
         kbert.build_hidden_states(model, blocks=blocks)
