@@ -17,6 +17,7 @@ from benchmarks.contenders import Contender, Failed, Process
 from benchmarks.work import Work
 from benchmarks.works import works
 
+pytestmark = pytest.mark.full
 SLEEPS, HERE = "helpers.sleep_work:sleeper", {"PYTHONPATH": str(TESTS)}
 
 
@@ -134,7 +135,6 @@ def test_every_claim_names_existing_contenders():
         assert set(work.peaks) <= names
 
 
-@pytest.mark.full
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["kbert", "KerasHub", "transformers", "keras_bert"])
 def test_an_update_runs(name):
@@ -201,7 +201,6 @@ def test_claim_as_exponent_of_growth(work, power, verdict):
     assert claim.measured(turns_of(floor=[0.5], three=[1], seven=[2]), work) == ("", [])
 
 
-@pytest.mark.full
 def test_fresh_contender_starts_a_process_per_turn(work):
     claims = (Claim("18", "ours", ("peer",), 0.5, 1), Claim("15", "ours", ("peer",), 2, 3, "first"))
     pair = (sleeper("ours", 0.1, fresh=True), sleeper("peer", 0.3, fresh=True))
@@ -258,7 +257,6 @@ def test_contender_that_fails_later_is_left_out_afterwards(work, capsys):
     assert "broken: left out from round 2 on: RuntimeError" in capsys.readouterr().out
 
 
-@pytest.mark.full
 def test_memory_and_cpu_time_include_child_processes(work):
     line = ["-c", "import time; held = bytearray(70 << 20); start = time.process_time()"]
     line[1] += "\nwhile time.process_time() - start < 0.2: pass"
@@ -304,7 +302,6 @@ def small_works(folder):
     }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.nightly)])
 def test_checkpoint_pause_of_training_is_measured(more, capsys):
     import kbert
@@ -319,7 +316,6 @@ def test_checkpoint_pause_of_training_is_measured(more, capsys):
     assert ("write" in found) == (more == ["--new"])
 
 
-@pytest.mark.full
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "theme",

@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks import vectors
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):

@@ -13,6 +13,8 @@ from benchmarks import gpu, gpu_table, gpu_works
 from benchmarks.contenders import Failed
 
 # tiny: vocabulary, blocks, hidden, feed-forward; 32 tokens, 4 of them predicted, 3 sequences
+
+pytestmark = pytest.mark.full
 V, L, H, F, S, M, B = 30_522, 2, 128, 512, 32, 4, 3
 ENCODER = L * S * (4 * 2 * H * H + 2 * 2 * S * H + 2 * 2 * H * F) + 2 * H * H
 HEADS = M * (2 * H * H + 2 * H * V) + 2 * 2 * H
@@ -38,7 +40,6 @@ def results_of(folder, *line):
 
 
 # each process takes seconds to start: all works on all backends are among the long tests
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("backend", "works"),
     [("jax", ["update", "products"]), ("torch", ["update"]), ("tensorflow", ["inference"])],
@@ -83,7 +84,6 @@ def held_to_the_table(kept, printed, measured):
     assert printed.count("CPU, ") == measured and "aim 40% of datasheet" in printed
 
 
-@pytest.mark.full
 @pytest.mark.nightly
 @pytest.mark.parametrize("backend", gpu.BACKENDS)
 def test_everyone_runs_on_a_cpu(backend, tmp_path):
@@ -132,7 +132,6 @@ def test_gpu_table_row():
     assert len({line.count("|") for line in lines}) == 1
 
 
-@pytest.mark.full
 def test_tables_of_several_files_are_one(tmp_path, capsys):
     for number, (part, backend) in enumerate([("base-512", "jax"), ("large-512", "torch")]):
         results, _ = measured(part=part, backend=backend)
@@ -186,7 +185,6 @@ def test_the_largest_batch_that_fits_is_found(fitting, monkeypatch):
     assert row["turns"][0]["samples"][0] == pytest.approx(0.01, rel=0.5)
 
 
-@pytest.mark.full
 def test_failed_gpu_row_is_reported_and_the_next_runs(fitting, tmp_path):
     _, results = a_row()
     for batch, says in ((4, "out of memory at a batch of 4"), (5, "broken"), (2, "")):
@@ -322,7 +320,6 @@ def test_missing_backend_of_gpu_benchmark_is_named(monkeypatch, capsys):
     assert "jax: not installed; torch: not installed; tensorflow" in one_line(capsys)
 
 
-@pytest.mark.full
 def test_gpu_benchmark_without_a_gpu_says_so(monkeypatch, capsys):
     """JAX is asked; the others are said not to be there."""
     monkeypatch.setattr(gpu, "installed", lambda package: package in ("keras", "jax"))

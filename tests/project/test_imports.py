@@ -83,6 +83,7 @@ def test_extras_named_in_messages_install_the_packages():
     assert named >= {"onnx", "serving", "tpu", "dask", "keras-nlp", "torch", "tensorflow"}
 
 
+@pytest.mark.full
 def test_saving_a_model_on_jax_imports_no_tensorflow(run_python, tmp_path):
     code = f"""
 import sys, kbert
