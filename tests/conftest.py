@@ -1,6 +1,5 @@
 """What several test modules share."""
 
-import functools
 import os
 import random
 import signal
@@ -21,7 +20,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-PEERS = ("transformers", "torch", "keras_hub", "sentence_transformers")
 # Files that take minutes: pytest-xdist gives out files in this order, and one that comes last would
 # keep one core busy alone.
 LONGEST = (
@@ -60,15 +58,7 @@ def emptied_at_the_end(config) -> str:
 
 
 def pytest_collection_modifyitems(items):
-    """A test carries the marker of each peer that its module asks for: -m "not transformers".
-
-    What takes longest comes first.
-    """
-    for item in items:
-        text = source(item.path)
-        for peer in PEERS:
-            if f'"{peer}"' in text or (peer == "transformers" and "peer" in item.fixturenames):
-                item.add_marker(peer)
+    """Put the files that take longest first."""
     places = {str(TESTS / file): place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
@@ -77,11 +67,6 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_setup(item):
     """Keras takes the seeds that it is not given from here: a test draws the same each time."""
     random.seed(item.nodeid)
-
-
-@functools.cache
-def source(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)

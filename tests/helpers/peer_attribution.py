@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers.peer_tasks import VOCABULARY
+from helpers.peer_weights import draw_weights
 
 TEXT, PAIR = "the red cat sat on the mat", "it sees dogs!"
 MASKED = "the [MASK] cat sees the [MASK]"
@@ -22,10 +23,8 @@ CASES = ("label", "label-logit-mask", "token-logit", "cosine")
 
 
 def main(sizes: dict, out: Path) -> None:
-    import torch
     import transformers
 
-    torch.manual_seed(7)
     words = [*VOCABULARY, *(f"[unused{n}]" for n in range(sizes["vocab_size"]))]
     (out / "vocab.txt").write_text("\n".join(words[: sizes["vocab_size"]]), encoding="utf-8")
     tokenizer = transformers.BertTokenizer(str(out / "vocab.txt"), do_lower_case=True)
@@ -34,9 +33,7 @@ def main(sizes: dict, out: Path) -> None:
     models = {}
     for name in ("BertForSequenceClassification", "BertForMaskedLM", "BertModel"):
         models[name] = getattr(transformers, name)(config).eval()
-        with torch.no_grad():
-            for parameter in models[name].parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
+        draw_weights(models[name], 7)
         models[name].save_pretrained(out / name)
         tokenizer.save_pretrained(out / name)
     np.savez(out / "captum.npz", **attributions(models, tokenizer))

@@ -10,19 +10,16 @@ import sys
 
 import numpy as np
 
+from helpers.peer_weights import draw_weights
+
 
 def main(sizes: dict, path: str, batch: int, lengths: tuple[int, ...]) -> None:
     import torch
     from transformers import BertConfig, BertForPreTraining
 
-    torch.manual_seed(5)
     config = BertConfig(**sizes, attn_implementation="eager")
     model = BertForPreTraining(config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            # Far from the first weights, so that every one of them, biases too, shows.
-            offset = 1.0 if name.endswith("LayerNorm.weight") else 0.0
-            parameter.copy_(offset + 0.2 * torch.randn_like(parameter))
+    draw_weights(model, 5)
     random = np.random.default_rng(7)
     token_ids = random.integers(1, config.vocab_size, (batch, max(lengths)))
     for row in range(batch):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.peer_weights import draw_weights
+
 CLASSES = (
     "BertModel",
     "BertForPreTraining",
@@ -27,7 +29,6 @@ def main(sizes: dict, out: Path) -> None:
     import torch
     import transformers
 
-    torch.manual_seed(3)
     random = np.random.default_rng(3)
     token_ids = random.integers(1, sizes["vocab_size"], (13, 11))
     token_ids[1::2, 7:] = 0
@@ -37,9 +38,8 @@ def main(sizes: dict, out: Path) -> None:
         labels = {"num_labels": 5} if "SequenceC" in name or "TokenC" in name else {}
         config = transformers.BertConfig(**sizes, **labels)
         model = getattr(transformers, name)(config).eval()
+        draw_weights(model, 3, fraction=4096)  # float16 rounds these
         with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
             outputs = model(
                 torch.tensor(token_ids),
                 attention_mask=torch.tensor((token_ids != 0).astype("int64")),

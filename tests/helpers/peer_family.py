@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.peer_weights import draw_weights
+
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 HEADS += ("ForQuestionAnswering",)
 CLASSES = tuple(f"{name}{head}" for name in ("Roberta", "DistilBert") for head in HEADS)
@@ -51,7 +53,6 @@ def main(texts: list[str], out: Path, classes: list[str]) -> None:
 
     tokens = {"bpe": bpe(texts, out), "unigram": unigram(texts, out)}
     (out / "tokens.json").write_text(json.dumps({name: tokens[name][1] for name in tokens}))
-    torch.manual_seed(3)
     random = np.random.default_rng(3)
     for name in classes:
         config = configuration(name, tokens["bpe"][0])
@@ -59,9 +60,8 @@ def main(texts: list[str], out: Path, classes: list[str]) -> None:
         ids = random.integers(2, config.vocab_size, (13, 11))
         ids[1::2, 7:] = pad
         model = getattr(transformers, name)(config).eval()
+        draw_weights(model, 3)
         with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
             mask = torch.tensor((ids != pad).astype("int64"))
             outputs = model(torch.tensor(ids), attention_mask=mask)
         model.save_pretrained(out / name)
@@ -137,6 +137,10 @@ def unigram(texts: list[str], out: Path):
         vocab_size=1500, special_tokens=SPECIAL, unk_token="<unk>"
     )
     made.train_from_iterator(texts, trainer)
+    model = json.loads(made.to_str())["model"]
+    specials, others = (list(map(tuple, part)) for part in (model["vocab"][:5], model["vocab"][5:]))
+    others.sort(key=lambda entry: (-round(entry[1], 6), entry[0]))  # pieces of equal scores vary
+    made.model = tokenizers.models.Unigram(specials + others, unk_id=model["unk_id"])
     ends = [(token, made.token_to_id(token)) for token in ("<s>", "</s>")]
     made.post_processor = tokenizers.processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ends

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.peer_weights import draw_weights
+
 WORDS = (
     "the of is in cat dog sun moon red big runs sees and on black white tree he she it was to for "
     "with as at by . , ? ! - ' sat mat what who where play ##ing ##ed"
@@ -46,7 +48,6 @@ def main(sizes: dict, out: Path) -> None:
     import torch
     import transformers
 
-    torch.manual_seed(11)
     vocabulary = [*VOCABULARY, *(f"[unused{n}]" for n in range(sizes["vocab_size"]))]
     (out / "vocab.txt").write_text("\n".join(vocabulary[: sizes["vocab_size"]]), encoding="utf-8")
     tokenizer = transformers.BertTokenizer(str(out / "vocab.txt"), do_lower_case=True)
@@ -64,9 +65,7 @@ def main(sizes: dict, out: Path) -> None:
         named = {"id2label": labels} if "SequenceC" in name or "TokenC" in name else {}
         config = transformers.BertConfig(**sizes, **named, attn_implementation="eager")
         models[name] = getattr(transformers, name)(config).eval()
-        with torch.no_grad():
-            for parameter in models[name].parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
+        draw_weights(models[name], 11)
         models[name].save_pretrained(out / name)
         tokenizer.save_pretrained(out / name)
     with torch.no_grad():

@@ -13,22 +13,21 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.peer_weights import draw_weights
+
 
 def main(kind: str, folder: Path) -> None:
     import torch
     import transformers
 
     settings = json.loads((folder / "settings.json").read_text())
-    torch.manual_seed(5)
     config = transformers.BertConfig(**settings["sizes"], num_labels=3)
     classes = {
         "pretraining": transformers.BertForPreTraining,
         "classifier": transformers.BertForSequenceClassification,
     }
     model = classes[kind](config)
-    with torch.no_grad():
-        for parameter in model.parameters():  # the first weights are too small for a large norm
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    draw_weights(model, 5)
     model.save_pretrained(folder / "first")
     model.train()
     plain = ("bias", "LayerNorm.weight")

@@ -19,6 +19,12 @@ HEADS = {
 
 
 @pytest.fixture(scope="session")
+def small(small):
+    """Two blocks compile faster than three, and a lost mask shows in the second."""
+    return small.replace(num_hidden_layers=2)
+
+
+@pytest.fixture(scope="session")
 def peer(small, tmp_path_factory):
     """What transformers computes: a dictionary of arrays, by activation."""
     cache = {}

@@ -1,6 +1,5 @@
 """Integrated gradients: captum's numbers on transformers' models, and what they must sum to."""
 
-import importlib.util
 import json
 
 import numpy as np
@@ -13,14 +12,9 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.tasks.attribution.inference import attribute
 
-pytestmark = pytest.mark.full
-
 
 @pytest.fixture(scope="module")
 def folders(small, tmp_path_factory):
-    for package in ("transformers", "captum"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"pip install --no-deps {package}: whose numbers these are")
     out = tmp_path_factory.mktemp("attribution")
     run_peer("peer_attribution.py", out, json.dumps(small.to_dict()), out)
     return out

