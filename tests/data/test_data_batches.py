@@ -151,6 +151,26 @@ def test_unmasked_examples_are_sentences_of_the_corpus(shards):
         assert " ".join(map(str, ids[first + 1 : last])) in corpus
 
 
+def test_nsp_label_is_1_where_b_is_of_another_document(shards):
+    """As in Google's create_pretraining_data.py: 0 is IsNext, 1 is a random next."""
+    corpus = f" {' '.join(map(str, shards.take(np.arange(shards.offsets[-1]))))} "
+
+    def document_of(segment) -> int:
+        place = corpus.index(f" {' '.join(map(str, segment))} ")
+        first_tokens = shards.offsets[shards.starts]
+        return int(np.searchsorted(first_tokens, corpus.count(" ", 0, place), "right"))
+
+    batch, seen = batches(shards, short_share=0.0, batch_size=40).batch(3), []
+    for ids, label in zip(unmasked(batch), batch.labels["NSP"], strict=True):
+        first, last = np.flatnonzero(ids == shards.tokenizer.sep_id)
+        segments = ids[1:first], ids[first + 1 : last]
+        if min(map(len, segments)) >= 9:  # a shorter one may stand in several documents
+            one, other = map(document_of, segments)
+            seen.append(label)
+            assert label == (one != other)
+    assert {0, 1} == set(seen)
+
+
 @pytest.fixture(scope="module")
 def thousands(shards):
     """Before and after masking, and which are predicted: 9,000 examples."""

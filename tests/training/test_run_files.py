@@ -84,6 +84,15 @@ def test_foreign_safetensors_file_is_refused(tmp_path):
         read_state(tmp_path / "a.safetensors")
 
 
+def test_state_is_flushed_before_it_gets_its_name(tmp_path, monkeypatch):
+    """Else a machine that fails may leave the name, and old or no numbers under it."""
+    path, calls, replace = tmp_path / "step-00000007.safetensors", [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: calls.append(os.fstat(number).st_ino))
+    monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("renamed"), replace(*paths)))
+    write_state(path, ARRAYS, {"step": 7})
+    assert calls == [path.stat().st_ino, "renamed", tmp_path.stat().st_ino]
+
+
 def test_full_disk_leaves_the_old_state(state):
     before = state.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
