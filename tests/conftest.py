@@ -140,10 +140,11 @@ def run_python():
 
 @pytest.fixture(scope="session")
 def base_model():
-    """Document 004's graph, built once: 110 million parameters take seconds."""
-    from kbert import build_bert
+    """Document 004's graph, built once, without weights: 110 million values take seconds."""
+    from kbert.graph.spec import GraphSpec
+    from kbert.model.builder import build_outline
 
-    return build_bert("base")
+    return build_outline(GraphSpec.of("base"))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A user's mistake on the command line: one clear line on stderr, nothing else, exit status 2."""
+"""A user's mistake gives one line on stderr, nothing else, and exit status 2."""
 
 import json
 

@@ -1,9 +1,9 @@
-"""What is wrong on a command line is said before Keras starts, for every command there is."""
+"""Every command reports a mistake before it starts Keras."""
 
 import json
+import shutil
 
 import pytest
-from helpers.small_berts import small_berts
 
 import kbert
 
@@ -141,12 +141,11 @@ BAD = [  # command line, what the line must say
 
 
 @pytest.fixture(scope="module")
-def place(small, tmp_path_factory):
+def place(saved, tmp_path_factory):
     """A checkpoint for each head, a file, an empty folder, a locked one, a run that goes on."""
-    place = tmp_path_factory.mktemp("place")
-    for head, bert in small_berts(small).items():
-        kbert.save(bert, place / head)
-    kbert.save(kbert.load(place / "encoder"), place / "encoder.keras")
+    place = tmp_path_factory.mktemp("mistakes") / "place"
+    shutil.copytree(saved[0], place)
+    kbert.save(saved[1]["encoder"], place / "encoder.keras")
     (place / "lines.txt").write_text(LINES)
     for name in ("empty", "locked", "tuning", "data/RTE"):
         (place / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it imports, and how it ends."""
+"""The command line prints, imports and exits as documented."""
 
 import csv
 import importlib

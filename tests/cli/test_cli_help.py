@@ -1,4 +1,4 @@
-"""What people expect of a command line: examples, sections, completion, --quiet, NO_COLOR."""
+"""The command line has examples, sections, completion, --quiet and NO_COLOR."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""`kbert` as a process of its own: pipes that close, terminals without "·", missing packages."""
+"""`kbert` runs as a process: closed pipes, ASCII terminals, missing packages."""
 
 import json
 import os

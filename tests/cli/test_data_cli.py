@@ -1,4 +1,4 @@
-"""`kbert vocab` and `kbert prepare`, as the shell sees them."""
+"""`kbert vocab` and `kbert prepare` write their files, and report mistakes in one line."""
 
 import logging
 import os

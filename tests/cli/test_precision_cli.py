@@ -1,4 +1,4 @@
-"""`--precision` of every command: what its function gives; a name that is none ends in one line."""
+"""`--precision` of a command gives what its function gives; an unknown name is one line."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The commands that use a checkpoint: what they print and write, and how mistakes end."""
+"""Commands that use a checkpoint print and write what their functions return."""
 
 import dataclasses
 import io
@@ -74,6 +74,17 @@ def test_similarity_prints_a_matrix_or_a_list(ok, saved):
     assert values == sorted(values, reverse=True)
 
 
+@pytest.fixture(scope="module")
+def incomplete(saved):
+    """The folder of checkpoints, with more: half a pretraining head, and no vocabulary."""
+    out, berts = saved
+    both = {"next": "BertForNextSentencePrediction", "masked": "BertForMaskedLM"}
+    for folder, architecture in both.items():
+        kbert.save(berts["pretraining"], out / folder, architecture=architecture)
+    kbert.save(dataclasses.replace(berts["encoder"], tokenizer=None), out / "wordless")
+    return out
+
+
 @pytest.mark.parametrize(
     ("name", "head", "arguments", "way_on"),
     [
@@ -88,14 +99,9 @@ def test_similarity_prints_a_matrix_or_a_list(ok, saved):
         ("similarity", "wordless", ["cat", "dog"], "lay its vocab.txt into its folder"),
     ],
 )
-def test_refusal_names_a_command_that_helps(capsys, saved, name, head, arguments, way_on):
+def test_refusal_names_a_command_that_helps(capsys, incomplete, name, head, arguments, way_on):
     """And no Python that leads to the same refusal again."""
-    out, berts = saved
-    both = {"next": "BertForNextSentencePrediction", "masked": "BertForMaskedLM"}
-    for folder, architecture in both.items():
-        kbert.save(berts["pretraining"], out / folder, architecture=architecture)
-    kbert.save(dataclasses.replace(berts["encoder"], tokenizer=None), out / "wordless")
-    done = run(capsys, name, out / head, *arguments)
+    done = run(capsys, name, incomplete / head, *arguments)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert way_on in done.err
     assert "kbert.load(" not in done.err

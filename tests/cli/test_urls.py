@@ -1,4 +1,4 @@
-"""Addresses where a path is meant are one line that names them as they were written."""
+"""An address in place of a path is refused in one line that shows it as written."""
 
 from pathlib import Path
 

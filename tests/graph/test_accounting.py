@@ -1,4 +1,4 @@
-"""The account: published numbers, the papers' equations, and a count by another program."""
+"""The accounting equals published numbers, the papers' equations and another program's count."""
 
 import re
 from fractions import Fraction
@@ -87,7 +87,6 @@ def test_encoder_flops_equal_palms_formula(odd, name, length):
     assert 3 * found == a_token * length
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("preset", ["base_uncased", "large_uncased"])
 def test_encoder_flops_are_two_per_weight_and_token(preset):
     """Summed over transformers' own list of matrices; twice 2·S·S·H for the attention itself."""

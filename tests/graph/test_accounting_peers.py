@@ -1,98 +1,51 @@
-"""The account against programs that are not ours: transformers, torch's FLOP counter, Keras."""
+"""The accounting equals what transformers, torch's FLOP counter and Keras count."""
 
 import math
 
 import pytest
+from helpers.peer_graph import BATCH, HEADS, LABELS, LENGTH, PREDICTIONS
 from helpers.sizes import ODD
 
 from kbert import BertConfig, account
 from kbert.graph.accounting import DTYPES
 
-ONE_BLOCK = ODD | {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2}
-LABELS, BATCH, LENGTH, PREDICTIONS = 5, 13, 7, 3
-PEERS = {
-    "pretraining": ("BertForPreTraining", {}),
-    "encoder": ("BertModel", {}),
-    "classifier": ("BertForSequenceClassification", {"num_labels": LABELS}),
-    "tokens": ("BertForTokenClassification", {"num_labels": LABELS}),
-    "qa": ("BertForQuestionAnswering", {"num_labels": 2}),
-}
+
+@pytest.fixture(params=["odd", "one block"])
+def counted(request, peers):
+    """A configuration, and what transformers and torch count of it."""
+    return BertConfig(**peers["sizes"][request.param]), peers["counts"][request.param]
 
 
-@pytest.fixture(scope="module", params=[ODD, ONE_BLOCK], ids=["odd", "one block"])
-def sizes(request):
-    return request.param
+@pytest.mark.parametrize("head", HEADS)
+def test_total_parameters_equal_transformers(head, counted):
+    config, theirs = counted
+    assert account(config, head=head, num_labels=LABELS).params == theirs["params"][head]
 
 
-def peer(head: str, sizes: dict):
-    """transformers' model on torch's `meta` device: every shape, no numbers."""
-    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
-    torch = pytest.importorskip("torch", reason="pip install -e '.[test]'")
-    name, labels = PEERS[head]
-    config = transformers.BertConfig(**sizes, **labels, attn_implementation="eager")
-    with torch.device("meta"):
-        return getattr(transformers, name)(config)
+@pytest.mark.parametrize("head", HEADS)
+def test_forward_flops_equal_torchs_count(head, counted):
+    config, theirs = counted
+    found = account(config, LENGTH, BATCH, head=head, num_labels=LABELS).flops
+    assert found == theirs["flops"][head]
 
 
-def ids():
-    import torch
-
-    return torch.ones(BATCH, LENGTH, dtype=torch.long, device="meta")
-
-
-def counted(run, model) -> dict[str, int]:
-    """FLOPs of the products that torch runs, by module of the model."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False) as counter:
-        run(model)
-    name = type(model).__name__
-    counts = counter.get_flop_counts().items()
-    return {module.removeprefix(f"{name}."): sum(flops.values()) for module, flops in counts}
+def test_flops_of_each_group_equal_torchs_count(counted):
+    config, theirs = counted
+    groups = account(config, LENGTH, BATCH).groups
+    assert {name: group.flops for name, group in groups.items()} == theirs["groups"]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("head", PEERS)
-def test_total_parameters_equal_transformers(head, sizes):
-    found = account(BertConfig(**sizes), head=head, num_labels=LABELS).params
-    assert found == sum(parameter.numel() for parameter in peer(head, sizes).parameters())
+def test_training_flops_equal_torchs_count(counted):
+    config, theirs = counted
+    found = account(config, LENGTH, BATCH).training_flops_per_sequence
+    assert found * BATCH == theirs["training"]
 
 
-@pytest.mark.parametrize("head", PEERS)
-def test_forward_flops_equal_torchs_count(head, sizes):
-    found = account(BertConfig(**sizes), LENGTH, BATCH, head=head, num_labels=LABELS).flops
-    assert found == counted(lambda model: model(ids()), peer(head, sizes))["Global"]
-
-
-def test_flops_of_each_group_equal_torchs_count(sizes):
-    theirs = counted(lambda model: model(ids()), peer("pretraining", sizes))
-    groups = account(BertConfig(**sizes), LENGTH, BATCH).groups
-    assert {name: group.flops for name, group in groups.items()} == {
-        "embeddings": theirs.get("bert.embeddings", 0),
-        "encoder": theirs["bert.encoder"],
-        "pooler": theirs["bert.pooler"],
-        "MLM": theirs["cls.predictions"],
-        "NSP": theirs["cls.seq_relationship"],
-    }
-
-
-def test_training_flops_equal_torchs_count(sizes):
-    def step(model):
-        outputs = model(ids())
-        (outputs.prediction_logits.sum() + outputs.seq_relationship_logits.sum()).backward()
-
-    found = account(BertConfig(**sizes), LENGTH, BATCH).training_flops_per_sequence
-    assert found * BATCH == counted(step, peer("pretraining", sizes))["Global"]
-
-
-def test_flops_of_a_gathered_head_equal_torchs_count(sizes):
-    def forward(model):
-        outputs = model.bert(ids())
-        model.cls(outputs.last_hidden_state[:, :PREDICTIONS], outputs.pooler_output)
-
-    full = account(BertConfig(**sizes), LENGTH, BATCH, max_predictions=PREDICTIONS)
-    assert full.flops == counted(forward, peer("pretraining", sizes))["Global"]
-    assert full.params == account(BertConfig(**sizes)).params
+def test_flops_of_a_gathered_head_equal_torchs_count(counted):
+    config, theirs = counted
+    full = account(config, LENGTH, BATCH, max_predictions=PREDICTIONS)
+    assert full.flops == theirs["gathered"]
+    assert full.params == account(config).params
 
 
 @pytest.fixture
@@ -105,7 +58,6 @@ def dtype_policy(request):
     keras.config.set_dtype_policy(before)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("dtype_policy", DTYPES, indirect=True)
 def test_memory_equals_keras_variables_in_bytes(dtype_policy):
     """A built model's weights and Adam's moments, in bytes, under each of Keras's policies."""
@@ -129,7 +81,7 @@ def test_memory_equals_keras_variables_in_bytes(dtype_policy):
     assert DTYPES[dtype_policy][3] == {"float32": 4, "bfloat16": 2, "float16": 2}[compute]
 
 
-@pytest.mark.parametrize("head", PEERS)
+@pytest.mark.parametrize("head", HEADS)
 def test_rows_equal_those_of_the_built_model(head):
     from kbert import model_rows
     from kbert.model import builder

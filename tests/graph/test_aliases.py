@@ -1,4 +1,4 @@
-"""Names of other libraries: accepted, or answered with the right call."""
+"""Names of other libraries are accepted, or answered with the right call."""
 
 import copy
 import pickle
@@ -7,7 +7,8 @@ import re
 import keras
 import pytest
 from helpers.command_line import kbert as run
-from helpers.small_berts import small_berts
+from helpers.peer_graph import HEADS
+from helpers.peer_graph import TASKS as PIPELINES
 
 import kbert
 from kbert.graph import aliases
@@ -18,34 +19,21 @@ TOKENIZER = kbert.Tokenizer.from_vocab(
 )
 
 
-@pytest.mark.transformers
-@pytest.mark.parametrize(
-    "task",
-    [
-        *("fill-mask", "text-classification", "sentiment-analysis", "token-classification"),
-        *("ner", "feature-extraction"),
-    ],
-)
-def test_pipeline_task_resolves_to_the_head_of_its_class(task):
+@pytest.mark.parametrize("task", PIPELINES)
+def test_pipeline_task_resolves_to_the_head_of_its_class(peers, task):
     """transformers says which of its classes computes a pipeline's task."""
-    pipelines = pytest.importorskip("transformers.pipelines")
-    _, found, _ = pipelines.check_task(task)
-    (cls,) = found["pt"]
     head = aliases.resolve("head", task)
-    assert head == aliases.resolve("head", cls.__name__)
+    assert head == aliases.resolve("head", peers["counts"]["pipelines"][task])
     assert kbert.account("tiny", head=task).head == head
     if task != "fill-mask":
         assert task_of(task).head == head
 
 
-@pytest.mark.transformers
-def test_transformers_class_name_resolves_to_its_head(small, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    for head in ("pretraining", "classifier", "tokens", "qa", "encoder"):
-        kbert.save(small_berts(small)[head], tmp_path / head)
-        (name,) = transformers.BertConfig.from_pretrained(tmp_path / head).architectures
-        assert kbert.load(tmp_path / head, head=name).head == head
-        assert kbert.load(tmp_path / head, head=f"TF{name}").head == head
+@pytest.mark.parametrize("head", HEADS)
+def test_transformers_class_name_resolves_to_its_head(head):
+    name, _ = HEADS[head]
+    for alias in (name, f"TF{name}"):
+        assert kbert.account("tiny", head=alias).head == aliases.resolve("head", alias) == head
 
 
 def test_aliases_hide_no_name_and_suggest_existing_calls():

@@ -1,10 +1,11 @@
-"""Configurations by name, as their sources publish them; and what a configuration is."""
+"""Presets have their published sizes; a configuration is an immutable value."""
 
 import dataclasses
 import pickle
 import re
 
 import pytest
+from helpers.sizes import ODD_CONFIG
 
 from kbert import PRESETS, BertConfig, base, get_config
 
@@ -31,22 +32,6 @@ MINIATURES = {
     f"L{layers}_H{hidden}": (30_522, layers, hidden, heads)
     for layers in (2, 4, 6, 8, 10, 12)
     for hidden, heads in HEADS_OF_WIDTH.items()
-}
-
-ODD = {
-    "vocab_size": 31,
-    "hidden_size": 30,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 6,
-    "intermediate_size": 44,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.25,
-    "attention_probs_dropout_prob": 0.0,
-    "max_position_embeddings": 19,
-    "type_vocab_size": 3,
-    "initializer_range": 0.03,
-    "layer_norm_eps": 1e-7,
-    "pad_token_id": 4,
 }
 
 
@@ -137,7 +122,7 @@ def test_configuration_is_immutable():
 def test_configurations_are_equal_by_value():
     again = BertConfig(**base.to_dict())
     assert again == base and hash(again) == hash(base) and again is not base
-    for key, value in (ODD | {"hidden_size": 24}).items():
+    for key, value in (ODD_CONFIG | {"hidden_size": 24}).items():
         assert base.replace(**{key: value}) != base, key
     assert len({*PRESETS.values()}) == len(RELEASED) + len(MINIATURES) - 5  # five have two names
     assert pickle.loads(pickle.dumps(base)) == base

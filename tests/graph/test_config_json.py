@@ -1,9 +1,11 @@
-"""Configurations in JSON, as Google and transformers write it, in both directions."""
+"""Configurations in the JSON of Google and transformers are read and written."""
 
 import json
 import re
 
 import pytest
+from helpers.peer_graph import OTHERS
+from helpers.sizes import ODD_CONFIG as ODD
 
 from kbert import PRESETS, BertConfig, base, large
 
@@ -68,27 +70,6 @@ TRANSFORMERS_2 = {
     "use_bfloat16": False,
 }
 
-ODD = {
-    "vocab_size": 31,
-    "hidden_size": 30,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 6,
-    "intermediate_size": 44,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.25,
-    "attention_probs_dropout_prob": 0.0,
-    "max_position_embeddings": 19,
-    "type_vocab_size": 3,
-    "initializer_range": 0.03,
-    "layer_norm_eps": 1e-7,
-    "pad_token_id": 4,
-}
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
-
 
 def test_configuration_printed_in_document_002_is_read(shared, tmp_path):
     document = next((shared / "seeds").glob("002*.txt")).read_text(encoding="utf-8")
@@ -111,19 +92,20 @@ def test_googles_bert_config_is_read(tmp_path):
     }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("use_diff", [True, False])
-@pytest.mark.parametrize("sizes", [{}, ODD], ids=["default", "odd"])
-def test_configuration_written_by_transformers_is_read(transformers, tmp_path, sizes, use_diff):
-    theirs = transformers.BertConfig(**sizes)
+@pytest.mark.parametrize("form", ["diff", "whole"])
+@pytest.mark.parametrize("name", ["default", "odd"])
+def test_configuration_written_by_transformers_is_read(peers, tmp_path, name, form):
+    theirs = peers["configs"][name]
     path = tmp_path / "config.json"
-    path.write_text(theirs.to_json_string(use_diff=use_diff), encoding="utf-8")
+    path.write_text(json.dumps(theirs[form]), encoding="utf-8")
     for key, value in BertConfig.from_json(path).to_dict().items():
-        assert getattr(theirs, key) == value, key
+        assert theirs["whole"][key] == value, key
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("config", [base, large, BertConfig(**ODD)], ids=["base", "large", "odd"])
-def test_transformers_reads_the_written_configuration(transformers, tmp_path, config):
+def test_transformers_reads_the_written_configuration(tmp_path, config):
+    transformers = pytest.importorskip("transformers")
     path = tmp_path / "config.json"
     config.to_json(path)
     theirs = transformers.BertConfig.from_json_file(path)
@@ -149,10 +131,9 @@ def test_writing_and_reading_gives_the_same_configuration(tmp_path, config, name
     assert [path.name for path in tmp_path.iterdir()] == [name]  # nothing left beside it
 
 
-def test_keys_of_other_uses_are_ignored(transformers):
-    values = json.loads(transformers.BertConfig(**ODD).to_json_string())
-    labelled = values | {"id2label": {"0": "A"}, "architectures": ["BertForTokenClassification"]}
-    assert BertConfig.from_dict(labelled) == BertConfig(**ODD)
+def test_keys_of_other_uses_are_ignored(peers):
+    labelled = {"id2label": {"0": "A"}, "architectures": ["BertForTokenClassification"]}
+    assert BertConfig.from_dict(peers["configs"]["odd"]["whole"] | labelled) == BertConfig(**ODD)
 
 
 def test_configuration_written_by_transformers_2_is_read():
@@ -186,11 +167,11 @@ def test_more_than_1000_blocks_are_refused(blocks):
         BertConfig.from_dict(ODD | {"num_hidden_layers": blocks})
 
 
-@pytest.mark.parametrize("name", ["Albert", "Electra", "BertGeneration", "ModernBert", "MPNet"])
-def test_another_architecture_is_refused(transformers, name):
-    theirs = getattr(transformers, f"{name}Config")()
-    with pytest.raises(ValueError, match=f"model_type must be .* got '{theirs.model_type}'"):
-        BertConfig.from_dict(json.loads(theirs.to_json_string(use_diff=False)), source="theirs")
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_architecture_is_refused(peers, name):
+    theirs = peers["configs"][name]["whole"]
+    with pytest.raises(ValueError, match=f"model_type must be .* got '{theirs['model_type']}'"):
+        BertConfig.from_dict(theirs, source="theirs")
 
 
 @pytest.mark.parametrize(

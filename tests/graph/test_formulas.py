@@ -1,4 +1,4 @@
-"""Formulas: what is shown is what was counted, by Python's own arithmetic and the document's."""
+"""Formulas give the counted numbers, by Python's arithmetic and by document 004."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""`kbert plan`: beside the compiler's own numbers, the datasheets', and sums done another way."""
+"""`kbert plan` agrees with the TPU compiler, the datasheets and independent sums."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a configuration says is what is built, or is refused; nothing is dropped in silence."""
+"""A configuration's settings are built as they are, or refused; none is dropped silently."""
 
 import json
 
@@ -10,7 +10,6 @@ from kbert import BertConfig
 from kbert.show.one_projection import compare_heads
 
 
-@pytest.mark.full
 def test_classifier_dropout_overrides_hidden_dropout(small):
     """transformers: classifier_dropout, and hidden_dropout_prob where that is null."""
     own = small.replace(classifier_dropout=0.3)

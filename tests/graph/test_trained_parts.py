@@ -1,4 +1,4 @@
-"""What of a graph is trained, in closed form: layers, parameters, FLOPs, bytes, rates."""
+"""Frozen layers and LoRA change the counts of parameters, FLOPs and memory as derived by hand."""
 
 import re
 

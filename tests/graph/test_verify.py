@@ -1,4 +1,4 @@
-"""verify agrees with what agrees, and names the row, the expected and the found value if not."""
+"""verify accepts what agrees; otherwise it names the row, the expected and the found value."""
 
 import dataclasses
 
@@ -58,7 +58,6 @@ def test_errata_are_computed_from_the_tables(monkeypatch):
     assert not all(entry.holds for entry in errata())
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "build",
     [
@@ -99,7 +98,6 @@ def tampered(small, layer_name, change):
     return keras.models.clone_model(model, clone_function=clone)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("layer", "change", "expected", "found"),
     [
@@ -152,7 +150,6 @@ def test_models_that_are_not_bert_are_refused(small):
         kbert.verify(model)
 
 
-@pytest.mark.full
 def test_base_with_document_004s_dropout_is_verified():
     """Document 004 builds with dropout_rate=0.05; its table tells sizes alone."""
     report = kbert.verify(kbert.base.replace(hidden_dropout_prob=0.05))

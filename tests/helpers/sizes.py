@@ -27,3 +27,11 @@ ODD = {
     "max_position_embeddings": 19,
     "type_vocab_size": 3,
 }
+ODD_CONFIG = ODD | {
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.25,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.03,
+    "layer_norm_eps": 1e-7,
+    "pad_token_id": 4,
+}

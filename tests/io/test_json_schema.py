@@ -1,4 +1,4 @@
-"""JSON is parsed strictly, and what each key must be is said in one line that names it."""
+"""JSON is parsed strictly; an error is one line that names the file and the key."""
 
 import json
 import math
@@ -114,7 +114,6 @@ def shards(tmp_path_factory):
     return make_shards(tmp_path_factory.mktemp("mutated"))
 
 
-@pytest.mark.full
 def test_mutated_shard_index_is_read_or_refused(shards):
     (index,) = (d for d in documents_of_folder(shards) if d.name == "index.json")
 
@@ -144,7 +143,6 @@ def test_shards_are_refused_with_another_vocabulary(shards):
     assert open_shards(shards).documents == 30
 
 
-@pytest.mark.full
 def test_mutated_run_files_are_read_or_refused(tmp_path):
     settings = vars(PretrainingSettings.of({"steps": 7})) | {"config": kbert.BertConfig().to_dict()}
     run = RunFolder.create(tmp_path / "run", settings, {"train": {}}, places={"shards": "s"})

@@ -1,4 +1,4 @@
-"""What files call things cannot act on a terminal, and stays readable."""
+"""Names from files cannot control a terminal, and stay readable."""
 
 import json
 import logging
@@ -22,7 +22,6 @@ SEEN |= set(range(0x13430, 0x13440))
 OF_DIRECTION = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
-@pytest.mark.full
 def test_control_characters_are_escaped_and_visible_ones_stay():
     for code in range(0x110000):
         character = chr(code)
@@ -57,7 +56,6 @@ def acts(text: str) -> list[str]:
     return [control for control in controls if control != "\n"]
 
 
-@pytest.mark.full
 def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
     kbert.save(small_berts(small)["pretraining"], tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
@@ -94,7 +92,6 @@ def kbert_zeros():
     return np.zeros(3, "float32")
 
 
-@pytest.mark.full
 def test_tokens_and_labels_from_files_are_escaped(capsys, small, tmp_path):
     berts = small_berts(small)
     for head in ("pretraining", "classifier", "tokens"):
@@ -120,7 +117,6 @@ def test_tokens_and_labels_from_files_are_escaped(capsys, small, tmp_path):
         assert "\\u001b[2J" in done.out
 
 
-@pytest.mark.full
 def test_warnings_and_pictures_are_escaped(capsys, small, tmp_path):
     with _log_lines():
         logging.getLogger("kbert").warning("%s lacks %s", NASTY, NASTY)

@@ -1,4 +1,4 @@
-"""The attention layer refuses what Keras's has and it has not, and opens what it has saved."""
+"""The attention layer refuses arguments that it would ignore, and loads what it has saved."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What Keras does not document stands in `kbert.model.keras_internals`, and is missed in a line."""
+"""Only `kbert.model.keras_internals` uses private names of libraries; a missing one is reported."""
 
 import ast
 import inspect

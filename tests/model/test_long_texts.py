@@ -1,4 +1,4 @@
-"""A long text that is cut gives what cutting all of its tokens gives, in little memory."""
+"""Truncating a long text gives the first tokens of the whole text, in little memory."""
 
 import pytest
 from helpers.sample_data import vocabulary
@@ -26,9 +26,10 @@ def tokenizer(*more):
     return kbert.Tokenizer.from_vocab([*vocabulary(), *more], lowercase=True)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("blanks", [[" "], ["\n", "  ", "\u3000"], ["", " "], [""]])
-@pytest.mark.parametrize("max_length", [2, 3, 17, 512])
+@pytest.mark.parametrize(
+    "max_length", [17, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3, 512))]
+)
 def test_truncated_encoding_is_the_start_of_the_whole(blanks, max_length):
     words, random = tokenizer(), default_rng(max_length)
     for _ in range(3):

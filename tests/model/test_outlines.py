@@ -1,4 +1,4 @@
-"""What looks at a graph and throws it away draws no random weights for it."""
+"""Commands that only look at a graph initialize no random weights for it."""
 
 import keras
 import pytest
@@ -39,7 +39,6 @@ def test_commands_that_show_a_graph_initialize_no_weights(
     assert command(capsys, name, config_file, *options).out
 
 
-@pytest.mark.full
 def test_verify_and_plot_by_name_initialize_no_weights(config_file, small, tmp_path, drawing_fails):
     assert kbert.verify("tiny").ok and kbert.verify(small).ok and kbert.verify(config_file).ok
     for subject in ("tiny", small, config_file):
@@ -51,7 +50,6 @@ def test_plot_by_name_equals_plot_of_the_built_model(small, tmp_path):
     assert kbert.plot(small, tmp_path / "named.dot").read_text() == built.read_text()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_outline_has_the_rows_and_counts_of_the_model(small, capsys, head):
     spec = GraphSpec(small, head)
@@ -62,7 +60,6 @@ def test_outline_has_the_rows_and_counts_of_the_model(small, capsys, head):
     assert parse(capsys.readouterr().out).rows == expected(model_rows(built))
 
 
-@pytest.mark.full
 def test_model_built_after_an_outline_has_weights(small, monkeypatch):
     """Keras keeps a list of variables that wait for a value: no outline may stay on it."""
     outline = builder.build_outline(GraphSpec(small))

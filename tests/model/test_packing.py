@@ -1,4 +1,4 @@
-"""Several texts a row: the numbers of the same texts one a row, and of transformers."""
+"""Packed rows hold several texts each, every text once, with its own positions."""
 
 import numpy as np
 import pytest

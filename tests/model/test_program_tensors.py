@@ -1,5 +1,4 @@
-"""What TensorFlow's programs of the fused parts hold: no constant as large as a mask of dropout,
-and between the sums of a loss no tensor as large as the logits."""
+"""TensorFlow's compiled programs keep no dropout mask as a constant and copy no logits."""
 
 import math
 import re

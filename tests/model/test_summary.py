@@ -1,4 +1,4 @@
-"""`build_bert(base).summary()` is whole in every setting: all of document 004's 112 rows."""
+"""`build_bert(base).summary()` shows all of document 004's 112 rows wherever it is printed."""
 
 import contextlib
 import os
@@ -10,12 +10,13 @@ import threading
 import types
 
 import pytest
+from helpers.command_line import kbert
 from helpers.parse_summary import expected, parse, parse_keras
 from helpers.sizes import ROOT
 
-from kbert import base, build_bert
+from kbert import account
 from kbert.graph.reference import document_004
-from kbert.model.summary import keras_table, model_rows
+from kbert.model.summary import keras_table
 
 TOTALS = [  # the last lines of document 004's summary
     "Total params: 109,705,010",
@@ -34,9 +35,9 @@ for columns in {widths}:
 """
 
 
-@pytest.fixture(scope="module")
-def model():
-    return build_bert(base)
+@pytest.fixture
+def model(base_model):
+    return base_model
 
 
 def assert_whole(text: str) -> None:
@@ -88,7 +89,6 @@ def test_summary_is_whole_on_terminals_of_any_width():
         assert max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.full
 def test_summary_is_whole_in_a_pipe(model):
     """The other end reads while this one writes, as `… | cat` does."""
     reading, writing = os.pipe()
@@ -140,33 +140,47 @@ def test_summary_is_whole_in_a_notebook(tmp_path):
     assert all(f" {word}\n" in text for word in words)  # no connection is broken
 
 
-def test_summary_in_a_notebook_into_a_file_has_full_width(model, monkeypatch, capsys):
+@pytest.mark.parametrize("stream", ["notebook", "file"])
+def test_summary_in_a_notebook_is_at_most_100_columns_wide(model, monkeypatch, capsys, stream):
     """Where stdout is another stream than the notebook's, nothing bounds the width."""
-    notebooks = types.SimpleNamespace(OutStream=types.new_class("OutStream"))
+    kind = type(sys.stdout) if stream == "notebook" else types.new_class("OutStream")
+    notebooks = types.SimpleNamespace(OutStream=kind)
     monkeypatch.setitem(sys.modules, "ipykernel.iostream", notebooks)
     model.summary()
     text = capsys.readouterr().out
     assert_whole(text)
-    assert max(map(len, text.splitlines())) > 100
+    assert (max(map(len, text.splitlines())) <= 100) == (stream == "notebook")
 
 
-RICH = "from kbert.cli.main import main; main(['summary', 'tiny', '--rich'])"
+@pytest.fixture
+def terminal(monkeypatch):
+    """Make stdout a terminal of so many columns."""
+
+    def resize(columns: int) -> None:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return resize
 
 
-@pytest.mark.full
-def test_rich_summary_falls_back_on_a_narrow_terminal():
-    """A new terminal says nothing of its size, which counts as 80 columns."""
-    text = on_a_terminal(RICH)
-    printed = parse(text)
-    rows = model_rows(build_bert("tiny"))
-    assert printed.rows == expected(rows)
-    assert max(map(len, text.splitlines())) <= 80
+@pytest.mark.parametrize("columns", [33, 80, 131])
+def test_summary_fits_the_terminal(model, capsys, terminal, columns):
+    terminal(columns)
+    model.summary()
+    text = capsys.readouterr().out
+    assert_whole(text)
+    assert max(map(len, text.splitlines())) <= columns
 
 
-@pytest.mark.full
-def test_rich_summary_on_a_wide_terminal_is_keras_table():
-    text = on_a_terminal(f"import os; os.environ['COLUMNS'] = '170'; {RICH}")
-    assert parse_keras(text).rows == expected(model_rows(build_bert("tiny")))
+@pytest.mark.parametrize("columns", [40, 97, 170])
+def test_rich_summary_falls_back_on_a_narrow_terminal(capsys, terminal, columns):
+    """Keras's table of tiny needs 160 columns."""
+    terminal(columns)
+    done = kbert(capsys, "summary", "tiny", "--rich")
+    read = parse_keras if columns == 170 else parse
+    assert read(done.out).rows == expected(account("tiny").rows)
+    assert max(map(len, done.out.splitlines())) <= columns
+    assert ("--rich needs" in done.err) == (columns < 170)
 
 
 @pytest.mark.parametrize("columns", [None, "33"])

@@ -1,4 +1,4 @@
-"""What a summary can be asked for, by argument and on the command line; Keras's own as the peer."""
+"""Options of a summary, in Python and on the command line, do what Keras's do."""
 
 import csv
 import inspect
@@ -89,7 +89,6 @@ def test_summary_rows_equal_keras_table(model, prints, keras_prints):
     assert ours.totals == [line.split(" (")[0] for line in theirs.totals]
 
 
-@pytest.mark.full
 def test_summary_totals_stay_the_same_after_training(small, prints, keras_prints):
     model = build_bert(small, seq_len=LENGTH)
     before = prints(model)
@@ -161,7 +160,6 @@ def test_summary_drops_no_character_at_any_width(model, width):
     assert not Counter(cells) - Counter(text)
 
 
-@pytest.mark.full
 def test_tsv_equals_the_reference_table_byte_for_byte(capsys, shared):
     done = kbert(capsys, "summary", "base", "--format", "tsv")
     table = shared / "reference" / "keras_bert_base.tsv"
@@ -251,7 +249,6 @@ def test_layers_option_shows_those_blocks(capsys, config_file, model, layers, bl
         ]
 
 
-@pytest.mark.full
 def test_block_1_is_not_block_10_to_12(capsys, small, tmp_path):
     small.replace(num_hidden_layers=12).to_json(tmp_path / "deep.json")
     for layers, blocks in (("1", {"1"}), ("10-12", {"10", "11", "12"})):

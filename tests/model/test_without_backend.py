@@ -1,4 +1,4 @@
-"""Where no backend of Keras is installed: what needs none works, the rest is one line."""
+"""Without a backend of Keras, what needs none works; the rest says what to install."""
 
 import json
 
@@ -68,7 +68,6 @@ def place(small, tmp_path_factory):
     return place
 
 
-@pytest.mark.full
 def test_without_a_backend_errors_say_what_to_install(run_python, place):
     arguments = [json.dumps(missing_backend.BACKENDS), str(place)]
     code = f"import sys; sys.argv[1:] = {arguments!r}\n{HIDDEN}{CALLS}"
@@ -81,7 +80,6 @@ def test_without_a_backend_errors_say_what_to_install(run_python, place):
     assert said == [[line, "tensorflow"]] * 3
 
 
-@pytest.mark.full
 def test_installed_backend_is_suggested(run_python):
     pytest.importorskip("jax")
     code = f"import sys; sys.argv[1:] = ['[\"tensorflow\"]']\n{HIDDEN}import kbert; kbert.verify()"
