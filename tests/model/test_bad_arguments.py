@@ -1,4 +1,4 @@
-"""A caller's mistake in Python: an exception that says what was wrong, expected and received."""
+"""A caller's mistake raises an error that says what was wrong, expected and received."""
 
 import math
 
@@ -228,7 +228,6 @@ def test_mask_position_out_of_range_is_named_with_its_index(gathered, nothing_co
         predict(gathered, ids(), marks=marks)
 
 
-@pytest.mark.full
 def test_smallest_and_largest_ids_are_accepted(model, small):
     check_ids(np.array([[0, 98]]), 99, "token_ids", "the vocabulary")
     done = predict(model, with_id(98, (0, 0)), with_id(2, (1, 1)))

@@ -78,27 +78,6 @@ def test_private_names_of_libraries_are_used_in_one_module():
     assert not found
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from keras.src.backend.common import global_state",
-        "import jax._src.core",
-        "from torch import _dynamo",
-        "tensor._keras_history",
-        "self._compute_attention(query)",
-        "tf.__internal__.tracking.AutoTrackable()",
-        "getattr(model, '_nodes_by_depth', None)",
-        "logging.getLogger('torch.onnx._internal.exporter._registration')",
-        "importlib.import_module('keras.src.layers')",
-    ],
-)
-def test_private_name_finder_finds_each_kind(line):
-    assert private_names(line, {"_weights"})
-    assert not private_names(
-        "self._weights\nos._exit(1)\nrow._asdict()\ntype(x).__name__", {"_weights"}
-    )
-
-
 def test_classes_override_nothing_private_of_keras():
     import kbert.model.bert_model
     import kbert.model.layers
