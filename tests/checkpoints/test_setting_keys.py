@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 import tokenizers
+from helpers.peer_outputs import run_peer
+from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertConfig
@@ -13,6 +15,7 @@ from kbert.graph.families import FAMILIES
 from kbert.io.setting_keys import setting_keys
 from kbert.tasks.checks import longest
 
+WEIGHTS = "model.safetensors"
 SIZES = {
     "vocab_size": 41,
     "hidden_size": 12,
@@ -39,10 +42,14 @@ OTHERWISE = (
 HANDLINGS = ("obeyed", "refused", "ignored")
 
 
+def obeyed(*files) -> list:
+    found = [row for row in setting_keys() if row.handling == "obeyed" and row.file in files]
+    return [row for row in found if row.key not in OTHERWISE]
+
+
 def rows(handling, *files):
-    found = [row for row in setting_keys() if row.handling == handling and row.file in files]
-    if handling == "obeyed":
-        found = [row for row in found if row.key not in OTHERWISE]
+    every = [row for row in setting_keys() if row.handling == handling and row.file in files]
+    found = obeyed(*files) if handling == "obeyed" else every
     return pytest.mark.parametrize("row", found, ids=[f"{row.file}-{row.key}" for row in found])
 
 
@@ -81,39 +88,51 @@ def test_an_obeyed_key_is_in_the_configuration(row):
     assert changed != before
 
 
-def saved_by_transformers(transformers, name, folder, **settings):
-    sizes = SIZES | {"hidden_size": 12} | settings
-    getattr(transformers, name)(transformers.BertConfig(**sizes)).save_pretrained(folder)
-    return folder
+@pytest.fixture
+def encoder(small, tmp_path):
+    """A folder with an encoder, as transformers' BertModel."""
+    config = small.replace(num_hidden_layers=1)
+    kbert.save(kbert.Bert(config, "encoder", kbert.build_encoder(config)), tmp_path / "encoder")
+    return tmp_path / "encoder"
 
 
 @pytest.mark.parametrize(
-    "said", [{"id2label": {"0": "no", "1": "maybe", "2": "yes"}}, {"num_labels": 3}], ids=str
+    ("said", "labels"),
+    [
+        ({"id2label": {"0": "no", "1": "maybe", "2": "yes"}}, ("no", "maybe", "yes")),
+        ({"num_labels": 3}, ("LABEL_0", "LABEL_1", "LABEL_2")),
+    ],
 )
-def test_a_new_head_has_the_labels_of_config_json(tmp_path, transformers, said):
-    saved_by_transformers(transformers, "BertModel", tmp_path)
-    write(tmp_path / "config.json", said)
-    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+def test_a_new_head_has_the_labels_of_config_json(encoder, said, labels):
+    """As AutoModelForSequenceClassification of transformers."""
+    write(encoder / "config.json", said)
     for head in ("classifier", "tokens"):
-        bert = kbert.load(tmp_path, head=head)
-        assert dict(enumerate(bert.labels)) == theirs.config.id2label
-        assert bert.spec.num_labels == theirs.num_labels == 3
-    assert kbert.load(tmp_path, head="classifier", num_labels=5).labels is None
-    assert kbert.load(tmp_path).labels is None
+        bert = kbert.load(encoder, head=head)
+        assert (bert.labels, bert.spec.num_labels) == (labels, 3)
+    assert kbert.load(encoder, head="classifier", num_labels=5).labels is None
+    assert kbert.load(encoder).labels is None
 
 
-def test_multiple_choice_is_named_and_its_encoder_opens(tmp_path, transformers):
-    saved_by_transformers(transformers, "BertForMultipleChoice", tmp_path)
+def test_multiple_choice_is_named_and_its_encoder_opens(encoder):
+    tensors = {f"bert.{name}": array for name, array in load_file(encoder / WEIGHTS).items()}
+    tensors |= {"classifier.weight": np.ones((1, 24), "f4"), "classifier.bias": np.ones(1, "f4")}
+    save_file(tensors, encoder / WEIGHTS)
+    write(encoder / "config.json", {"architectures": ["BertForMultipleChoice"]})
     with pytest.raises(ValueError, match=r"got a BertForMultipleChoice: .* head='encoder'"):
-        kbert.load(tmp_path)
-    assert kbert.load(tmp_path, head="encoder").report.initialized == ()
+        kbert.load(encoder)
+    assert kbert.load(encoder, head="encoder").report.initialized == ()
 
 
-def test_untied_embeddings_open_without_an_mlm_head(tmp_path, transformers):
-    untied = {"tie_word_embeddings": False}
-    saved_by_transformers(transformers, "BertModel", tmp_path / "encoder", **untied)
-    assert kbert.load(tmp_path / "encoder").head == "encoder"
-    saved_by_transformers(transformers, "BertForMaskedLM", tmp_path / "mlm", **untied)
+def test_untied_embeddings_open_without_an_mlm_head(encoder, tmp_path):
+    write(encoder / "config.json", {"tie_word_embeddings": False})
+    bert = kbert.load(encoder)
+    assert bert.head == "encoder"
+    both = kbert.Bert(bert.config, "pretraining", kbert.build_bert(bert.config))
+    kbert.save(both, tmp_path / "mlm", architecture="BertForMaskedLM")
+    write(tmp_path / "mlm" / "config.json", {"tie_word_embeddings": False})
+    tensors = load_file(tmp_path / "mlm" / WEIGHTS)
+    tensors["cls.predictions.decoder.weight"] = np.ones((99, 24), "f4")
+    save_file(tensors, tmp_path / "mlm" / WEIGHTS)
     with pytest.raises(ValueError, match=r"decoder.weight must equal embeddings.word_embeddings"):
         kbert.load(tmp_path / "mlm")
 
@@ -138,16 +157,87 @@ OBEYED = {
 }
 
 
-@pytest.fixture
-def transformers():
-    return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+TOKENIZER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+UNCASED = {"do_lower_case": True}
+CUT = ["the cat the dog e e", "e", "the " * 5000], ["dog cat", "the e dog " * 3, "e"]
+PAIR = ["the cat", "e dog"], ["dog e the", "c"]
+PADDED = "the [PAD] cat"
+OLDER = {"special_tokens_map.json": {"sep_token": "[C]"}, "added_tokens.json": {"catdog": 20}}
+NEWER = {"added_tokens_decoder": {"6": {"content": "[A]"}}}
+BYTES = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+MERGES = ["t h", "th e", "c a", "ca t", "Ġ the", "Ġ cat"]
+BPE = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *BYTES, *(m.replace(" ", "") for m in MERGES)]
+BPE_FILES = {
+    "vocab.json": json.dumps({token: place for place, token in enumerate(BPE)}),
+    "merges.txt": "\n".join(["#version: 0.2", *MERGES]) + "\n",
+}
+
+
+def files(**changes) -> dict[str, str]:
+    """The texts of an uncased WordPiece tokenizer's files, some with other keys."""
+    values = {"tokenizer_config": UNCASED} | changes
+    texts = {f"{name}.json": json.dumps(value) for name, value in values.items()}
+    return {"vocab.txt": "\n".join(TOKENS) + "\n"} | texts
+
+
+def case(files, *calls, kind="BertTokenizer", **options) -> dict:
+    return {"class": kind, "files": files, "calls": [(call, options) for call in calls]}
+
+
+def changed_by(row) -> dict[str, str]:
+    value = OBEYED[row.key] if row.key[0] == "*" else {row.key: OBEYED[row.key]}
+    first = UNCASED if row.file == "tokenizer_config.json" else {}
+    return files(**{row.file.removesuffix(".json"): first | value})
+
+
+def names_of_inputs(*names) -> dict[str, str]:
+    return files(tokenizer_config=UNCASED | {"model_input_names": names})
+
+
+def older_and(**newer) -> dict[str, str]:
+    older = {name.removesuffix(".json"): values for name, values in OLDER.items()}
+    return files(**older, tokenizer_config=UNCASED | {"sep_token": "[B]"} | newer)
+
+
+CASES = {
+    f"{row.file} {row.key}": case(changed_by(row), [TEXT]) for row in obeyed(*TOKENIZER_FILES)
+} | {
+    "left": case(
+        files(tokenizer_config=UNCASED | {"truncation_side": "left"}),
+        *([CUT[0]], CUT),
+        truncation=True,
+        max_length=6,
+    ),
+    "segments": case(names_of_inputs("input_ids", "token_type_ids"), PAIR),
+    "no segments": case(names_of_inputs("input_ids", "attention_mask"), PAIR),
+    "older": case(older_and(), [TEXT]),
+    "newer": case(older_and(**NEWER), [TEXT]),
+    "padded": case(files(), [PADDED]),
+}
+for key in ("add_prefix_space", "trim_offsets"):
+    for value in (False, True):
+        written = BPE_FILES | {"tokenizer_config.json": json.dumps({key: value})}
+        options = {"kind": "RobertaTokenizer", "return_offsets_mapping": True}
+        CASES[f"{key} {value}"] = case(written, ["the cat"], **options)
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """What transformers' tokenizers return for each case."""
+    out = tmp_path_factory.mktemp("transformers")
+    run_peer("peer_tokenizer_ids.py", out, json.dumps(CASES), out)
+    return json.loads((out / "ids.json").read_text())
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
-    write(tmp_path / "tokenizer_config.json", {"do_lower_case": True})
-    return tmp_path
+    return put(tmp_path, files())
+
+
+def put(folder, texts: dict[str, str]):
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
 
 
 def write(file, values):
@@ -156,13 +246,12 @@ def write(file, values):
     file.write_text(json.dumps(before | values), encoding="utf-8")
 
 
-@rows("obeyed", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-def test_an_obeyed_key_gives_transformers_ids(folder, transformers, row):
+@rows("obeyed", *TOKENIZER_FILES)
+def test_an_obeyed_key_gives_transformers_ids(folder, theirs, row):
     before = kbert.Tokenizer.load(folder).encode(TEXT).ids
-    value = OBEYED[row.key]
-    write(folder / row.file, value if row.key[0] == "*" else {row.key: value})
+    put(folder, changed_by(row))
     ids = kbert.Tokenizer.load(folder).encode(TEXT).ids
-    assert ids == transformers.BertTokenizer.from_pretrained(folder)(TEXT)["input_ids"]
+    assert ids == theirs[f"{row.file} {row.key}"][0]["input_ids"]
     assert ids != before or row.key == "mask_token"
 
 
@@ -177,32 +266,28 @@ def test_the_tokenizers_length_goes_before_more_positions(folder, key, small):
 
 
 @pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
-def test_the_side_that_is_cut_is_transformers(folder, transformers, form):
-    write(folder / "tokenizer_config.json", {"truncation_side": "left"})
-    texts, pairs = ["the cat the dog e e", "e", "the " * 5000], ["dog cat", "the e dog " * 3, "e"]
+def test_the_side_that_is_cut_is_transformers(tmp_path, theirs, form):
+    folder = put(tmp_path, CASES["left"]["files"])
     if form == "tokenizer.json":
         kbert.Tokenizer.load(folder).save(folder)
         write(folder / "tokenizer.json", {"truncation": TRUNCATION})
         (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    peer = transformers.BertTokenizer.from_pretrained(folder)
     ours = kbert.Tokenizer.load(folder)
     ours.save(folder / "again")
     for tokenizer in (ours, kbert.Tokenizer.load(folder / "again")):
-        for options in ((texts, None), (texts, pairs)):
-            wanted = peer(*options, truncation=True, max_length=6)["input_ids"]
-            assert [e.ids for e in tokenizer.encode_batch(*options, max_length=6)] == wanted
+        for texts, wanted in zip(([CUT[0]], CUT), theirs["left"], strict=True):
+            found = [e.ids for e in tokenizer.encode_batch(*texts, max_length=6)]
+            assert found == wanted["input_ids"]
 
 
-def test_without_token_type_ids_all_segments_are_0(folder, transformers):
-    pair = ["the cat", "e dog"], ["dog e the", "c"]
-    for names in (["input_ids", "token_type_ids"], ["input_ids", "attention_mask"]):
-        write(folder / "tokenizer_config.json", {"model_input_names": names})
-        found = transformers.BertTokenizer.from_pretrained(folder)(*pair)
+def test_without_token_type_ids_all_segments_are_0(tmp_path, theirs):
+    for name in ("segments", "no segments"):
+        (found,) = theirs[name]
         wanted = found.get("token_type_ids", [[0] * len(ids) for ids in found["input_ids"]])
-        tokenizer = kbert.Tokenizer.load(folder)
-        tokenizer.save(folder / "again")
-        for one in (tokenizer, kbert.Tokenizer.load(folder / "again")):
-            assert [encoding.segment_ids for encoding in one.encode_batch(*pair)] == wanted
+        tokenizer = kbert.Tokenizer.load(put(tmp_path, CASES[name]["files"]))
+        tokenizer.save(tmp_path / name)
+        for one in (tokenizer, kbert.Tokenizer.load(tmp_path / name)):
+            assert [encoding.segment_ids for encoding in one.encode_batch(*PAIR)] == wanted
             assert one.second_segment == max(map(max, wanted))
 
 
@@ -232,20 +317,14 @@ def test_an_ignored_setting_changes_no_id(folder, row):
 
 
 @pytest.mark.parametrize("key", ["add_prefix_space", "trim_offsets"])
-def test_an_obeyed_key_of_byte_level_bpe_gives_transformers_ids(tmp_path, transformers, key):
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    made = tokenizers.ByteLevelBPETokenizer()
-    made.train_from_iterator(["the cat the cat"] * 3, vocab_size=300, special_tokens=special)
-    made.save_model(str(tmp_path))
-    found = {}
-    for value in (False, True):
-        write(tmp_path / "tokenizer_config.json", {key: value})
-        encoding = kbert.Tokenizer.load(tmp_path).encode("the cat")
-        peer = transformers.RobertaTokenizer.from_pretrained(tmp_path)
-        wanted = peer("the cat", return_offsets_mapping=True)
-        found[value] = encoding.ids, encoding.offsets
-        assert found[value] == (wanted["input_ids"], wanted["offset_mapping"])
-    assert found[False] != found[True]
+def test_an_obeyed_key_of_byte_level_bpe_gives_transformers_ids(tmp_path, theirs, key):
+    found = []
+    for name in (f"{key} False", f"{key} True"):
+        encoding = kbert.Tokenizer.load(put(tmp_path, CASES[name]["files"])).encode("the cat")
+        found.append((encoding.ids, [list(pair) for pair in encoding.offsets]))
+        (wanted,) = theirs[name]
+        assert found[-1] == (wanted["input_ids"], wanted["offset_mapping"])
+    assert found[0] != found[1]
 
 
 def test_tokenizer_class_of_config_json_is_the_fallback(folder):
@@ -256,20 +335,17 @@ def test_tokenizer_class_of_config_json_is_the_fallback(folder):
     kbert.Tokenizer.load(folder)
 
 
-def test_added_tokens_decoder_goes_before_the_older_files(folder, transformers):
-    write(folder / "special_tokens_map.json", {"sep_token": "[C]"})
-    write(folder / "added_tokens.json", {"catdog": 20})
-    for decoder in ({}, {"added_tokens_decoder": {"6": {"content": "[A]"}}}):
-        write(folder / "tokenizer_config.json", {"sep_token": "[B]"} | decoder)
-        wanted = transformers.BertTokenizer.from_pretrained(folder)(TEXT)["input_ids"]
-        assert kbert.Tokenizer.load(folder).encode(TEXT).ids == wanted
+@pytest.mark.parametrize("name", ["older", "newer"])
+def test_added_tokens_decoder_goes_before_the_older_files(tmp_path, theirs, name):
+    tokenizer = kbert.Tokenizer.load(put(tmp_path, CASES[name]["files"]))
+    assert tokenizer.encode(TEXT).ids == theirs[name][0]["input_ids"]
 
 
-def test_a_text_with_the_padding_token_is_refused(folder, transformers, small):
+def test_a_text_with_the_padding_token_is_refused(folder, theirs, small):
     """transformers attends to it; its ids are the same."""
-    tokenizer, text = kbert.Tokenizer.load(folder), "the [PAD] cat"
-    wanted = transformers.BertTokenizer.from_pretrained(folder)(text)["input_ids"]
-    assert tokenizer.encode(text).ids == wanted and tokenizer.pad_id in wanted
+    tokenizer, text = kbert.Tokenizer.load(folder), PADDED
+    assert tokenizer.encode(text).ids == theirs["padded"][0]["input_ids"]
+    assert tokenizer.pad_id in tokenizer.encode(text).ids
     bert = kbert.Bert(small, "encoder", kbert.build_encoder(small, seq_len=None), tokenizer)
     for call in (
         lambda: tokenizer.encode_batch(["the", text]),
@@ -283,15 +359,10 @@ def test_a_text_with_the_padding_token_is_refused(folder, transformers, small):
     assert tokenizer.encode_batch([text], max_length=3)[0].ids  # it is cut off
 
 
-def test_padding_is_masked_by_the_tokenizers_pad_id(folder, transformers, small):
+def test_padding_is_masked_by_the_tokenizers_pad_id(folder, small):
     """[UNK] stands first, and config.json says that 0 is the padding."""
-    torch = pytest.importorskip("torch")
-    tokens = [
-        "[UNK]",
-        "[SEP]",
-        "[PAD]",
-        *(t for t in TOKENS if t not in ("[UNK]", "[SEP]", "[PAD]")),
-    ]
+    first = ["[UNK]", "[SEP]", "[PAD]"]
+    tokens = [*first, *(token for token in TOKENS if token not in first)]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
     model = kbert.build_encoder(small, seq_len=None)
     kbert.save(kbert.Bert(small, "encoder", model), folder / "bert")
@@ -300,13 +371,8 @@ def test_padding_is_masked_by_the_tokenizers_pad_id(folder, transformers, small)
     bert, texts = kbert.load(folder / "bert"), ["the cat", "the § dog c", "é"]
     assert small.pad_token_id == 0
     assert bert.config.pad_token_id == kbert.inspect(folder / "bert").config.pad_token_id == 2
-    peer = transformers.BertModel.from_pretrained(folder / "bert").eval()
-    read = transformers.BertTokenizer.from_pretrained(folder / "bert")
-    inputs = read(texts, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        states, mask = peer(**inputs).last_hidden_state, inputs["attention_mask"][..., None]
-    wanted = ((states * mask).sum(1) / mask.sum(1)).numpy()
-    np.testing.assert_allclose(kbert.embed(bert, texts, pooling="mean"), wanted, atol=2e-5)
+    alone = [kbert.embed(bert, [text], pooling="mean")[0] for text in texts]  # without padding
+    np.testing.assert_allclose(kbert.embed(bert, texts, pooling="mean"), alone, atol=2e-5)
     other = dataclasses.replace(bert, config=small)
     with pytest.raises(ValueError, match=r"embed needs a model whose pad_token_id is .*, 2, got 0"):
         kbert.embed(other, texts)
