@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers import texts
+from helpers.peer_outputs import run_peer
 from helpers.texts import TOKENS
 
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -17,9 +18,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.fixture(scope="session")
-def peer():
-    return pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+def theirs(folder, out, text: str, kind: str) -> list[int]:
+    """The ids that transformers gives the text with the folder's files."""
+    files = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.iterdir())}
+    case = {"class": kind, "files": files, "calls": [[[text], {}]]}
+    out.mkdir()
+    run_peer("peer_tokenizer_ids.py", out, json.dumps({"ids": case}), out)
+    return json.loads((out / "ids.json").read_text())["ids"][0]["input_ids"]
 
 
 def saved_json(folder, **changes) -> dict:
@@ -146,13 +151,14 @@ def test_a_tokenizer_json_that_is_not_berts_is_refused(tmp_path, changes, messag
     assert "tokenizer.json" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_token_that_stands_twice_has_its_last_id(folder, peer, caplog):
+def test_a_token_that_stands_twice_has_its_last_id(folder, tmp_path_factory, caplog):
     """As in transformers; the first id has no token, and stays free in saved files."""
     tokens = [*TOKENS, "dog", "new"]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
     tokenizer, first = Tokenizer.load(folder), TOKENS.index("dog")
     assert f"'dog' (id {first})" in caplog.text
-    wanted = peer.BertTokenizer.from_pretrained(folder)("the dog [MASK]")["input_ids"]
+    out = tmp_path_factory.mktemp("peer") / "out"
+    wanted = theirs(folder, out, "the dog [MASK]", "BertTokenizer")
     assert tokenizer.encode("the dog [MASK]").ids == wanted
     assert len(TOKENS) in wanted and tokenizer.id_of("new") == len(TOKENS) + 1
     tokenizer.save(folder)
@@ -164,10 +170,11 @@ def test_a_token_that_stands_twice_has_its_last_id(folder, peer, caplog):
     assert not caplog.text
 
 
-def test_an_id_that_is_missing_has_no_token(tmp_path, peer):
+def test_an_id_that_is_missing_has_no_token(tmp_path, tmp_path_factory):
     saved_json(tmp_path, model__vocab__dog=2 * len(TOKENS))
     tokenizer, text = Tokenizer.load(tmp_path), "the dog [MASK] [no_token_7]"
-    wanted = peer.PreTrainedTokenizerFast.from_pretrained(tmp_path)(text)["input_ids"]
+    out = tmp_path_factory.mktemp("peer") / "out"
+    wanted = theirs(tmp_path, out, text, "PreTrainedTokenizerFast")
     assert tokenizer.encode(text).ids == wanted and 2 * len(TOKENS) in wanted
     assert tokenizer.vocab_size == 2 * len(TOKENS) + 1
     assert tokenizer.token_of(TOKENS.index("dog")) == f"[no_token_{TOKENS.index('dog')}]"

@@ -143,6 +143,7 @@ def test_another_architecture_is_named(capsys, tmp_path, name):
     assert command(capsys, "inspect", tmp_path / "f").status == 2
 
 
+@pytest.mark.full
 def test_every_key_that_transformers_writes_is_known(folder, small):
     transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
     config = transformers.BertConfig(**small.to_dict(), num_labels=5)
