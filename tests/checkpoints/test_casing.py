@@ -64,6 +64,7 @@ def test_a_run_keeps_the_casing(folder, tmp_path, capsys):
     assert done.status == 0 and "accuracy" in done.out, done.err
 
 
+@pytest.mark.full
 def test_pretraining_reads_init_with_the_casing_of_the_shards(folder, tmp_path):
     settings = {"steps": 1, "batch_size": 2, "seq_len": 17, "show": False, "peak_flops": 1e9}
     run = tmp_path / "run"

@@ -46,14 +46,17 @@ def both(made, tmp_path):
     return shutil.copytree(made / "both", tmp_path / "both")
 
 
-@pytest.mark.full
+def full(*values):
+    return pytest.param(*values, marks=pytest.mark.full)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "left_out"),
     [
-        ("BertForPreTraining", [], []),
+        full("BertForPreTraining", [], []),
         ("BertForMaskedLM", [], ["pooler.", "cls.seq"]),
-        ("BertForNextSentencePrediction", [], ["cls.predictions"]),
-        ("BertModel", ["--head", "encoder"], ["cls."]),
+        full("BertForNextSentencePrediction", [], ["cls.predictions"]),
+        full("BertModel", ["--head", "encoder"], ["cls."]),
         ("BertForQuestionAnswering", ["--head", "qa"], ["pooler.", "cls."]),
     ],
 )
@@ -204,8 +207,8 @@ import resource, signal, sys
 from pathlib import Path
 import kbert
 folder = Path(sys.argv[1])
-forms = {"keras": "b.keras", "keras_hub": "hub", "saved_model": "sm", "onnx": "b.onnx",
-         "litert": "b.tflite"}
+forms = {"transformers": "tf", "google": "ckpt", "keras": "b.keras", "keras_hub": "hub",
+         "saved_model": "sm", "onnx": "b.onnx", "litert": "b.tflite"}
 bert = kbert.load(folder / "both", head="encoder")
 contents = lambda: {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 for form, name in forms.items():
@@ -225,20 +228,14 @@ for form, name in forms.items():
 
 
 @pytest.mark.full
-def test_full_disk_keeps_the_old_file_of_other_formats(both):
-    """transformers' and Google's: tests/checkpoints/test_saved_checkpoints.py."""
+def test_full_disk_keeps_the_old_file_of_every_format(both):
     pytest.importorskip("resource", reason="no file size limits on this system")
-    pytest.importorskip("tensorflow")
+    pytest.importorskip("tf2onnx")
     command = [sys.executable, "-c", FILLS, str(both.parent)]
     done = subprocess.run(command, capture_output=True, text=True)
     lines = [line.split("|", 3) for line in done.stdout.splitlines() if line.count("|") >= 3]
-    assert [line[0] for line in lines] == [
-        "keras",
-        "keras_hub",
-        "saved_model",
-        "onnx",
-        "litert",
-    ], done.stderr[-2000:]
+    forms = ["transformers", "google", "keras", "keras_hub", "saved_model", "onnx", "litert"]
+    assert [line[0] for line in lines] == forms, done.stderr[-2000:]
     for form, survived, named, said in lines:
         assert (survived, named) == ("True", "True"), (form, said)
         assert said.startswith("OSError"), (form, said)

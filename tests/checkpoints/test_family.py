@@ -1,17 +1,16 @@
 """RoBERTa, XLM-R and DistilBERT: transformers' numbers, tokens and files; the graph and its counts.
 
-Everything is compared with what transformers' own classes wrote in a process of their own.
+Everything is compared with what transformers' own classes wrote in a process of their own: two
+classes in the default round, all of them in the full one.
 """
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from helpers.peer_family import CLASSES
-from helpers.sizes import HELPERS
+from helpers.peer_outputs import run_peer
 from helpers.texts import UNICODE
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
@@ -19,24 +18,42 @@ from safetensors.numpy import load_file
 import kbert
 from kbert.graph.families import OTHER_GRAPHS
 
-pytest.importorskip("transformers")
-
 TEXTS = [*UNICODE, "paris is <mask>.", "a <mask>  b<mask>", "<s> framed </s>", "  two  blanks  "]
 COPIES = {"lm_head.decoder.weight", "lm_head.decoder.bias", "vocab_projector.weight"}  # tied
 
 
+def nightly(value):
+    return pytest.param(value, marks=pytest.mark.nightly)
+
+
+QUICK = ("RobertaForTokenClassification", "DistilBertForSequenceClassification")
+EVERY = [c if c in QUICK else pytest.param(c, marks=pytest.mark.full) for c in CLASSES]
+
+
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    out = tmp_path_factory.mktemp("family")
-    script = str(HELPERS / "peer_family.py")
-    command = [sys.executable, script, json.dumps(TEXTS), str(out)]
-    subprocess.run(command, check=True, capture_output=True)
+def quick(tmp_path_factory):
+    """Two classes, the tokenizers, and what they give."""
+    out = tmp_path_factory.mktemp("quick")
+    run_peer("peer_family.py", out, json.dumps(TEXTS), out, *QUICK)
     return out
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_class_gives_transformers_numbers(folders, name):
-    bert, peer = kbert.load(folders / name), np.load(folders / f"{name}.npz")
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """All classes, by transformers in a process of its own."""
+    out = tmp_path_factory.mktemp("family")
+    run_peer("peer_family.py", out, json.dumps(TEXTS), out)
+    return out
+
+
+@pytest.fixture
+def there(request, name):
+    return request.getfixturevalue("quick" if name in QUICK else "folders")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_class_gives_transformers_numbers(there, name):
+    bert, peer = kbert.load(there / name), np.load(there / f"{name}.npz")
     assert bert.report.initialized == bert.report.ignored == ()
     found = list(kbert.predict(bert.model, peer["ids"]).values())
     real = peer["ids"] != bert.config.pad_token_id
@@ -46,29 +63,29 @@ def test_every_class_gives_transformers_numbers(folders, name):
         assert_allclose(value[place], expected[place], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_closed_form_graph_and_transformers_count_the_same(folders, name):
-    bert = kbert.load(folders / name)
+@pytest.mark.parametrize("name", EVERY)
+def test_closed_form_graph_and_transformers_count_the_same(there, name):
+    bert = kbert.load(there / name)
     counted = kbert.account(bert.config, head=bert.head, num_labels=bert.spec.num_labels)
     assert bert.model.count_params() == counted.params
-    assert counted.params == np.load(folders / f"{name}.npz")["params"]
+    assert counted.params == np.load(there / f"{name}.npz")["params"]
     assert kbert.verify(bert.model).ok
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp_path):
-    kbert.save(kbert.load(folders / name), tmp_path)
-    theirs, ours = (load_file(path / "model.safetensors") for path in (folders / name, tmp_path))
+@pytest.mark.parametrize("name", EVERY)
+def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(there, name, tmp_path):
+    kbert.save(kbert.load(there / name), tmp_path)
+    theirs, ours = (load_file(path / "model.safetensors") for path in (there / name, tmp_path))
     assert set(theirs) - COPIES == set(ours)
     for key in ours:
         assert_array_equal(theirs[key], ours[key], strict=True)
     values, wanted = (
-        json.loads((path / "config.json").read_text()) for path in (tmp_path, folders / name)
+        json.loads((path / "config.json").read_text()) for path in (tmp_path, there / name)
     )
     for key in ("model_type", "architectures", "vocab_size", "max_position_embeddings"):
         assert values[key] == wanted[key]
     again = kbert.load(tmp_path)
-    assert again.spec == kbert.load(folders / name).spec
+    assert again.spec == kbert.load(there / name).spec
 
 
 @pytest.mark.full
@@ -121,9 +138,9 @@ def test_keras_file_keeps_family_models(folders, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_hard_texts_have_transformers_ids(folders, kind, tmp_path):
-    wanted = json.loads((folders / "tokens.json").read_text())[kind]
-    tokenizer = kbert.Tokenizer.load(folders / kind)
+def test_hard_texts_have_transformers_ids(quick, kind, tmp_path):
+    wanted = json.loads((quick / "tokens.json").read_text())[kind]
+    tokenizer = kbert.Tokenizer.load(quick / kind)
     tokenizer.save(tmp_path)
     for one in (tokenizer, kbert.Tokenizer.load(tmp_path)):
         pairs = [*TEXTS[1:], TEXTS[3]]
@@ -136,8 +153,8 @@ def test_hard_texts_have_transformers_ids(folders, kind, tmp_path):
         assert decoded == wanted["decoded"]
 
 
-def test_vocab_and_merges_are_the_same_tokenizer(folders):
-    whole, files = (kbert.Tokenizer.load(folders / kind) for kind in ("bpe", "bpe_files"))
+def test_vocab_and_merges_are_the_same_tokenizer(quick):
+    whole, files = (kbert.Tokenizer.load(quick / kind) for kind in ("bpe", "bpe_files"))
     assert files.tokens == whole.tokens
     for text in UNICODE:
         assert files.encode(text).ids == whole.encode(text).ids
@@ -145,8 +162,8 @@ def test_vocab_and_merges_are_the_same_tokenizer(folders):
     assert files.encode("a <mask>").ids == files.encode("a<mask>").ids
 
 
-def test_long_text_is_truncated_to_a_prefix(folders):
-    tokenizer = kbert.Tokenizer.load(folders / "bpe")
+def test_long_text_is_truncated_to_a_prefix(quick):
+    tokenizer = kbert.Tokenizer.load(quick / "bpe")
     text = ("blanks" + " " * 37 + "naïve\n\n\n ") * 400
     ids = tokenizer.encode(text).ids
     for length in (7, 300, 901):
@@ -174,7 +191,7 @@ def test_tasks_work_with_roberta(folders, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
+@pytest.mark.parametrize("name", ["DistilBertModel", nightly("RobertaModel")])
 def test_finetuned_classifier_learns_and_reloads(folders, name, tmp_path, uncased):
     bert = with_words(folders, name, uncased)
     rows = [("dog bark", "good"), ("the dogs", "bad")] * 8
@@ -191,7 +208,7 @@ def test_finetuned_classifier_learns_and_reloads(folders, name, tmp_path, uncase
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
+@pytest.mark.parametrize("name", ["RobertaModel", nightly("DistilBertModel")])
 def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path, uncased):
     """With a run's folder, whose checkpoints open again and answer alike."""
     bert, output = with_words(folders, name, uncased), {"output": tmp_path / "run"}
@@ -211,7 +228,7 @@ def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path, uncased
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel"])
+@pytest.mark.parametrize("name", ["DistilBertModel", nightly("RobertaModel")])
 def test_sentence_vectors_are_trained(folders, name, tmp_path, uncased, caplog):
     """Nothing is said of a pooler, which DistilBERT has none of; RoBERTa's stays."""
     bert = with_words(folders, name, uncased)
@@ -264,17 +281,17 @@ def test_other_model_types_are_named(tmp_path, model_type):
 
 
 @pytest.mark.parametrize("form", ["google", "keras_hub"])
-def test_bert_only_formats_refuse_distilbert(folders, form, tmp_path):
+def test_bert_only_formats_refuse_distilbert(quick, form, tmp_path):
     with pytest.raises(ValueError, match=f"format {form} must be of a BERT, got DistilBERT"):
-        kbert.save(kbert.load(folders / "DistilBertModel"), tmp_path, format=form)
+        kbert.save(kbert.load(quick / QUICK[1]), tmp_path, format=form)
 
 
-def test_pad_id_is_saved_from_the_tokenizer(folders, tmp_path):
+def test_pad_id_is_saved_from_the_tokenizer(quick, tmp_path):
     config = kbert.BertConfig(
         vocab_size=300, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
         intermediate_size=37, max_position_embeddings=19,
     )  # fmt: skip
-    tokenizer = kbert.Tokenizer.load(folders / "unigram")
+    tokenizer = kbert.Tokenizer.load(quick / "unigram")
     model = kbert.build_encoder(config.replace(vocab_size=tokenizer.vocab_size), seq_len=None)
     config = config.replace(vocab_size=tokenizer.vocab_size)
     kbert.save(kbert.Bert(config, "encoder", model, tokenizer), tmp_path)

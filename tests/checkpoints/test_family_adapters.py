@@ -1,22 +1,17 @@
 """LoRA on RoBERTa and DistilBERT beside PEFT's own: outputs, names and counts, both ways."""
 
 import dataclasses
-import importlib.util
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from helpers.sizes import HELPERS
+from helpers.peer_outputs import run_peer
 from helpers.small_berts import small_berts
 
 import kbert
 
-for package in ("transformers", "peft"):
-    if importlib.util.find_spec(package) is None:
-        pytest.skip("the peer: pip install --no-deps peft accelerate", allow_module_level=True)
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the peer's
+pytest.importorskip("peft", reason="the peer: pip install --no-deps peft accelerate")
+pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore")]  # warnings of the peer's
 
 HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification")
 CLASSES = [f"{family}{head}" for family in ("Roberta", "DistilBert") for head in HEADS]
@@ -29,9 +24,7 @@ TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs bark a lot", "so does th
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("family")
-    script = str(HELPERS / "peer_family.py")
-    command = [sys.executable, script, json.dumps(TEXTS), str(out), *CLASSES]
-    subprocess.run(command, check=True, capture_output=True)
+    run_peer("peer_family.py", out, json.dumps(TEXTS), out, *CLASSES)
     return out
 
 
@@ -70,7 +63,6 @@ CASES = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_an_adapter_of_pefts_gives_pefts_numbers(folders, tmp_path, name):
     import peft
@@ -100,8 +92,9 @@ MODULES = {"Roberta": ["classifier"], "DistilBert": ["classifier", "pre_classifi
 TARGETS = {"Roberta": ["query", "value"], "DistilBert": ["q_lin", "v_lin"]}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("family", MODULES)
+@pytest.mark.parametrize(
+    "family", [pytest.param("Roberta", marks=pytest.mark.nightly), "DistilBert"]
+)
 def test_finetuned_adapter_gives_the_same_in_peft(folders, tmp_path, family):
     import peft
 
@@ -136,7 +129,6 @@ def words(bert, folders):
     return kbert.Tokenizer.from_vocab(tokens, lowercase=True)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("family", MODULES)
 def test_trainable_params_of_base_are_pefts(family):
     """The head is all that transformers has in no pretrained checkpoint, the first dense too."""
@@ -159,7 +151,6 @@ def test_trainable_params_of_base_are_pefts(family):
         kbert.account(ours, head="classifier", freeze="pooler")
 
 
-@pytest.mark.full
 def test_adapter_of_another_family_is_refused(folders, tmp_path, small):
     import peft
 

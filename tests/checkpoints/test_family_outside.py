@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.peer_outputs import run_peer
 from helpers.sizes import HELPERS
 from numpy.testing import assert_allclose
 
@@ -26,9 +27,12 @@ PAIR = ("the dog barks", "so does the cat")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("family")
-    command = [sys.executable, str(HELPERS / "peer_family.py"), json.dumps(TEXTS), str(out)]
-    subprocess.run([*command, *CLASSES], check=True, capture_output=True)
+    run_peer("peer_family.py", out, json.dumps(TEXTS), out, *CLASSES)
     return out
+
+
+def nightly(value):
+    return pytest.param(value, marks=pytest.mark.nightly)
 
 
 def opened(folders, name):
@@ -75,7 +79,7 @@ def test_a_masked_word_of_roberta_is_attributed(folders):
     assert likeness.value == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", CLASSES[1:])
+@pytest.mark.parametrize("name", [*CLASSES[1:3], *map(nightly, CLASSES[3:])])
 def test_an_onnx_folder_gives_transformers_numbers(folders, tmp_path, name):
     for package in ("tf2onnx", "onnxruntime"):
         pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test]'")

@@ -223,7 +223,6 @@ def a_device(path: Path) -> None:
     os.symlink(os.devnull, path)
 
 
-@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")
 @pytest.mark.parametrize("make", [a_fifo, a_device])
 def test_devices_and_pipes_are_refused_and_kept(capsys, small, tmp_path, make):

@@ -1,6 +1,6 @@
 """Mutations of every binary format: each opens, or is refused in one line, soon and small.
 
-720 in the gate, the first ones of 2,160 with `pytest -m nightly`.
+270 in the gate, the first ones of 2,160 with `pytest -m nightly`.
 
 Values of JSON files are mutated in tests/checkpoints/damaged/test_mutated_json.py.
 """
@@ -22,7 +22,7 @@ import kbert
 from kbert.checkpoints import transfer, weight_names
 
 ARCHIVE = FILES / "tf_bert.zip"
-EACH, MORE = 80, 240  # mutations of a format
+EACH, MORE = 30, 240  # mutations of a format
 # Formats whose files hold check sums of all that is read from them.
 SUMMED = ("bin", "google", "bert.keras", "bert.zip")
 BAD = ("other", "unclear", "over time", "over 2 GB", "died", "accepted against its check sum")

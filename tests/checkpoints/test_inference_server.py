@@ -102,7 +102,7 @@ class Server:
         return powers / powers.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("cls", marks=pytest.mark.nightly)])
 def test_a_server_gives_the_vectors_of_embed(berts, tmp_path, pooling):
     bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings(pooling, True, 6))
     kbert.save(bert, tmp_path / "out", format="transformers_onnx")

@@ -71,8 +71,9 @@ def test_inspect_counts_are_the_headers(folder):
     )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("name", "dtype"), [("base", "F32"), ("large", "BF16")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("base", "F32"), pytest.param("large", "BF16", marks=pytest.mark.full)]
+)
 def test_inspect_gives_published_totals_and_reads_no_tensor(tmp_path, name, dtype, monkeypatch):
     """transformers' named parameters, as the documents list them; the numbers are a hole."""
     model = f"{name}_uncased"

@@ -22,7 +22,7 @@ BUILD = {
 
 
 def small_bert(small, head="encoder", names=SPECIAL_TOKENS, **changes):
-    config = small.replace(**{"hidden_act": "gelu_new"} | changes)
+    config = small.replace(**{"hidden_act": "gelu_new", "num_hidden_layers": 1} | changes)
     tokens = [*names.values(), *(f"token{n}" for n in range(94))]
     tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True, special_tokens=names)
     labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
@@ -72,7 +72,7 @@ def test_invalid_configuration_is_one_line(preset, text, said):
 def test_sizes_that_are_missing_or_impossible(preset):
     edit(preset / CONFIG, lambda values: values["config"].pop("num_layers"))
     assert "must say num_layers" in error_of(preset)
-    edit(preset / CONFIG, lambda values: values["config"].update(num_layers=3, num_heads=5))
+    edit(preset / CONFIG, lambda values: values["config"].update(num_layers=1, num_heads=5))
     assert "hidden_size must be a multiple of num_attention_heads" in error_of(preset)
 
 
@@ -83,9 +83,9 @@ def test_quantized_weights_are_refused(preset):
 
 
 def test_a_configuration_that_contradicts_the_weights(preset):
-    edit(preset / CONFIG, lambda values: values["config"].update(num_layers=4, num_segments=2))
+    edit(preset / CONFIG, lambda values: values["config"].update(num_layers=2, num_segments=2))
     text = error_of(preset)
-    assert "missing: transformer_layer_3/self_attention_layer/query/kernel" in text
+    assert "missing: transformer_layer_1/self_attention_layer/query/kernel" in text
     assert "shape of segment_embedding/embeddings: expected (2, 24), found (3, 24)" in text
 
 
@@ -96,7 +96,6 @@ def test_truncated_and_foreign_weights(preset):
         assert "must be a whole HDF5 file" in error_of(preset)
 
 
-@pytest.mark.full
 def test_numbers_that_are_cut_off(preset):
     """Chunked data whose check sum is wrong: noticed only when they are read."""
     with h5py.File(preset / WEIGHTS, "a") as file:
@@ -143,7 +142,6 @@ def test_shards_that_are_missing_or_elsewhere(preset):
     assert "weight_map must be file names by group" in error_of(preset)
 
 
-@pytest.mark.full
 def test_a_task_that_kbert_does_not_know_is_named(preset, caplog):
     edit(preset / TASK, lambda values: values.update(class_name="BertNerTagger"))
     assert kbert.load(preset).head == "encoder"
@@ -156,14 +154,12 @@ def test_an_activation_of_the_classifier_is_said(preset, caplog):
     assert "kbert's outputs are logits" in caplog.text
 
 
-@pytest.mark.full
 def test_a_tokenizer_that_is_not_berts_is_left_out(preset, caplog):
     edit(preset / TOKENIZER, lambda values: values["config"].update(split=False))
     assert kbert.load(preset).tokenizer is None
     assert "split=False" in caplog.text
 
 
-@pytest.mark.full
 def test_the_casing_is_the_tokenizers(preset):
     assert kbert.load(preset).tokenizer.lowercase is True
     edit(preset / TOKENIZER, lambda values: values["config"].update(lowercase=False))
@@ -174,7 +170,6 @@ def test_the_casing_is_the_tokenizers(preset):
     assert kbert.load(preset, tokenizer=False).tokenizer is None
 
 
-@pytest.mark.full
 def test_config_argument_goes_before_the_preset(preset):
     config = kbert.load(preset).config
     erf = kbert.load(preset, config=config.replace(hidden_act="gelu"))
@@ -218,29 +213,9 @@ def test_lossless_save_logs_no_warning(small, tmp_path, caplog):
     assert caplog.records == []
 
 
-@pytest.mark.full
 def test_files_of_another_preset_are_not_left_beside(small, preset):
     before = (preset / CONFIG).read_bytes()
     with pytest.raises(ValueError, match=r"got preprocessor.json, task.json, task.weights.h5"):
         kbert.save(small_bert(small), preset, format="keras_hub")
     assert (preset / CONFIG).read_bytes() == before
     kbert.save(small_bert(small, "classifier"), preset, format="keras_hub")  # the same files
-
-
-@pytest.mark.full
-def test_a_full_disk_leaves_the_old_preset(small, preset, run_python):
-    before = {file: file.read_bytes() for file in preset.rglob("*") if file.is_file()}
-    code = f"""
-import resource, signal, kbert
-bert = kbert.load({str(preset)!r})
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-try:
-    kbert.save(bert, {str(preset)!r}, format="keras_hub")
-except OSError as error:
-    print(error)
-"""
-    printed = run_python(code).stdout.splitlines()
-    assert len(printed) == 1 and "the weights cannot be written" in printed[0]
-    assert {file: file.read_bytes() for file in preset.rglob("*") if file.is_file()} == before
-    assert [entry.name for entry in preset.parent.iterdir()] == ["preset"]

@@ -24,7 +24,6 @@ CLASSES = {
     "pretraining": "BertMaskedLM",
     "classifier": "BertTextClassifier",
 }
-peer = pytest.mark.keras_hub
 
 
 def made(head: str, **changes) -> kbert.Bert:
@@ -61,7 +60,6 @@ def computed(found, head):
 
 
 @pytest.mark.full
-@peer
 @pytest.mark.parametrize("head", CLASSES)
 def test_a_live_model_has_the_same_numbers_and_comes_back(head):
     pytest.importorskip("keras_nlp")
@@ -91,7 +89,6 @@ def test_a_live_model_has_the_same_numbers_and_comes_back(head):
 
 
 @pytest.mark.full
-@peer
 @pytest.mark.parametrize("head", ["classifier", "pretraining"])
 def test_keras_hub_opens_a_task_that_kbert_wrote(head, tmp_path):
     """By its own from_preset, where a warning is an error; and kbert opens it again."""
@@ -123,7 +120,6 @@ def mlm_logits(bert, as_keras_nlp: bool):
 
 
 @pytest.mark.full
-@peer
 def test_to_keras_nlp_warns_of_another_gelu(caplog):
     pytest.importorskip("keras_nlp")
     with caplog.at_level(logging.WARNING, "kbert"):

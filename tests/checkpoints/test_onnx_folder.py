@@ -12,10 +12,14 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 
-for package in ("tf2onnx", "onnxruntime"):
-    pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test]'")
-
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
+
+
+@pytest.fixture(autouse=True)
+def packages(request):
+    if request.node.get_closest_marker("full"):
+        for package in ("tf2onnx", "onnxruntime"):
+            pytest.importorskip(package, reason="writes and runs ONNX")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,9 @@ CLASSES = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("head", ["encoder", "qa", "pretraining"])
+@pytest.mark.parametrize(
+    "head", ["encoder", "qa", pytest.param("pretraining", marks=pytest.mark.nightly)]
+)
 def test_the_file_in_a_folder_gives_transformers_numbers(berts, tmp_path, head):
     """The folder's own weights in torch, by transformers, under the same mask."""
     transformers = pytest.importorskip("transformers", reason="whose numbers these are")
@@ -103,7 +109,9 @@ def test_a_folder_has_what_a_server_reads(berts, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("quantize", ["int8", "int8_dynamic"])
+@pytest.mark.parametrize(
+    "quantize", ["int8", pytest.param("int8_dynamic", marks=pytest.mark.nightly)]
+)
 def test_int8_is_near_and_its_products_are_in_int8(berts, tmp_path, quantize):
     import onnx
 

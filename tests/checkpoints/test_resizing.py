@@ -10,14 +10,19 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *(f"word{number}" for number in range(90)), "the", "of", ".", "##s"]
 
 
-@pytest.fixture
-def bert(small):
-    model = kbert.build_bert(small, seq_len=None)
+@pytest.fixture(scope="module")
+def config(small):
+    return small.replace(num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def bert(config):
+    model = kbert.build_bert(config, seq_len=None)
     random = np.random.default_rng(5)
     for weight in model.weights:
         weight.assign(random.normal(0, 0.3, weight.shape))
     tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
-    return kbert.Bert(small, "pretraining", model, tokenizer)
+    return kbert.Bert(config, "pretraining", model, tokenizer)
 
 
 def weights(bert):
@@ -31,7 +36,6 @@ def differing(before, after):
 IDS = np.random.default_rng(1).integers(1, 99, (13, 7))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("filling", ["normal", "mean"])
 def test_more_tokens_keep_what_is_computed(bert, filling):
     before = kbert.predict(bert.model, IDS)
@@ -53,7 +57,6 @@ def test_more_tokens_keep_what_is_computed(bert, filling):
     assert weights(bert)[table].shape[0] == bert.config.vocab_size == 99
 
 
-@pytest.mark.full
 def test_tokens_are_added_to_the_tokenizer_too(bert):
     larger = kbert.resize_vocab(bert, tokens=["quark", "##ino"])
     assert larger.config.vocab_size == 101 == larger.tokenizer.vocab_size
@@ -64,9 +67,8 @@ def test_tokens_are_added_to_the_tokenizer_too(bert):
     assert bert.tokenizer.vocab_size == 99
 
 
-@pytest.mark.full
-def test_smaller_size_drops_the_last_tokens(small, bert):
-    fewer = kbert.resize_vocab(kbert.Bert(small, bert.head, bert.model), 61)
+def test_smaller_size_drops_the_last_tokens(config, bert):
+    fewer = kbert.resize_vocab(kbert.Bert(config, bert.head, bert.model), 61)
     ids = IDS % 61
     before, after = (kbert.predict(b.model, ids)["MLM"] for b in (bert, fewer))
     assert_allclose(after, before[..., :61], atol=1e-6)
@@ -74,7 +76,6 @@ def test_smaller_size_drops_the_last_tokens(small, bert):
         kbert.resize_vocab(bert, 61)
 
 
-@pytest.mark.full
 def test_kept_tokens_compute_what_they_did_under_their_new_ids(bert):
     kept = [*range(5), 97, 31, 8, 50]
     fewer = kbert.keep_tokens(bert, kept)
@@ -88,7 +89,6 @@ def test_kept_tokens_compute_what_they_did_under_their_new_ids(bert):
     assert not differing(weights(fewer), weights(by_name))
 
 
-@pytest.mark.full
 def test_padding_stays_padding_under_its_new_id(bert):
     fewer = kbert.keep_tokens(bert, [7, 1, 2, 3, 4, 0, 9])
     assert fewer.config.pad_token_id == 5 == fewer.tokenizer.pad_id
@@ -96,7 +96,6 @@ def test_padding_stays_padding_under_its_new_id(bert):
     assert_allclose(padded, kbert.predict(fewer.model, [[2, 6, 3]])["NSP"], atol=2e-6)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
@@ -112,7 +111,6 @@ def test_tokens_that_cannot_stay_are_named(bert, tokens, message):
         kbert.keep_tokens(bert, tokens)
 
 
-@pytest.mark.full
 def test_more_positions(bert):
     positions = bert.config.max_position_embeddings
     longer = kbert.resize_positions(bert, 2 * positions + 3)

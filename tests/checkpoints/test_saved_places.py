@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 
 import kbert
 
+pytestmark = pytest.mark.full
 pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -98,7 +99,6 @@ def check_answers(found, wanted) -> None:
     assert_allclose(found["odds"], [one.odds for one in wanted], atol=1e-4)
 
 
-@pytest.mark.full
 def test_served_words_and_answers_are_kberts(berts, folder, asked):
     """Accents, ideographs, control characters, [MASK]s; texts that are cut, many windows."""
     from kbert.checkpoints.exports.text_spans import WINDOWS
@@ -117,8 +117,14 @@ def test_served_words_and_answers_are_kberts(berts, folder, asked):
             check(dict(found), wanted)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("share", [0.0, 0.47, 1.0])
+@pytest.mark.parametrize(
+    "share",
+    [
+        0.47,
+        pytest.param(0.0, marks=pytest.mark.nightly),
+        pytest.param(1.0, marks=pytest.mark.nightly),
+    ],
+)
 def test_answers_above_the_threshold_are_none_as_by_answer(berts, asked, answer, share):
     questions, contexts = asked
     odds = answer(questions=questions, contexts=contexts)["odds"]

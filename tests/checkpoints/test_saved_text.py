@@ -19,7 +19,8 @@ from numpy.testing import assert_allclose
 import kbert
 from kbert.data.tokenization.tokenizer import Tokenizer
 
-tf_text = pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
+pytestmark = pytest.mark.full
+pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
 
 FLAGS_OFF = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 SERVE = """
@@ -45,6 +46,10 @@ def on_tensorflow():
 @pytest.fixture(scope="module")
 def berts(small):
     return small_berts(small)
+
+
+def nightly(value):
+    return pytest.param(value, marks=pytest.mark.nightly)
 
 
 def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
@@ -85,7 +90,6 @@ def numbered(words: list) -> list[int]:
     return [numbers[word] for word in words]
 
 
-@pytest.mark.full
 def test_shared_lines_and_hard_texts_have_the_tokenizers_ids(shared):
     real = Tokenizer.load(texts.real_vocabulary())
     lines = texts.shared_lines(shared)[::3]
@@ -93,7 +97,6 @@ def test_shared_lines_and_hard_texts_have_the_tokenizers_ids(shared):
     assert differences(real, texts.ALL + lines) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("lowercase", "strip", "chinese"),
     [(True, None, True), (True, False, True), (False, None, True), (False, True, False)],
@@ -106,7 +109,6 @@ def test_hard_texts_have_the_tokenizers_ids_by_every_rule(lowercase, strip, chin
     assert differences(tokenizer, texts.ALL) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_every_code_point_has_the_tokenizers_ids(lowercase):
     points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -115,7 +117,6 @@ def test_every_code_point_has_the_tokenizers_ids(lowercase):
     assert differences(tokenizer, lines, limit=10**6) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_combining_marks_have_the_tokenizers_order(lowercase):
     """Unicode's canonical order, where some marks are dropped and the tables are old."""
@@ -150,7 +151,7 @@ def test_added_tokens_are_found_as_the_tokenizer_finds_them():
     assert differences(tokenizer, lines) == []
 
 
-@pytest.mark.parametrize("limit", [3, 4, 7, 12, 31])
+@pytest.mark.parametrize("limit", [3, nightly(4), 7, nightly(12), nightly(31)])
 def test_pairs_and_long_texts_are_cut_as_the_tokenizer_cuts_them(limit):
     tokenizer = Tokenizer.from_vocab([*texts.SPECIAL, "a", "##b"], lowercase=True)
     cases = list(itertools.product(range(0, 18), range(0, 18)))
@@ -170,7 +171,6 @@ def served(tmp_path, bert, **given) -> dict:
         return dict(found)
 
 
-@pytest.mark.full
 def test_vectors_are_those_of_embed_in_a_process_without_kbert(berts, tmp_path):
     prompts = {"prompts": {"red": "red "}, "default_prompt_name": "red"}
     sentence = kbert.SentenceSettings("mean", True, 6, **prompts)
@@ -193,7 +193,6 @@ def by_label(ranked) -> list[dict]:
     return [{one.label: one.probability for one in row} for row in ranked]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", [None, "multi_label_classification"])
 def test_probabilities_are_those_of_classify(berts, tmp_path, kind):
     import tensorflow as tf
@@ -218,7 +217,6 @@ def test_probabilities_are_those_of_classify(berts, tmp_path, kind):
     assert answers["serving_default"](texts=first[:0])["probabilities"].shape == (0, 5)
 
 
-@pytest.mark.full
 def test_a_regression_gives_its_value(small, tmp_path):
     import tensorflow as tf
 
@@ -231,7 +229,6 @@ def test_a_regression_gives_its_value(small, tmp_path):
     assert_allclose(found["value"], kbert.regress(bert, TEXTS), atol=1e-5)
 
 
-@pytest.mark.full
 def test_served_masks_and_next_sentences_are_kberts(berts, tmp_path):
     import tensorflow as tf
 
@@ -268,7 +265,6 @@ def test_bytes_that_are_no_utf8_are_left_out():
     assert ends.to_list() == [[end for _, end in encoding.offsets] for encoding in wanted]
 
 
-@pytest.mark.full
 def test_serve_text_page_prints_what_it_shows(tmp_path):
     for block, printed in page_blocks.run(ROOT / "docs" / "do" / "serve_text.md", tmp_path):
         assert page_blocks.same(block.shown.text, printed), printed
@@ -316,7 +312,6 @@ def test_a_tokenizer_of_another_kind_is_one_line(berts, tmp_path):
         kbert.save(bert, tmp_path / "out", format="saved_model", text=True)
 
 
-@pytest.mark.full
 def test_convert_text_writes_a_saved_model(capsys, berts, tmp_path, monkeypatch):
     import tensorflow as tf
 

@@ -7,6 +7,11 @@ import pytest
 import kbert
 
 
+@pytest.fixture(scope="module")
+def bert(small):
+    return kbert.Bert(small, "encoder", kbert.build_encoder(small))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -17,8 +22,7 @@ import kbert
     ],
 )
 @pytest.mark.parametrize("form", ["transformers", "google", "keras_hub", "keras", "saved_model"])
-def test_model_of_another_configuration_is_not_saved(small, tmp_path, change, said, form):
-    bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
+def test_model_of_another_configuration_is_not_saved(small, bert, tmp_path, change, said, form):
     other = dataclasses.replace(bert, config=small.replace(**change))
     path = tmp_path / ("bert.keras" if form == "keras" else "bert")
     with pytest.raises(ValueError, match="must be that of its configuration and head encoder") as e:

@@ -1,12 +1,13 @@
-"""Sentence vectors and scores beside sentence-transformers' own, in the same process."""
+"""Sentence vectors and scores beside sentence-transformers' own."""
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 
 import numpy as np
 import pytest
+from helpers import peer_sentence_folders
+from helpers.peer_outputs import run_peer
 from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose
 
@@ -14,10 +15,7 @@ import kbert
 from kbert import SentenceSettings
 from kbert.checkpoints.sentence_settings import SentenceDense
 
-if importlib.util.find_spec("sentence_transformers") is None:
-    pytest.skip("the peer: pip install sentence-transformers", allow_module_level=True)
 pytestmark = [
-    pytest.mark.sentence_transformers,
     pytest.mark.filterwarnings("ignore"),  # of the peer's
 ]
 
@@ -63,8 +61,43 @@ CASES = {
 }
 
 
+NIGHTLY = ("several", "two dense layers", "cut vectors", "a default prompt alone")
+EVERY_CASE = [
+    pytest.param(case, marks=pytest.mark.nightly) if case in NIGHTLY else case for case in CASES
+]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Folders that sentence-transformers wrote, its vectors and its scores."""
+    out = tmp_path_factory.mktemp("written")
+    run_peer("peer_sentence_folders.py", out, out)
+    return out
+
+
+@pytest.mark.parametrize("case", peer_sentence_folders.CASES)
+def test_written_folders_give_sentence_transformers_vectors(written, tmp_path, case):
+    bert = kbert.load(written / case)
+    wanted = np.load(written / f"{case}.npy")
+    assert_allclose(kbert.embed(bert, peer_sentence_folders.TEXTS), wanted, atol=1e-5)
+    kbert.save(bert, tmp_path)
+    again = kbert.load(tmp_path)
+    assert again.sentence.pooling == bert.sentence.pooling
+    assert_allclose(kbert.embed(again, peer_sentence_folders.TEXTS), wanted, atol=1e-5)
+
+
+def test_written_cross_encoder_gives_its_scores(written):
+    texts = peer_sentence_folders.TEXTS
+    hits = kbert.rank(kbert.load(written / "cross"), peer_sentence_folders.QUERY, texts)
+    scores = {hit.place: hit.score for hit in hits}
+    assert_allclose(
+        [scores[n] for n in range(len(texts))], np.load(written / "cross.npy"), atol=1e-5
+    )
+
+
 @pytest.fixture(scope="module")
 def bert(small):
+    pytest.importorskip("sentence_transformers", reason="the peer")
     found = small_berts(small)["encoder"]
     tokens = found.tokenizer.tokens
     return dataclasses.replace(found, tokenizer=kbert.Tokenizer.from_vocab(tokens, lowercase=False))
@@ -77,7 +110,7 @@ def peer(folder):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", EVERY_CASE)
 def test_vectors_are_those_of_sentence_transformers(bert, tmp_path, case):
     """kbert's folder there; what it saves of it, and kbert's own file, here."""
     kbert.save(dataclasses.replace(bert, sentence=CASES[case]), tmp_path / "ours")
@@ -157,7 +190,14 @@ ACTIVATIONS = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", ACTIVATIONS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("Identity", "both", "of a regression"),
+        pytest.param("none", marks=pytest.mark.nightly),
+        pytest.param("an older folder's", marks=pytest.mark.nightly),
+    ],
+)
 def test_scores_are_those_of_a_cross_encoder(bert, small, tmp_path, case):
     from sentence_transformers import CrossEncoder
 

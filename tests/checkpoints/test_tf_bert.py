@@ -40,8 +40,11 @@ def saved(tmp_path_factory):
     return folder
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", FOLDERS)
+QUICK = ("pretraining", "qa", "shards", "safe")
+EVERY = [n if n in QUICK else pytest.param(n, marks=pytest.mark.full) for n in FOLDERS]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_class_gives_its_numbers(saved, name):
     head, outputs, lacks = FOLDERS[name]
     bert = kbert.load(saved / name)
@@ -56,7 +59,6 @@ def test_every_class_gives_its_numbers(saved, name):
             assert_allclose(value[place], theirs[key][place], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.full
 def test_it_is_inspected_and_converted(saved, tmp_path, capsys):
     done = command(capsys, "inspect", saved / "pretraining", "--output", "json")
     report = json.loads(done.out)
@@ -150,8 +152,15 @@ def keras_2_file(saved, path, name, whole: bool):
     return path
 
 
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("name", ["model", "tokens"])
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("model", True),
+        ("tokens", False),
+        pytest.param("model", False, marks=pytest.mark.nightly),
+        pytest.param("tokens", True, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_keras_2_model_around_a_class_opens(saved, tmp_path, caplog, name, whole):
     path = keras_2_file(saved, tmp_path / "mine.h5", name, whole)
     if not whole:

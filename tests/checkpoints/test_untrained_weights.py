@@ -56,6 +56,7 @@ def test_a_saved_model_is_as_untrained_as_before(fresh, tmp_path, caplog, name):
     assert other.report.initialized == ()
 
 
+@pytest.mark.full
 def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path):
     transformers = pytest.importorskip("transformers", reason="which reads and writes the folder")
     torch = pytest.importorskip("torch", reason="which transformers computes with")
@@ -76,17 +77,21 @@ def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path
         assert kbert.classify(kbert.load(folder), "cat dog")
 
 
-def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("saved", {"format": "saved_model"}),
+        pytest.param("bert.tflite", {}, marks=pytest.mark.full),
+    ],
+)
+def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog, name, options):
     kbert.save(berts["pretraining"], tmp_path / "mlm", architecture="BertForMaskedLM")
     assert not caplog.text.count("newly initialized")  # the folder has neither pooler nor NSP
     bert = kbert.load(tmp_path / "mlm")
     says = "weights of NSP-Dense, NSP are newly initialized"
-    for name, options in {"saved": {"format": "saved_model"}, "bert.tflite": {}}.items():
-        caplog.clear()
-        kbert.save(bert, tmp_path / name, **options)
-        assert f"{name}: the {says} and not trained, so these outputs mean nothing: NSP:" in (
-            caplog.text
-        )
+    caplog.clear()
+    kbert.save(bert, tmp_path / name, **options)
+    assert f"{name}: the {says} and not trained, so these outputs mean nothing: NSP:" in caplog.text
     caplog.clear()
     kbert.save(bert, tmp_path / "google", format="google")
     assert says in caplog.text
@@ -95,16 +100,20 @@ def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog)
     assert "newly initialized" not in caplog.text
 
 
-def test_what_a_run_did_not_train_stays_marked(berts, tmp_path):
+@pytest.mark.parametrize(
+    ("freeze", "untrained"),
+    [("pooler", ("NSP-Dense",)), pytest.param("embeddings", (), marks=pytest.mark.full)],
+)
+def test_what_a_run_did_not_train_stays_marked(berts, tmp_path, freeze, untrained):
     """A new pooler that is frozen; trained, it has no mark."""
     write_texts(tmp_path / "train.tsv", 6, 1)
     settings = {"train": tmp_path / "train.tsv", "epochs": 1, "batch_size": 6} | QUIET
-    for freeze, untrained in {"pooler": ("NSP-Dense",), "embeddings": ()}.items():
-        folder = tmp_path / freeze
-        kbert.finetune(berts["qa"], "classify", output=folder, freeze=freeze, **settings)
-        assert kbert.load(folder).report.initialized_layers == untrained
+    folder = tmp_path / freeze
+    kbert.finetune(berts["qa"], "classify", output=folder, freeze=freeze, **settings)
+    assert kbert.load(folder).report.initialized_layers == untrained
 
 
+@pytest.mark.full
 def test_next_sentences_that_pretraining_left_out_stay_marked(tmp_path):
     random.seed(3)
     shards, config = make_shards(tmp_path), kbert.BertConfig(**CONFIG)

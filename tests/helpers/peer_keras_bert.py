@@ -1,10 +1,12 @@
 """keras_bert on tf-keras, in a process of its own: it writes .h5 files, it reads Google's folders.
 
-    python -m helpers.peer_keras_bert SIZES_AS_JSON OUT FOLDER ...
+    python -m helpers.peer_keras_bert OUT
+    python -m helpers.peer_keras_bert OUT FOLDER …
 
-writes OUT/<name>.h5 for each of its kinds of model and OUT/<name>.npz with what it computes, the
-inputs being OUT/ids.npz; and, for each folder, OUT/<folder's name>.npz with what it computes with
-Google's checkpoint there. Needs keras-bert and tf-keras.
+The first writes OUT/<name>.h5 for each of its kinds of model and OUT/google, a checkpoint in
+Google's format, with OUT/<name>.npz: what it computes with the inputs of OUT/ids.npz. The second
+writes OUT/<folder's name>.npz, what it computes with Google's checkpoint in each folder. Both need
+keras-bert and tf-keras.
 """
 
 import json
@@ -12,23 +14,33 @@ import os
 import sys
 from pathlib import Path
 
-os.environ |= {"TF_USE_LEGACY_KERAS": "1", "TF_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-
 import numpy as np
 
-BATCH, LENGTH = 13, 11
+BATCH, LENGTH = 5, 7
+SIZES = {
+    "token_num": 31,
+    "pos_num": 19,
+    "embed_dim": 12,
+    "transformer_num": 2,
+    "head_num": 3,
+    "feed_forward_dim": 17,
+}
+LEGACY = {"TF_USE_LEGACY_KERAS": "1", "TF_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def main(sizes: dict, out: Path, folders: list[Path]) -> None:
+def main(out: Path, folders: list[Path]) -> None:
+    os.environ |= LEGACY
     import keras_bert
 
     random = np.random.default_rng(7)
-    token_ids = random.integers(1, sizes["token_num"], (BATCH, LENGTH))
-    token_ids[1::2, 7:] = 0
+    token_ids = random.integers(1, SIZES["token_num"], (BATCH, LENGTH))
+    token_ids[1::2, 4:] = 0
     segment_ids = random.integers(0, 2, token_ids.shape)
     np.savez(out / "ids.npz", token_ids=token_ids, segment_ids=segment_ids)
     inputs = [token_ids, segment_ids]
-    write_whole_models(keras_bert, sizes, out, inputs)
+    if not folders:
+        write_whole_models(keras_bert, out, inputs)
+        folders = [write_google(out / "google")]
     for folder in folders:
         paths = str(folder / "bert_config.json"), str(folder / "bert_model.ckpt")
         load = keras_bert.load_trained_model_from_checkpoint
@@ -39,7 +51,35 @@ def main(sizes: dict, out: Path, folders: list[Path]) -> None:
         np.savez(out / f"{folder.name}.npz", MLM=mlm, NSP=nsp, features=features)
 
 
-def write_whole_models(keras_bert, sizes: dict, out: Path, inputs: list) -> None:
+def write_google(folder: Path) -> Path:
+    """A checkpoint under the names that Google released, as TensorFlow 1's Saver wrote it."""
+    from helpers.google_release import MLM, NSP, released, write_release
+
+    config = {
+        "vocab_size": SIZES["token_num"],
+        "hidden_size": SIZES["embed_dim"],
+        "num_hidden_layers": SIZES["transformer_num"],
+        "num_attention_heads": SIZES["head_num"],
+        "intermediate_size": SIZES["feed_forward_dim"],
+        "max_position_embeddings": SIZES["pos_num"],
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+    }
+    random = np.random.default_rng(5)
+    shapes = released(config, MLM, NSP)
+    write_release(folder, {name: drawn(random, name, shape) for name, shape in shapes.items()})
+    (folder / "bert_config.json").write_text(json.dumps(config))
+    (folder / "bert_model.ckpt.meta").unlink()
+    return folder
+
+
+def drawn(random, name: str, shape) -> np.ndarray:
+    """Multiples of 1/64: far from first weights, and few bytes in an archive."""
+    values = random.normal("gamma" in name, 0.3, shape)
+    return (np.round(values * 64) / 64).astype("float32")
+
+
+def write_whole_models(keras_bert, out: Path, inputs: list) -> None:
     from tensorflow import keras
 
     for name, options in {
@@ -50,36 +90,40 @@ def write_whole_models(keras_bert, sizes: dict, out: Path, inputs: list) -> None
         "task": {"use_task_embed": True},
         "tanh": {"attention_activation": "tanh"},
     }.items():
-        model = built(keras_bert, sizes, **options)
+        model = built(keras_bert, **options)
         if name == "both":
             model.compile("adam")  # the file holds an optimizer's weights too
             model.optimizer.build(model.trainable_variables)
             model.save_weights(out / "weights.h5")
         save(model, inputs, out / name)
-    base = built(keras_bert, sizes)
+    base = built(keras_bert)
     pooled = base.get_layer("NSP-Dense").output
     classes = keras.layers.Dense(5, activation="softmax", name="Mine")(pooled)
-    save(keras.models.Model(base.inputs[:2], classes), inputs, out / "fine_tuned")
-    nested = built(keras_bert, sizes, training=False)
+    fine_tuned = keras.models.Model(base.inputs[:2], classes)
+    save(with_weights(fine_tuned), inputs, out / "fine_tuned")
+    nested = built(keras_bert, training=False)
     first = keras.layers.Lambda(lambda x: x[:, 0])(nested(nested.inputs))
     classes = keras.layers.Dense(5, activation="softmax", name="Mine")(first)
-    save(keras.models.Model(nested.inputs, classes), inputs, out / "nested", nested)
+    nested_model = with_weights(keras.models.Model(nested.inputs, classes))
+    save(nested_model, inputs, out / "nested", nested)
     other = keras.Sequential([keras.layers.Dense(3, name="alone", input_shape=(4,))])
-    other.save(out / "other.h5")
+    with_weights(other).save(out / "other.h5")
 
 
-def built(keras_bert, sizes: dict, **options):
-    """A model with weights far from the first ones, so that every one of them shows."""
+def built(keras_bert, **options):
     from tensorflow import keras
 
-    model = keras_bert.get_model(**sizes, seq_len=LENGTH, **options)
+    model = keras_bert.get_model(**SIZES, seq_len=LENGTH, **options)
     if isinstance(model, tuple):
         model = keras.models.Model(*model)
+    return with_weights(model)
+
+
+def with_weights(model):
+    """The model with weights far from the first ones, so that every one of them shows."""
     random = np.random.default_rng(3)
-    for layer in model.layers:
-        layer.set_weights(
-            [w + random.normal(0, 0.2, w.shape).astype("float32") for w in layer.get_weights()]
-        )
+    for weight in model.weights:
+        weight.assign(drawn(random, weight.name, weight.shape))
     return model
 
 
@@ -93,4 +137,4 @@ def save(model, inputs: list, path: Path, features=None) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]), [Path(name) for name in sys.argv[3:]])
+    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])

@@ -23,8 +23,9 @@ def torch_folder(folder):
     return folder
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 5)), 5]
+)
 def test_a_flipped_byte_of_a_pytorch_model(torch_folder, number):
     """One of its numbers, its zip has a check sum over it."""
     file = torch_folder / "pytorch_model.bin"
@@ -61,8 +62,10 @@ def test_a_pytorch_model_without_check_sums_opens(good, torch_folder):
         assert_array_equal(first, second)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("method", ["LZMA", "BZIP2", "DEFLATED"])
+@pytest.mark.parametrize(
+    "method",
+    ["DEFLATED", *(pytest.param(name, marks=pytest.mark.full) for name in ("LZMA", "BZIP2"))],
+)
 def test_a_damaged_member_however_it_is_compressed(capsys, good, tmp_path, method):
     content = os.urandom(5000)
     way = getattr(zipfile, f"ZIP_{method}")
@@ -101,7 +104,6 @@ def test_errors_name_the_zip_and_not_where_it_was_unpacked(capsys, folder, tmp_p
     assert "kbert-" not in message
 
 
-@pytest.mark.full
 def test_a_variable_at_the_root_of_a_keras_file(good, tmp_path):
     kbert.save(kbert.load(good), tmp_path / "whole.keras")
     with zipfile.ZipFile(tmp_path / "whole.keras") as whole:

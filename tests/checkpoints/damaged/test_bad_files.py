@@ -89,7 +89,6 @@ def test_a_foreign_or_damaged_pytorch_model(capsys, folder, content, said):
     refused(capsys, folder, str(file), said)
 
 
-@pytest.mark.full
 def test_a_pickle_of_before_torch_1_6_opens(good, folder):
     torch = pytest.importorskip("torch")
     tensors = {name: torch.tensor(value) for name, value in load_file(folder / WEIGHTS).items()}
@@ -180,7 +179,6 @@ def test_an_onnx_file_is_for_inference(capsys, tmp_path):
     refused(capsys, tmp_path / "bert.onnx", "got an ONNX file, which is for inference")
 
 
-@pytest.mark.full
 def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_path):
     pytest.importorskip("tensorflow")
     both = tmp_path / "both"

@@ -66,7 +66,6 @@ def test_sentence_settings_that_are_not_computed_are_reported(
     assert found.sentence_problem in inspection_text(found)
 
 
-@pytest.mark.full
 def test_bad_sentence_settings_block_only_their_users(folder, tmp_path, caplog):
     write(folder, *BAD[1][:2])
     bert = kbert.load(folder, head="encoder")

@@ -6,7 +6,6 @@ from helpers.damaged_checkpoints import VOCABULARY, refused
 import kbert
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "said"),
     [

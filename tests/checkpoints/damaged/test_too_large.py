@@ -7,7 +7,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, change_json
+from helpers.damaged_checkpoints import VOCABULARY, WEIGHTS, change_json, refused
 from helpers.load_in_subprocess import Worker
 from safetensors.numpy import load_file, save_file
 
@@ -132,24 +132,33 @@ def groups(file):
         file.create_group(str(number))
 
 
+SOON = [
+    (blocks, "num_hidden_layers must be at most 1,000, got 10,000,000"),
+    (header, "must hold at most 16,384 tensors, got more"),
+    (header_of_one_name, "must have a header of at most 8,388,608 bytes, got one of 10,0"),
+]
+LARGE = [
+    *SOON,
+    (lines, "vocab.txt must have at most 4,194,304 lines, got more"),
+    (objects_in_json, "tokenizer_config.json must be JSON of at most 64 MiB, got more"),
+    (torch_file(repeated), "must hold plain tensors by name alone, got 'x'"),
+    (torch_file(compressed), "got: a compressed archive, which torch.save does not write"),
+    (torch_file(allocating), "got: bytearray, which is no tensor"),
+    (hdf5(unallocated), "must hold its own numbers, got bert/embeddings/word_embeddings/weigh"),
+    (hdf5(packed), "its datasets must unpack to at most 20 times the"),
+    (hdf5(nested), "groups and datasets, 32 within each other, got more"),
+    (hdf5(groups), "must have at most 65,536 groups and datasets"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), SOON)
+def test_too_large_settings_are_refused(capsys, folder, make, said):
+    """In this process: what is refused needs no memory."""
+    refused(capsys, make(folder), said)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (blocks, "num_hidden_layers must be at most 1,000, got 10,000,000"),
-        (header, "must hold at most 16,384 tensors, got more"),
-        (header_of_one_name, "must have a header of at most 8,388,608 bytes, got one of 10,0"),
-        (lines, "vocab.txt must have at most 4,194,304 lines, got more"),
-        (objects_in_json, "tokenizer_config.json must be JSON of at most 64 MiB, got more"),
-        (torch_file(repeated), "must hold plain tensors by name alone, got 'x'"),
-        (torch_file(compressed), "got: a compressed archive, which torch.save does not write"),
-        (torch_file(allocating), "got: bytearray, which is no tensor"),
-        (hdf5(unallocated), "must hold its own numbers, got bert/embeddings/word_embeddings/weigh"),
-        (hdf5(packed), "its datasets must unpack to at most 20 times the"),
-        (hdf5(nested), "groups and datasets, 32 within each other, got more"),
-        (hdf5(groups), "must have at most 65,536 groups and datasets"),
-    ],
-)
+@pytest.mark.parametrize(("make", "said"), LARGE)
 def test_folder_that_would_need_gigabytes_is_refused(worker, folder, make, said):
     refused_soon(worker, make(folder), said)
 
@@ -165,6 +174,7 @@ def test_a_preset_of_many_layers(worker, good, tmp_path):
     refused_soon(worker, tmp_path / "preset", "num_hidden_layers must be at most 1,000")
 
 
+@pytest.mark.full
 def test_a_keras_bert_file_whose_layer_has_a_high_number(worker, tmp_path):
     layers = {
         "Embedding-Token": {"input_dim": 99, "output_dim": 24},
@@ -205,6 +215,7 @@ def test_a_zip_that_unpacks_to_much(worker, tmp_path):
     refused_soon(worker, tmp_path / "bert.zip", "the archive must unpack to at most 20 times the")
 
 
+@pytest.mark.full
 def test_tensors_of_google_that_are_larger_than_their_data(worker, good, tmp_path):
     """As a sparse table would be: the index says more than its data have."""
     pytest.importorskip("tensorflow")
