@@ -63,6 +63,7 @@ def main(out: Path) -> None:
         words = ("lora_", "modules_to_save")
         draw((n, p) for n, p in adapted.named_parameters() if any(word in n for word in words))
         adapted.save_pretrained(out / case)
+        (out / case / "README.md").unlink()
         with torch.no_grad():
             found = adapted(**inputs)[0].numpy()
         np.savez(out / f"{case}.npz", ids=ids, segments=segments, plain=plain, adapted=found)
