@@ -6,6 +6,8 @@ from helpers.browser_pages import opened
 
 from kbert.tasks.attribution.attribution import Attribution
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):

@@ -22,6 +22,8 @@ from kbert.io import row_formats
 from kbert.show.explorer import page as pages
 from kbert.show.explorer.generic import generic_data
 
+pytestmark = pytest.mark.full
+
 STATES = {"closed": "", "first": "#&open=1", "middle": "#&open=7", "last": "#&open=12"}
 STATES["attention"] = "#Encoder-7-MultiHeadSelfAttention/query"
 STATES["gathered"] = "#Encoder-7-MultiHeadSelfAttention/head-3&M=76"
@@ -51,7 +53,6 @@ def expected_totals(config, **options) -> dict[str, int]:
     }
 
 
-@pytest.mark.full
 def test_block_7_opens_into_its_eight_rows(browser, base):
     with opened(browser, base) as page:
         page.locator("[data-open='7']").click()
@@ -80,7 +81,6 @@ def test_block_7_opens_into_its_eight_rows(browser, base):
         assert page.locator("[data-layer='encoder']").count() == 1
 
 
-@pytest.mark.full
 def test_every_layer_of_the_document_has_its_count_and_shape(browser, base):
     script = """(names) => names.map((name) => {
       location.hash = name;
@@ -95,7 +95,6 @@ def test_every_layer_of_the_document_has_its_count_and_shape(browser, base):
         assert found == [[row.layer, row.output_shape, f"{row.params:,}"] for row in rows]
 
 
-@pytest.mark.full
 def test_a_slider_and_a_field_recount_everything(browser, base):
     with opened(browser, base) as page:
         assert totals(page) == expected_totals(kbert.base)
@@ -133,7 +132,6 @@ def test_bad_configuration_is_marked_in_its_field(browser, base):
         assert page.locator("#error-A").inner_text() == ""
 
 
-@pytest.mark.full
 def test_two_configurations_stand_side_by_side(browser, base):
     with opened(browser, base) as page:
         page.locator("#compare").click()
@@ -230,7 +228,6 @@ NAMES = {
 }
 
 
-@pytest.mark.full
 def test_search_finds_a_layer_by_any_of_its_names(browser, base):
     with opened(browser, base) as page:
         for typed, layer in NAMES.items():
@@ -348,7 +345,6 @@ def downloaded(page, kind: str) -> bytes:
     return Path(download.value.path()).read_bytes()
 
 
-@pytest.mark.full
 def test_downloads_are_complete(browser, base, tmp_path):
     with opened(browser, base, "#Encoder-7-FeedForward&L=9", scheme="dark") as page:
         config = kbert.base.replace(num_hidden_layers=9)
@@ -381,7 +377,6 @@ def colours(png: bytes, step: int = 97) -> set[bytes]:
     return {raw[place : place + 4] for place in range(0, len(raw) - 4, 4 * step)}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(browser, base, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe's rules")
@@ -408,7 +403,6 @@ def test_a_page_of_any_width_scrolls_only_down(browser, base, width):
             )
 
 
-@pytest.mark.full
 def test_there_is_text_where_there_are_no_fonts(launch, base, tmp_path):
     """With one font of mathematical signs, that is: with none at all Chromium does not start."""
     fonts = Path(importlib.util.find_spec("matplotlib").origin).parent / "mpl-data/fonts/ttf"
@@ -484,21 +478,9 @@ def test_another_model_is_drawn_as_it_is(browser, tmp_path):
         assert page.evaluate(INSIDE)["wrong"] == []
 
 
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore")  # Jupyter's own
 def test_three_pages_of_a_notebook_do_not_disturb_each_other(browser, tmp_path):
-    nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[notebooks]'")
-    nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[notebooks]'")
-    cells = [
-        "import kbert\nkbert.explore('tiny')",
-        "kbert.explore('base')",
-        "kbert.explore('mini')",
-    ]
-    book = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
-    outputs = [
-        cell.outputs[0].data["text/html"].replace('loading="lazy"', "") for cell in book.cells
-    ]
+    shown = [kbert.explore(name)._repr_html_() for name in ("tiny", "base", "mini")]
+    outputs = [text.replace('loading="lazy"', "") for text in shown]
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><title>a notebook</title>{''.join(outputs)}", encoding="utf-8")
     with opened(browser, path) as page:

@@ -5,6 +5,8 @@ from helpers.browser_pages import opened
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 COLOURS = """() => [".graph > polygon", ".node.attention path", ".node text", ".cluster path"]
   .map((one) => getComputedStyle(document.querySelector(one)).fill
     .match(/[0-9]+/g).reduce((all, part) => all + Number(part), 0) / 3)"""

@@ -6,6 +6,8 @@ import pytest
 from helpers.browser_pages import opened
 from helpers.sizes import ROOT
 
+pytestmark = pytest.mark.full
+
 SITE = ROOT / "build" / "site"
 NOT_PAGES = ("_static/", "_sources/", "_modules/", "explorer.html")
 
@@ -23,10 +25,14 @@ def pages():
     return [page for page in found if not page.startswith(NOT_PAGES)]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "scheme", "each"),
-    [(400, "light", 1), (1280, "dark", 3), (400, "dark", 9), (1280, "light", 9)],
+    [
+        (400, "light", 1),
+        (1280, "dark", 7),
+        pytest.param(400, "dark", 1, marks=pytest.mark.nightly),
+        pytest.param(1280, "light", 1, marks=pytest.mark.nightly),
+    ],
 )
 def test_no_page_overflows_or_asks_the_network(browser, width, scheme, each):
     """Nor says anything on the console, see `opened`; in the dark the page is dark."""
@@ -66,38 +72,30 @@ ON_DARK = """[...document.querySelectorAll("article img")]
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "name",
-    [
-        "look_up/api",
-        "look_up/commands",
-        "look_up/errors",
-        "understand/steps",
-        "do/glue",
-        "do/family",
-    ],
-)
-def test_a_page_in_the_dark_on_a_phone_can_be_read(browser, name):
-    pages()
-    with opened(browser, SITE / f"{name}.html", width=400, scheme="dark") as page:
-        wrong = "–[a-z]| -- |[‘’“”\x00-\x08]"
-        assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == []
-        assert page.evaluate(CUT) == []
-        assert page.evaluate(ON_DARK) == []
+DARK = ["look_up/api", "look_up/commands", "look_up/errors"]
+DARK += ["understand/steps", "do/glue", "do/family"]
+NAMES = ["coming_from", "look_up/api", "look_up/environment", "trust/equality", "trust/kills"]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "name",
-    ["coming_from", "look_up/api", "look_up/environment", "trust/equality", "trust/kills"],
-)
-def test_lines_on_a_phone_break_between_parts_of_names(browser, name):
+def test_dark_pages_on_a_phone_can_be_read(browser):
     pages()
-    with opened(browser, SITE / f"{name}.html", width=400) as page:
-        assert page.locator("article .pre wbr").count() > 5
-        assert page.evaluate(IN_A_NAME) == []
-        assert page.locator("article em :is(p, li, dl)").count() == 0  # every mark is closed
+    wrong = "–[a-z]| -- |[‘’“”\x00-\x08]"
+    with opened(browser, SITE / "index.html", width=400, scheme="dark") as page:
+        for name in DARK:
+            page.goto((SITE / f"{name}.html").as_uri())
+            assert [one for one in page.evaluate(WORDS) if re.search(wrong, one)] == [], name
+            assert page.evaluate(CUT) == [], name
+            assert page.evaluate(ON_DARK) == [], name
+
+
+def test_lines_on_a_phone_break_between_parts_of_names(browser):
+    pages()
+    with opened(browser, SITE / "index.html", width=400) as page:
+        for name in NAMES:
+            page.goto((SITE / f"{name}.html").as_uri())
+            assert page.locator("article .pre wbr").count() > 5, name
+            assert page.evaluate(IN_A_NAME) == [], name
+            assert page.locator("article em :is(p, li, dl)").count() == 0, name  # marks are closed
 
 
 def test_wide_parts_of_a_page_scroll_by_themselves(browser):

@@ -49,7 +49,6 @@ def unmasked(batch) -> np.ndarray:
 MODES = [{}, {"whole_word": True}, {"mlm_only": True}, {"mlm_only": True, "whole_word": True}]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("options", MODES)
 def test_batch_shapes_types_and_weights(shards, options):
     batch = batches(shards, max_predictions=7, **options).batch(5)

@@ -105,7 +105,6 @@ def test_json_file_is_not_read_as_plain_text(tmp_path, name, content):
     assert list(read_documents(path, format="sentences"))  # where somebody says that it is text
 
 
-@pytest.mark.full
 def test_wikitext_2_has_its_articles_and_no_headings():
     files = text_files()
     documents = list(read_documents(files))

@@ -46,7 +46,6 @@ def googles(shards):
     return np.array(list(itertools.chain.from_iterable(passes)))
 
 
-@pytest.mark.full
 def test_example_counts_and_lengths_are_googles(many, googles):
     rows, _ = many
     ours = np.stack([rows.a_length, rows.b_length, rows.is_random], axis=1)
@@ -63,7 +62,6 @@ def test_example_counts_and_lengths_are_googles(many, googles):
     assert totals.max() == theirs.max() == SEQ_LEN - 3 and totals.min() >= 2
 
 
-@pytest.mark.full
 def test_half_of_the_pairs_have_the_true_next_sentence(shards):
     rows, first = epochs(Pairs(shards, SEQ_LEN, 0.0, seed=3), 6)
     too_long = np.diff(shards.offsets)[first] >= SEQ_LEN - 3

@@ -27,7 +27,6 @@ def damaged(tmp_path):
     return tmp_path / "copy"
 
 
-@pytest.mark.full
 def test_shards_hold_the_tokenizers_ids():
     shards, tokenizer = wikitext_shards(), Tokenizer.load(folders()[0])
     documents = list(read_documents(text_files()))
@@ -47,8 +46,7 @@ def test_shards_hold_the_tokenizers_ids():
     assert np.array_equal(shards.sentence(999), expected[999])
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_any_number_of_processes_gives_the_same_shards(tmp_path, processes):
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
     assert content(tmp_path) == content(folders()[1])
@@ -105,7 +103,10 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("when", "number"), [("before", 6), ("after", 5)])
+@pytest.mark.parametrize(
+    ("when", "number"),
+    [("before", 6), pytest.param("after", 5, marks=pytest.mark.nightly)],
+)
 def test_prepare_killed_repeatedly_is_bit_equal(tmp_path, uninterrupted, when, number):
     """Each run is killed at one of its first writes, until one has little enough to do."""
     kills = 0
@@ -116,8 +117,14 @@ def test_prepare_killed_repeatedly_is_bit_equal(tmp_path, uninterrupted, when, n
     assert content(tmp_path / "shards") == uninterrupted
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", [1, 3, 7, 12, 26, 28, 29, 30])
+@pytest.mark.parametrize(
+    "number",
+    [
+        7,
+        *(pytest.param(n, marks=pytest.mark.full) for n in (1, 28)),
+        *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 12, 26, 29, 30)),
+    ],
+)
 def test_prepare_killed_at_any_write_is_bit_equal(tmp_path, uninterrupted, number):
     when = random.Random(number).choice(["before", "after"])
     status = run_killed(tmp_path / "shards", when, number)

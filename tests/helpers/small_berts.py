@@ -20,15 +20,17 @@ BUILD = {
 
 
 def small_berts(config) -> dict:
-    """A `Bert` for each head, with weights that are none of the first ones."""
+    """A `Bert` for each head, see `small_bert`."""
+    return {head: small_bert(config, head) for head in BUILD}
+
+
+def small_bert(config, head: str) -> kbert.Bert:
+    """A `Bert` with weights that are none of the first ones."""
     tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(config.vocab_size))]
     tokenizer = kbert.Tokenizer.from_vocab(tokens[: config.vocab_size], lowercase=True)
-    made = {}
-    for head, build in BUILD.items():
-        labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
-        model = build(config, seq_len=None, **labels)
-        random = np.random.default_rng(5)
-        for weight in model.weights:
-            weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
-        made[head] = kbert.Bert(config, head, model, tokenizer)
-    return made
+    labels = {"num_labels": 5} if head in ("classifier", "tokens") else {}
+    model = BUILD[head](config, seq_len=None, **labels)
+    random = np.random.default_rng(5)
+    for weight in model.weights:
+        weight.assign(weight.numpy() + random.normal(0, 0.2, weight.shape))
+    return kbert.Bert(config, head, model, tokenizer)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from helpers.run_shards import make_shards
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.checkpoints.transfer import TransferReport
@@ -40,8 +40,8 @@ def differing() -> Comparison:
 def results(small, tmp_path_factory):
     """One of each public class, larger than life, and the figures that its line must hold."""
     folder = tmp_path_factory.mktemp("reprs")
-    berts = small_berts(small.replace(num_hidden_layers=1))
-    kbert.save(berts["encoder"], folder / "saved")
+    bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
+    kbert.save(bert, folder / "saved")
     loaded = kbert.load(folder / "saved")
     shards = kbert.open_shards(make_shards(folder))
     text = " ".join(["cat"] * 999)
@@ -54,7 +54,7 @@ def results(small, tmp_path_factory):
         (kbert.verify(small), ["ok", "0 differences"]),
         (VerificationReport((differing(),)), ["not ok", "77 differences"]),
         (differing(), ["graph", "closed forms", "77 differ"]),
-        (kbert.model_rows(berts["encoder"].model)[2], ["Embedding-Token"]),
+        (kbert.model_rows(bert.model)[2], ["Embedding-Token"]),
         (Row(*"abc", 7, ", ".join(["Encoder-12-FeedForward[0][0]"] * 3)), ["7"]),
         (
             kbert.inspect(folder / "saved"),

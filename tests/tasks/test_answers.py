@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 from helpers.sample_data import ANSWERED, small_bert
-from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose
 
 import kbert
@@ -17,9 +16,9 @@ CONTEXT = "the cat sat on the red mat . a big dog and the moon"
 QUESTIONS = ["who sat ?", "what is big", "dog ?", "moon sun sun", "mat"]
 
 
-@pytest.fixture(scope="module")
-def bert(small):
-    return small_berts(small)["qa"]
+@pytest.fixture
+def bert(berts):
+    return berts["qa"]
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ TEXT = "the red cat $ees <dogs>"
 
 
 @pytest.mark.full
-def test_attribute_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
-    folder, berts = saved
+def test_attribute_command_writes_a_page_and_a_picture(capsys, berts, tmp_path):
+    kbert.save(berts["classifier"], tmp_path / "classifier")
     found = kbert.attribute(berts["classifier"], TEXT, steps=5)
     assert (found.baseline, found.similar_to) == ("[PAD]", None)
     words = found.words()
@@ -21,11 +21,11 @@ def test_attribute_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
     assert "&lt;" in found._repr_html_() and "<dogs" not in found._repr_html_()
     for ending in ("html", "png"):
         out = tmp_path / f"why.{ending}"
-        done = run(capsys, "attribute", folder / "classifier", TEXT, "--steps", 5, "-o", out)
+        done = run(capsys, "attribute", tmp_path / "classifier", TEXT, "--steps", 5, "-o", out)
         assert done.status == 0 and f"wrote {out}" in done.out, done.err
         assert out.read_bytes()[:4] in (b"<!DO", b"\x89PNG")
     options = ("--steps", 5, "--format", "json")
-    done = run(capsys, "attribute", folder / "classifier", TEXT, *options)
+    done = run(capsys, "attribute", tmp_path / "classifier", TEXT, *options)
     assert json.loads(done.out)["target"] == found.target
 
 
@@ -48,7 +48,7 @@ def test_attribute_command_writes_a_page_and_a_picture(capsys, saved, tmp_path):
         ("classifier", ["cat"], {}, "text must be a str, got list"),
     ],
 )
-def test_bad_attribution_options_are_one_line(saved, head, text, options, said):
+def test_bad_attribution_options_are_one_line(berts, head, text, options, said):
     with pytest.raises(ValueError) as raised:
-        kbert.attribute(saved[1][head], text, **options)
+        kbert.attribute(berts[head], text, **options)
     assert said in str(raised.value) and "\n" not in str(raised.value)

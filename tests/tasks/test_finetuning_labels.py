@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
@@ -41,9 +41,8 @@ def label_of(task: str, cats: int, dogs: int) -> str:
 
 @pytest.fixture(scope="module")
 def source(small):
-    return small_berts(dataclasses.replace(small, num_hidden_layers=1, initializer_range=0.2))[
-        "encoder"
-    ]
+    config = dataclasses.replace(small, num_hidden_layers=1, initializer_range=0.2)
+    return small_bert(config, "encoder")
 
 
 @pytest.fixture(scope="module", params=["regress", "multilabel"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.tasks import metrics
@@ -157,7 +157,7 @@ def pretended(monkeypatch):
 def bert(small):
     import dataclasses
 
-    return small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+    return small_bert(dataclasses.replace(small, num_hidden_layers=1), "encoder")
 
 
 @pytest.mark.full

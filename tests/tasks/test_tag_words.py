@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.tasks.tagging.words import cut_into_words, find_punctuation
@@ -19,9 +19,9 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def bert(small):
-    return dataclasses.replace(small_berts(small)["tokens"], labels=LABELS)
+@pytest.fixture
+def bert(berts):
+    return dataclasses.replace(berts["tokens"], labels=LABELS)
 
 
 def plain(words) -> list[tuple[str, str]]:
@@ -81,7 +81,7 @@ def test_texts_are_cut_between_spaces_with_punctuation_apart():
 def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):
     train = [(["the", "cat-dog", "sees", "it", "."], ["O", "B-x", "O", "O", "O"])] * 2
     settings = {"epochs": 1, "show": False, "peak_flops": 1e9, "lora": 2}
-    source = small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+    source = small_bert(dataclasses.replace(small, num_hidden_layers=1), "encoder")
     kbert.save(source, tmp_path / "base")
     tuned = kbert.finetune(tmp_path / "base", "tag", train=train, **settings).bert
     assert tuned.split_punctuation == "."

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 from helpers.peer_tasks import VOCABULARY
-from helpers.small_berts import small_berts
 
 import kbert
 from kbert.checkpoints.transfer import TransferReport
@@ -14,12 +13,6 @@ from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(small)
-
 
 CALLS = {
     "fill_mask": ("pretraining", lambda bert, texts: fill_mask(bert, texts)),

@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -13,11 +12,6 @@ from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import AttentionMap, attention
 from kbert.tasks.classification.inference import classify
 from kbert.tasks.fill_mask.inference import fill_mask
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(small)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers.small_berts import TEXTS, small_berts
+from helpers.small_berts import TEXTS
 from numpy.testing import assert_allclose
 
 import kbert
@@ -23,11 +23,6 @@ from kbert.tasks.embedding.inference import embed, similarity
 from kbert.tasks.embedding.texts import prepare_texts
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(small)
 
 
 @pytest.fixture

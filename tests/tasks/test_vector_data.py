@@ -7,7 +7,6 @@ import logging
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.small_berts import small_berts
 
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
@@ -201,9 +200,9 @@ def test_labelled_sentences_get_partners_of_their_label(drawn):
 # what finetune refuses
 
 
-@pytest.fixture(scope="module")
-def source(small):
-    return small_berts(small)["encoder"]
+@pytest.fixture
+def source(berts):
+    return berts["encoder"]
 
 
 PAIRS = [(f"a cat {word}", f"a dog {word}") for word in "abcdefghijklm"]

@@ -8,7 +8,7 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.peer_vector_losses import columns_of_retrieval, vectors_for_retrieval
 from helpers.sizes import FILES
-from helpers.small_berts import TEXTS, small_berts
+from helpers.small_berts import TEXTS
 from numpy.testing import assert_allclose
 
 import kbert
@@ -18,11 +18,6 @@ from kbert.tasks.searching import inference
 
 PEER = FILES / "vector_losses.npz"
 SEVERAL = [text for text in TEXTS if text]
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(small)
 
 
 def examples_of(count: int, columns, **others) -> TextColumns:
