@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from helpers.prepared_text import small_blocks
 from helpers.wikitext_shards import SHARD, folders, text_files, wikitext_shards
 
 import kbert
@@ -27,34 +28,33 @@ def damaged(tmp_path):
     return tmp_path / "copy"
 
 
-@pytest.mark.full
 def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
     path, output = tmp_path / "text.txt", tmp_path / "shards"
     path.write_text("\n\n", "utf-8")
     with pytest.raises(ValueError, match=r"must hold text, got no sentence in text.txt"):
         prepare(path, folders()[0], output)
-    path.write_bytes(b"fine\n" * 100_000 + b"not \xff so\n")
-    with pytest.raises(ValueError, match=r"text.txt, line 100001: must be UTF-8"):
+    path.write_bytes(b"fine\n" * 1_000 + b"not \xff so\n")
+    with pytest.raises(ValueError, match=r"text.txt, line 1001: must be UTF-8"):
         prepare(path, folders()[0], output)
     assert not output.exists()
     with pytest.raises(FileNotFoundError, match=r"no tokenizer.json and no vocab.txt"):
         prepare(path, tmp_path, output)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("resumed", [False, True])
 def test_corrected_text_is_prepared_into_the_same_folder(tmp_path, resumed):
     """What was begun of the bad text does not stand in the way, shards of it neither."""
     path, output = tmp_path / "text.txt", tmp_path / "shards"
-    good = b"the game was released\n\n" * 60_000
+    good = b"the game was released\n\n" * 3_000
     path.write_bytes(good + b"not \xff so\n")
-    for _ in range(1 + resumed):
-        with pytest.raises(ValueError, match=r"text.txt, line 120001: must be UTF-8"):
-            prepare(path, folders()[0], output, shard_tokens=40_000)
-        assert not output.exists()
-    path.write_bytes(good)
-    shards = prepare(path, folders()[0], output, shard_tokens=40_000)
-    assert shards.documents == 60_000
+    with small_blocks():
+        for _ in range(1 + resumed):
+            with pytest.raises(ValueError, match=r"text.txt, line 6001: must be UTF-8"):
+                prepare(path, folders()[0], output, shard_tokens=2_000)
+            assert not output.exists()
+        path.write_bytes(good)
+        shards = prepare(path, folders()[0], output, shard_tokens=2_000)
+    assert shards.documents == 3_000
 
 
 def test_damaged_npy_header_is_one_line(tmp_path):

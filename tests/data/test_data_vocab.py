@@ -38,6 +38,7 @@ def test_every_process_trains_the_same_vocabulary(tmp_path, run_python):
     assert found[0].count(b"\n") == 1500
 
 
+@pytest.mark.full
 def test_transformers_reads_a_trained_vocabulary_alike():
     transformers = pytest.importorskip("transformers")
     peer, ours = (
@@ -89,7 +90,6 @@ def test_bad_numbers_of_unused_tokens_are_refused(tmp_path, unused):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.full
 def test_very_long_words_are_left_out_of_training(tmp_path):
     """A word of 200 thousand letters: the trainer alone takes minutes. Its peer: without them."""
     draw = random.Random(3)

@@ -96,10 +96,16 @@ WAYS = {
     "datasets, torch": (lambda: datasets().Dataset.from_dict(ONE).with_format("torch"), 0),
     "datasets, streamed": (lambda: datasets().Dataset.from_dict(ONE).to_iterable_dataset(), 0),
 }
+PEERS = ("pandas", "polars", "pyarrow", "datasets", "frame")  # packages that the gate installs
+
+
+def mark_peers(ways) -> list:
+    """The ways that need a package of others are left to the full round."""
+    return [pytest.param(way, marks=[pytest.mark.full] * way.startswith(PEERS)) for way in ways]
 
 
 @pytest.mark.filterwarnings("ignore")  # of the packages that hold the rows
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", mark_peers(WAYS))
 def test_rows_in_memory_are_those_of_a_file(files, way):
     make, which = WAYS[way]
     records = given_labelled(make(), "train")
@@ -134,6 +140,7 @@ def test_records_are_taken_as_they_are():
         assert take(read(path)[3:9], "dev") == read(path)[3:9]
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_class_labels_give_their_names_in_their_order():
     """Not sorted as text, and one that no row has is there."""
@@ -150,6 +157,7 @@ def test_class_labels_give_their_names_in_their_order():
         given_labelled(hidden, "test")
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_tags_of_datasets_give_their_names():
     sets, names = datasets(), ["O", "B-PER", "I-PER"]
@@ -203,7 +211,9 @@ def flat(content: dict) -> list[dict]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("way", ["whole", "articles", "rows", "arrays", "frame", "datasets"])
+@pytest.mark.parametrize(
+    "way", mark_peers(["whole", "articles", "rows", "arrays", "frame", "datasets"])
+)
 def test_questions_in_memory_are_those_of_the_file(way):
     content = json.loads(ANSWERED.read_text(encoding="utf-8"))
     rows = flat(content)
@@ -285,6 +295,10 @@ def test_several_data_sets_by_name_are_refused():
     data = tensors(TEXTS, LABELS)
     with pytest.raises(ValueError, match="train must have columns that are lists"):
         kbert.finetune("nowhere", "classify", train={"train": data, "test": data})
+
+
+@pytest.mark.full
+def test_dataset_dict_is_refused():
     sets = datasets()
     both = sets.DatasetDict(train=sets.Dataset.from_dict(ONE), test=sets.Dataset.from_dict(ONE))
     with pytest.raises(ValueError, match="one data set, got several by name: choose from train, t"):
@@ -296,7 +310,6 @@ def test_columns_that_are_not_read_are_named(caplog):
     assert "train[0]: columns that are not read: context, place" in caplog.text
 
 
-@pytest.mark.full
 def test_finetune_and_evaluate_take_rows():
     """The figures are those of the same rows in a file."""
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)

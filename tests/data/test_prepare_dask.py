@@ -21,7 +21,6 @@ from helpers.sizes import ROOT
 from kbert.cli import dask_cluster
 from kbert.data.corpus import preparing, tokenizing_executor
 
-pytest.importorskip("distributed")
 PATIENCE_S = 60.0
 
 
@@ -51,6 +50,7 @@ def wait_until(true, what: str):
 @pytest.fixture
 def scheduler(tmp_path):
     """The process and its address."""
+    pytest.importorskip("distributed")
     file = tmp_path / "scheduler.json"
     options = ("--host", "127.0.0.1", "--port", 0, "--scheduler-file", file)
     with started("dask_scheduler", *options) as process:
@@ -130,6 +130,7 @@ def test_dask_without_workers_says_so_and_waits(scheduler, call, monkeypatch):
 
 @pytest.mark.full
 def test_missing_dask_scheduler_is_one_line_soon(call, monkeypatch):
+    pytest.importorskip("distributed")
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.7)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_port = silent.getsockname()[1]
@@ -162,8 +163,10 @@ def test_dask_missing_or_with_processes_is_refused(call, monkeypatch):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["kbert prepare", "dask scheduler", "dask worker"])
 def test_documented_dask_options_exist(name):
+    pytest.importorskip("distributed")
     from distributed.cli import dask_scheduler, dask_worker
 
     from kbert.cli.data_commands import prepare

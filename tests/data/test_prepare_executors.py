@@ -63,7 +63,6 @@ def lost(*arguments):
     raise OSError("the worker\nis gone")
 
 
-@pytest.mark.full
 def test_thread_and_process_pools_give_the_same_bytes(corpus, processes, tmp_path):
     with ThreadPoolExecutor(3) as threads:
         for name, executor in (("threads", threads), ("processes", processes)):
@@ -72,7 +71,6 @@ def test_thread_and_process_pools_give_the_same_bytes(corpus, processes, tmp_pat
             assert executor.submit(abs, -7).result() == 7  # it stays open
 
 
-@pytest.mark.full
 def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "IN_FLIGHT", 11)
     with Odd() as executor:
@@ -81,7 +79,6 @@ def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch)
     assert executor.tasks > 100 and executor.most == 11
 
 
-@pytest.mark.full
 def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing_executor, "BLOCK", 1 << 10)  # 64 KiB in all
     text = tmp_path / "long.txt"
@@ -91,7 +88,6 @@ def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch)
     assert executor.tasks >= 40 and executor.most == 4
 
 
-@pytest.mark.full
 def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
     said = r"must tokenize .*a\.txt, line \d+, got OSError: the worker is gone; see to its workers"
     for after in (60, 50):
@@ -104,7 +100,6 @@ def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
     assert content(tmp_path) == corpus[1]
 
 
-@pytest.mark.full
 def test_prepare_resumes_without_an_executor(corpus, tmp_path):
     with Failing(60, lost) as executor, pytest.raises(RuntimeError):
         prepare_some(corpus[0], tmp_path, executor=executor)
@@ -112,7 +107,6 @@ def test_prepare_resumes_without_an_executor(corpus, tmp_path):
     assert content(tmp_path) == corpus[1]
 
 
-@pytest.mark.full
 def test_dead_worker_is_one_line(corpus, tmp_path):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         worker = executor.submit(os.getpid).result()

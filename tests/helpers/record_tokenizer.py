@@ -47,7 +47,7 @@ def flatten(ids, segments, offsets, words) -> np.ndarray:
 
 
 def record_transformers() -> dict[str, np.ndarray]:
-    """`flatten`'s rows by rule and call, and the texts that the ids decode to."""
+    """`flatten`'s rows by rule and call; the decoded texts; ids and words of split words."""
     import transformers
 
     found = {}
@@ -70,6 +70,10 @@ def record_transformers() -> dict[str, np.ndarray]:
                 ids = peer(texts.ALL)["input_ids"]
                 decoded = [peer.decode(one, skip_special_tokens=skip) for one in ids]
                 found[f"decoded, skip={skip}"] = np.array(decoded)
+            for number, words in enumerate(texts.SPLIT_WORDS) if place == 0 else ():
+                given = peer(list(words), is_split_into_words=True)
+                numbers = [-1 if word is None else word for word in given.word_ids()]
+                found[f"words {number}"] = np.array([given["input_ids"], numbers], "int16")
     return found
 
 

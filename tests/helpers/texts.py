@@ -67,6 +67,12 @@ WITH_SPECIAL_TOKENS = [
     "[MASK]",
 ]
 
+# Words that are given one by one.
+SPLIT_WORDS = [
+    ("Café", "ÅNGSTRÖM", "naïve", "e\u0301a", "don't", "東京", "a東b", "😂😂", "(x)", "ǅ"),
+    ("a", "\u200b", "b", "\ufffd", "New York", "I\u0307stanbul", "ﬁne", "#", "c" * 201, "d"),
+]
+
 # Where Google's tokenization.py gives other words than the Rust package does.
 NOT_AS_GOOGLE = {
     "ΟΔΥΣΣΕΥΣ": "Python lowercases a capital sigma at the end to ς, Rust to σ",

@@ -71,6 +71,7 @@ def test_regression_and_multilabel_learn(tuned):
         assert done.metrics["f1"] > 0.9 and done.metrics["map"] > 0.9
 
 
+@pytest.mark.full
 def test_transformers_finds_the_same_loss(tuned):
     """Its own loss, which config.json's problem_type decides on."""
     transformers = pytest.importorskip("transformers")

@@ -4,8 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from helpers.sample_data import TAGGED, small_bert, tokenizer, vocabulary
+from helpers import record_tokenizer, texts
+from helpers.sample_data import TAGGED, small_bert, tokenizer
 
+import kbert
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.length_buckets import IGNORED
 from kbert.data.labelled.windows import windows
@@ -159,25 +161,18 @@ def test_label_missing_from_training_is_refused():
         encode_tagged([sentence("a")], tokenizer(), LABELS, 2)
 
 
-WORDS = [
-    ("Café", "ÅNGSTRÖM", "naïve", "e\u0301a", "don't", "東京", "a東b", "😂😂", "(x)", "ǅ"),
-    ("a", "\u200b", "b", "\ufffd", "New York", "I\u0307stanbul", "ﬁne", "#", "c" * 201, "d"),
-]
-
-
-def test_word_labels_align_to_first_pieces_as_transformers():
-    transformers = pytest.importorskip("transformers")
-    peer = transformers.BertTokenizer(vocab={t: n for n, t in enumerate(vocabulary())})
-    for words in WORDS:
-        examples = encode_tagged([sentence(*words)], tokenizer(), LABELS, 400)
-        encoding = peer(list(words), is_split_into_words=True)
-        expected, before = [], None
-        for word in encoding.word_ids():
-            new = word is not None and word != before
-            expected.append(word % 3 if new else IGNORED)
-            before = word
-        assert examples.ids[0] == encoding["input_ids"]
-        assert examples.labels[TOKEN_CLASSIFIER][0] == expected
+@pytest.mark.parametrize("number", range(len(texts.SPLIT_WORDS)))
+def test_word_labels_align_to_first_pieces_as_transformers(number):
+    """With its ids and words of tokens, which helpers/record_tokenizer.py recorded."""
+    ids, words = np.load(record_tokenizer.FILE)[f"words {number}"].tolist()
+    pieces = kbert.Tokenizer.from_vocab(record_tokenizer.VOCABULARY, lowercase=True)
+    examples = encode_tagged([sentence(*texts.SPLIT_WORDS[number])], pieces, LABELS, 400)
+    expected, before = [], -1
+    for word in words:
+        expected.append(word % 3 if word not in (-1, before) else IGNORED)
+        before = word
+    assert examples.ids[0] == ids
+    assert examples.labels[TOKEN_CLASSIFIER][0] == expected
 
 
 def test_windows_label_each_word_once_with_most_context():

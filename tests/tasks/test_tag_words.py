@@ -28,6 +28,7 @@ def plain(words) -> list[tuple[str, str]]:
     return [(one.word, one.label) for one in words]
 
 
+@pytest.mark.full
 @pytest.mark.transformers
 @pytest.mark.filterwarnings("ignore")
 def test_words_have_the_labels_of_transformers_first_subwords(bert, tmp_path):
@@ -103,6 +104,7 @@ def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):
     assert said.out.split()[-1] == "a/b."
 
 
+@pytest.mark.full
 def test_saved_graph_splits_words_alike(bert):
     tf = pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text", reason="pip install --no-deps tensorflow-text")
