@@ -147,20 +147,6 @@ def base_model():
     return build_outline(GraphSpec.of("base"))
 
 
-@pytest.fixture(scope="session")
-def drawn(base_model, tmp_path_factory):
-    """The path of base's diagram in a format, drawn once."""
-    from kbert import plot
-
-    folder = tmp_path_factory.mktemp("diagrams")
-
-    def path(ending: str, collapse: bool) -> Path:
-        place = folder / f"{'collapsed' if collapse else 'whole'}.{ending}"
-        return place if place.exists() else plot(base_model, place, collapse=collapse)
-
-    return path
-
-
 @pytest.fixture
 def nobody(tmp_path, request):
     """A function that gives the rights of a user who has none, until the test's end."""

@@ -37,6 +37,7 @@ def test_collapsed_diagram_is_document_004_with_one_block(drawn, ending):
     assert framed is None or framed == {name for name in nodes if name.startswith("Encoder-n-")}
 
 
+@pytest.mark.full
 def test_keras_own_drawing_is_document_004(base_model):
     """`keras.utils.model_to_dot`, read back by Graphviz's parser."""
     import keras

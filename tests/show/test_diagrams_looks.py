@@ -20,12 +20,10 @@ from kbert.show import diagrams, graphviz
 DRAW_ALL = """
 import sys
 from pathlib import Path
-from kbert import build_bert
 from kbert.show.diagrams import plot
-model = build_bert("base")
 for ending in {formats}:
     for collapse in (True, False):
-        plot(model, Path(sys.argv[1]) / f"{{'collapsed' if collapse else 'whole'}}.{{ending}}",
+        plot("base", Path(sys.argv[1]) / f"{{'collapsed' if collapse else 'whole'}}.{{ending}}",
              collapse=collapse)
 """
 

@@ -56,11 +56,26 @@ def in_the_page(config, options) -> dict:
     }
 
 
-@pytest.mark.full
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+def settings(max_examples: int):
+    return hypothesis.settings(
+        max_examples=max_examples, deadline=None, derandomize=True, database=None
+    )
+
+
+@settings(25)
 @hypothesis.given(configurations())
 def test_explorer_counts_equal_python(given):
-    config, options = given
+    check_counts(*given)
+
+
+@pytest.mark.nightly
+@settings(500)
+@hypothesis.given(configurations())
+def test_explorer_counts_equal_python_500_times(given):
+    check_counts(*given)
+
+
+def check_counts(config, options):
     account = kbert.account(config, **options)
     ask, values = engine(options["head"]), in_the_page(config, options)
     found = ask("count", values)
@@ -79,8 +94,7 @@ def test_explorer_counts_equal_python(given):
 LETTERS = ["L", "H", "A", "FFD", "T", "P", "S", "B", "M"]
 
 
-@pytest.mark.full
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(50)
 @hypothesis.given(
     st.dictionaries(st.sampled_from(LETTERS), st.sampled_from([0, -3, 1, 7, 12, 96, 513, 2**31]))
 )
@@ -113,7 +127,6 @@ def refused(values) -> str | None:
     return None
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 def test_explorer_layers_equal_python(head):
     config = kbert.BertConfig(**ODD)
@@ -179,7 +192,7 @@ def test_copied_config_is_the_chosen_one(tmp_path):
     assert kbert.BertConfig.from_json(path) == kbert.BertConfig(**ODD)
 
 
-@hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@settings(50)
 @hypothesis.given(configurations())
 def test_the_parts_of_attention_add_up_to_it(given):
     config, options = given

@@ -30,8 +30,8 @@ def reader():
     return kbert.Bert(bert.config, "qa", model, bert.tokenizer)
 
 
-def by_hand(bert, question, context, threshold, stride):
-    """(text, score, odds) by run_squad.py's rules, every window and span written out."""
+def windows_by_hand(bert, question, context, stride):
+    """(place of the first token of the context, spans of its tokens, two logits) per window."""
     tokenizer, limit = bert.tokenizer, bert.config.max_position_embeddings
     asked = tokenizer.encode(question, add_special_tokens=False).ids[:64]
     read = tokenizer.encode(context, add_special_tokens=False)
@@ -39,23 +39,29 @@ def by_hand(bert, question, context, threshold, stride):
     starts = [0]
     while starts[-1] + width < len(read):
         starts.append(min(starts[-1] + width - min(stride, width // 2), len(read) - width))
-    spans, nulls = [], []
+    first = [tokenizer.cls_id, *asked, tokenizer.sep_id]
     for at in starts:
         part = read.ids[at : at + width]
-        first = [tokenizer.cls_id, *asked, tokenizer.sep_id]
         ids = np.array([[*first, *part, tokenizer.sep_id]])
         segments = np.array([[0] * len(first) + [1] * (len(part) + 1)])
-        begin, end = (np.array(one)[0] for one in bert.model([ids, segments]))
-        places = [*([] if threshold is None else [0]), *range(len(first), len(first) + len(part))]
+        logits = [np.array(one)[0] for one in bert.model([ids, segments])]
+        yield len(first), read.offsets[at : at + width], *logits
+
+
+def by_hand(windows, context, threshold):
+    """(text, score, odds) by run_squad.py's rules, every span written out."""
+    spans, nulls = [], []
+    for first, offsets, begin, end in windows:
+        places = [*([] if threshold is None else [0]), *range(first, first + len(offsets))]
         p, q = (
             {n: math.exp(x[n]) / sum(math.exp(x[m]) for m in places) for n in places}
             for x in (begin, end)
         )
         nulls.append((begin[0] + end[0], p.get(0, 1) * q.get(0, 1)))
-        for a in range(len(part)):
-            for b in range(a, min(a + 30, len(part))):
-                i, j = len(first) + a, len(first) + b
-                where = slice(read.offsets[at + a][0], read.offsets[at + b][1])
+        for a in range(len(offsets)):
+            for b in range(a, min(a + 30, len(offsets))):
+                i, j = first + a, first + b
+                where = slice(offsets[a][0], offsets[b][1])
                 spans.append((begin[i] + end[j], p[i] * q[j], context[where]))
     best, null = max(spans), min(nulls)
     odds = null[0] - best[0]
@@ -64,26 +70,25 @@ def by_hand(bert, question, context, threshold, stride):
     return best[2], best[1], odds
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("stride", [2, 128])
+@pytest.mark.parametrize("stride", [2, pytest.param(128, marks=pytest.mark.full)])
 def test_no_answer_threshold_follows_run_squad(bert, stride):
     contexts = [CONTEXT] * 5
     odds = [one.odds for one in kbert.answer(bert, QUESTIONS, contexts, stride=stride)]
     assert len(set(odds)) == 5
+    windows = [list(windows_by_hand(bert, one, CONTEXT, stride)) for one in QUESTIONS]
     between = sum(sorted(odds)[1:3]) / 2  # two below it, three above
     for threshold in (None, between, -1e9, 1e9, 0):
         found = kbert.answer(
             bert, QUESTIONS, contexts, stride=stride, no_answer_threshold=threshold
         )
-        for question, one in zip(QUESTIONS, found, strict=True):
-            text, score, wanted = by_hand(bert, question, CONTEXT, threshold, stride)
+        for each, one in zip(windows, found, strict=True):
+            text, score, wanted = by_hand(each, CONTEXT, threshold)
             assert one.text == text == CONTEXT[one.start : one.end]
             assert_allclose([one.score, one.odds], [score, wanted], rtol=1e-4)
     none = kbert.answer(bert, QUESTIONS, contexts, stride=stride, no_answer_threshold=between)
     assert sum((one.text, one.start, one.end) == ("", 0, 0) for one in none) == 3
 
 
-@pytest.mark.full
 def test_answers_match_the_metrics_of_evaluate(reader):
     """Of 38 real questions those with the least odds have the answer that the model gives."""
     records = read_squad(ANSWERED)

@@ -179,6 +179,7 @@ def test_a_header_is_seen_by_numbers_and_by_several_labels(tmp_path):
         assert [record.text for record in found] == [f"text {n}" for n in range(5)]
 
 
+@pytest.mark.full
 def test_columns_are_settings_of_a_run_and_options(source, tmp_path, capsys):
     rows = [("dull", "bad"), ("fine", "good"), ("a fine film", "good"), ("a dull film", "bad")]
     (tmp_path / "a.csv").write_text("".join(f"{b},{a}\n" for a, b in [("body", "mood"), *rows]))

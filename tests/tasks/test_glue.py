@@ -146,7 +146,6 @@ def bert(small):
     return small_bert(dataclasses.replace(small, num_hidden_layers=1), "encoder")
 
 
-@pytest.mark.full
 def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretended):
     """18 points and 4 more seeds, as the paper's lists have them; done ones are not begun again."""
     found = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=4)

@@ -25,7 +25,6 @@ CALLS = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("task", CALLS)
 @pytest.mark.parametrize(
     ("texts", "says"),
@@ -74,7 +73,6 @@ def test_a_head_with_random_weights_is_refused(berts, task, layer):
         call(dataclasses.replace(berts[head], report=report), "[MASK]")
 
 
-@pytest.mark.full
 def test_random_or_missing_pooler_is_refused(berts):
     report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
     bert = dataclasses.replace(berts["encoder"], report=report)
@@ -144,7 +142,6 @@ def test_a_tokenizer_of_another_model_is_refused(berts, small):
         embed(other, "elephant")
 
 
-@pytest.mark.full
 def test_two_texts_need_two_segments(berts, small):
     config = small.replace(type_vocab_size=1)
     model = kbert.build_encoder(config, seq_len=None)

@@ -19,7 +19,6 @@ def bert(berts):
     return berts["encoder"]
 
 
-@pytest.mark.full
 def test_every_mask_is_filled_from_its_own_logits(berts):
     bert = berts["pretraining"]
     text = "cat [MASK] sun [MASK] ."
@@ -34,7 +33,6 @@ def test_every_mask_is_filled_from_its_own_logits(berts):
         assert candidates[0].token == bert.tokenizer.token_of(int(wanted.argmax()))
 
 
-@pytest.mark.full
 def test_a_model_of_few_predictions_fills_masks_too(berts, small):
     gathered = kbert.build_bert(small, seq_len=None, max_predictions=3)
     gathered.set_weights(berts["pretraining"].model.get_weights())
@@ -47,7 +45,6 @@ def test_a_model_of_few_predictions_fills_masks_too(berts, small):
         assert_allclose(one.probability, same.probability, atol=1e-6)
 
 
-@pytest.mark.full
 def test_classify_with_own_labels_and_multi_label(berts, small):
     bert = berts["classifier"]
     (logits,) = kbert.predict(bert.model, [bert.tokenizer.encode("cat").ids])["Classifier"]
@@ -60,7 +57,6 @@ def test_classify_with_own_labels_and_multi_label(berts, small):
     assert classify(named, "cat")[0].label == "abcde"[logits.argmax()]
 
 
-@pytest.mark.full
 def test_an_answer_is_found_in_any_window(berts):
     bert = berts["qa"]
     context = "the cat sat on the mat . " * 6
@@ -71,7 +67,6 @@ def test_an_answer_is_found_in_any_window(berts):
     assert len(short.text.split()) == 1
 
 
-@pytest.mark.full
 def test_attention_map_between_tokens(bert):
     found = attention(bert, "cat sees dog", "dog")
     assert found.weights.shape == (3, 4, 7, 7)
@@ -88,7 +83,6 @@ def test_attention_map_between_tokens(bert):
         one.mean(layer=1)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
@@ -119,7 +113,6 @@ def sink():
     return AttentionMap(tokens, weights[None, None], (4,), (2,), "A cat sat", (0, 4))
 
 
-@pytest.mark.full
 def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
     """The picture's own pixels: a quarter is as bright as can be, and [CLS] is off the scale."""
     import matplotlib.image
@@ -137,7 +130,6 @@ def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
     assert whole > 3 * clipped and hidden > clipped > 0
 
 
-@pytest.mark.full
 def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
     lines = texts_of(sink.plot(tmp_path / "map.svg", layer=4, head=2))
     assert "A cat sat" in lines and "layer 4, head 2" in lines
@@ -154,8 +146,9 @@ def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
         sink.plot(tmp_path / "map.svg", special="no")
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("count", "named"), [(7, 7), (122, 61)])
+@pytest.mark.parametrize(
+    ("count", "named"), [(7, 7), pytest.param(122, 61, marks=pytest.mark.full)]
+)
 def test_heat_map_text_grows_with_the_picture(count, named, tmp_path, monkeypatch):
     """Title and scale grow with the picture; of many tokens those are named that can be read."""
     monkeypatch.setattr("kbert.tasks.attention.heat_map._NAMED", 61)

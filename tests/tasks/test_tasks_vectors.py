@@ -38,8 +38,9 @@ def states_of(bert, ids: list[int]) -> np.ndarray:
 # order, batches, lengths
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("batch_size", [1, 4, 32])
+@pytest.mark.parametrize(
+    "batch_size", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 32))]
+)
 def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
     found = embed(bert, TEXTS, batch_size=batch_size)
     for text, vector in zip(TEXTS, found, strict=True):
@@ -47,7 +48,6 @@ def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
         assert_allclose(vector, states_of(bert, ids).mean(0), atol=1e-5)
 
 
-@pytest.mark.full
 def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
     whole = embed(bert, TEXTS)
     monkeypatch.setattr(running, "CHUNK", 5)
@@ -72,7 +72,6 @@ def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
         list(computed(fails, iter([([0, 1], np.ones((2, 3)), np.ones((2, 3)))] * 5), True))
 
 
-@pytest.mark.full
 def test_one_text_gives_one_result(berts):
     assert embed(berts["encoder"], "cat").shape == (24,)
     assert isinstance(next_sentence(berts["pretraining"], "cat", "dog"), float)
@@ -87,7 +86,6 @@ def test_one_text_gives_one_result(berts):
     assert len(fill_mask(berts["pretraining"], "[MASK]", top_k=3)[0]) == 3
 
 
-@pytest.mark.full
 def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
     bert = berts["encoder"]
     fixed = kbert.build_encoder(small, seq_len=9)
@@ -140,7 +138,6 @@ def test_compiled_function_is_freed_with_its_model(small, berts):
     assert kept() is None
 
 
-@pytest.mark.full
 def test_new_weights_reach_compiled_functions(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
@@ -150,7 +147,6 @@ def test_new_weights_reach_compiled_functions(small, berts):
     assert_allclose(embed(bert, "cat"), embed(berts["encoder"], "cat"), atol=1e-6)
 
 
-@pytest.mark.full
 def test_one_trace_serves_all_batch_shapes(bert):
     """TensorFlow: one trace, however many shapes there are."""
     traces = []
@@ -186,7 +182,6 @@ def test_tasks_do_not_change_the_models_summary(berts):
 # sentence vectors
 
 
-@pytest.mark.full
 def test_pooling_of_the_checkpoint_is_the_default(bert):
     own = dataclasses.replace(
         bert, sentence=kbert.checkpoints.sentence_settings.SentenceSettings("max", True, 6)
@@ -246,9 +241,10 @@ def test_an_activation_that_is_not_known_is_refused(berts, small):
         kbert.rank(bert, "cat", ["dog"])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
-@pytest.mark.parametrize("tokens", [15, 16, 27, 44])
+@pytest.mark.parametrize(
+    "tokens", [44, *(pytest.param(n, marks=pytest.mark.full) for n in (15, 16, 27))]
+)
 def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens):
     """17 positions: windows of 15 tokens, 3 of them shared; the last ends with the text."""
     text = " ".join(itertools.islice(itertools.cycle(["red", "cat", "sun", "big"]), tokens))

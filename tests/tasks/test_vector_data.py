@@ -227,7 +227,6 @@ NOT_TRAINED = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("case", NOT_TRAINED)
 def test_finetune_refuses_bad_embedding_options(source, case):
     rows, options, said = NOT_TRAINED[case]

@@ -59,7 +59,6 @@ def test_a_constant_prediction_has_no_correlation(caplog):
     assert "all 2 predictions are 1: no correlation is defined, 0 is said" in caplog.text
 
 
-@pytest.mark.full
 def test_search_equals_sentence_transformers(berts, monkeypatch):
     """Of its vectors; several queries at a time."""
     expected, vectors = np.load(PEER), vectors_for_retrieval()
@@ -73,7 +72,6 @@ def test_search_equals_sentence_transformers(berts, monkeypatch):
     assert [hit.text for hit in found[0]] == [texts[hit.place] for hit in found[0]]
 
 
-@pytest.mark.full
 def test_search_orders_by_cosine_of_embed(berts):
     bert = berts["encoder"]
     vectors = kbert.embed(bert, SEVERAL)
@@ -94,7 +92,6 @@ def test_equal_texts_come_in_their_order(berts):
     assert [hit.place for hit in hits] == [1, 3]
 
 
-@pytest.mark.full
 def test_rank_orders_by_classifier_probability(berts):
     bert, texts = berts["classifier"], SEVERAL[:5]
     said = kbert.classify(bert, ["a cat"] * 5, texts)
@@ -104,7 +101,6 @@ def test_rank_orders_by_classifier_probability(berts):
     assert [hit.score for hit in hits] == pytest.approx(sorted(scores, reverse=True))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("labels", [1, 2])
 def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
     model = kbert.build_classifier(small, seq_len=None, num_labels=labels)
@@ -157,7 +153,6 @@ def test_rank_refuses_bad_arguments(berts):
         kbert.rank(berts["encoder"], ["cat"], ["dog"])
 
 
-@pytest.mark.full
 def test_search_and_rank_commands_match_the_functions(berts, tmp_path, capsys):
     bert, folder = berts["encoder"], tmp_path / "model"
     kbert.save(bert, folder)
