@@ -41,7 +41,7 @@ def test_bad_corpora_are_refused_and_leave_no_index(tmp_path):
         prepare(path, tmp_path, output)
 
 
-@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_corrected_text_is_prepared_into_the_same_folder(tmp_path, resumed):
     """What was begun of the bad text does not stand in the way, shards of it neither."""
     path, output = tmp_path / "text.txt", tmp_path / "shards"

@@ -310,6 +310,7 @@ def test_columns_that_are_not_read_are_named(caplog):
     assert "train[0]: columns that are not read: context, place" in caplog.text
 
 
+@pytest.mark.full
 def test_finetune_and_evaluate_take_rows():
     """The figures are those of the same rows in a file."""
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)

@@ -72,7 +72,6 @@ def test_keras_plot_model_draws_our_graph(base_model, tmp_path, monkeypatch):
 # Other models and other blocks.
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("build", ["build_encoder", "build_classifier", "build_question_answering"])
 def test_every_head_is_drawn_from_its_blocks_output(build, tmp_path):
     import kbert

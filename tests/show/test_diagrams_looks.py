@@ -70,13 +70,11 @@ def run_letters(tmp_path, **settings):
     return done.stdout.split(), done.stderr
 
 
-@pytest.mark.full
 def test_letters_are_letters_on_a_machine_without_fonts(tmp_path):
     """Keras is not needed to draw rows."""
     assert run_letters(tmp_path) == (["True", "True", "False"], "")
 
 
-@pytest.mark.full
 def test_the_users_own_fontconfig_counts_more(tmp_path):
     """Also the proof that the test above can fail: with no font at all, all letters are boxes."""
     told, _ = run_letters(tmp_path, FONTCONFIG_FILE=str(tmp_path / "fonts.conf"))
@@ -185,8 +183,7 @@ def along(path):
             yield sum(w * x for w, (x, _) in curve), sum(w * y for w, (_, y) in curve)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("collapse", [True, False])
+@pytest.mark.parametrize("collapse", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_edges_run_clear_of_boxes_and_of_the_frames_text(drawn, fonts, collapse):
     root = ElementTree.fromstring(drawn("svg", collapse).read_text(encoding="utf-8"))
     groups = [(g.get("class").split()[0], g) for g in root.iter(f"{SVG}g")]
@@ -211,8 +208,7 @@ def test_the_collapsed_png_is_crisp_and_small(drawn):
     assert len(data) < 1_000_000
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("count", [210, 900])
+@pytest.mark.parametrize("count", [210, pytest.param(900, marks=pytest.mark.full)])
 def test_a_png_of_any_depth_stays_below_cairos_limit(count):
     """210 layers: as many as large has, at full sharpness; 900 only fit at a lower one."""
     rows = [Row("Layer-0", "InputLayer", "(None, 7)", 0, "")]

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,7 +55,6 @@ def test_a_page_needs_nothing_but_itself(base):
     assert len(base.encode()) < 400_000
 
 
-@pytest.mark.full
 def test_explore_command_imports_nothing_heavy(tmp_path, run_python):
     code = f"""
 import sys
@@ -237,7 +235,6 @@ def checkpoint(small, tmp_path_factory):
     return folder, bert
 
 
-@pytest.mark.full
 def test_a_checkpoint_shows_what_is_in_its_tensors(checkpoint):
     folder, bert = checkpoint
     from_file, from_bert, from_model = (
@@ -349,9 +346,3 @@ def test_command_line_options_set_the_first_view(tmp_path, capsys):
 def test_checkpoint_sets_its_own_head(checkpoint, capsys, option):
     done = run_kbert(capsys, "explore", checkpoint[0], "-o", "x.html", *option.split())
     assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
-
-
-def test_every_asset_is_in_the_package_and_has_one_task():
-    folder = Path(explore_module.__file__).parent / "page"
-    for file in folder.glob("*.js"):
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= 300, file.name

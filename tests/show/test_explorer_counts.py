@@ -62,7 +62,7 @@ def settings(max_examples: int):
     )
 
 
-@settings(25)
+@settings(100)
 @hypothesis.given(configurations())
 def test_explorer_counts_equal_python(given):
     check_counts(*given)

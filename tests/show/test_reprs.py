@@ -84,7 +84,6 @@ def results(small, tmp_path_factory):
     ]
 
 
-@pytest.mark.full
 def test_every_result_repr_is_one_short_line(results):
     for result, figures in results:
         line = repr(result)

@@ -108,6 +108,7 @@ def test_saved_model_keeps_its_problem_type(tuned, form):
     assert kbert.evaluate(again, task, folder / "dev.tsv") == pytest.approx(done.metrics, rel=1e-5)
 
 
+@pytest.mark.full
 def test_head_of_the_same_task_is_reused(tuned, capsys):
     task, folder, done = tuned
     more = kbert.finetune(
