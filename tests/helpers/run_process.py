@@ -1,7 +1,6 @@
 """Start or resume a run in processes that are killed at chosen points: `run_process.py FOLDER`.
 
-Each line of stdin is a JSON object: {"run": name, "kill": [point, step] or null, "together": steps
-in one call of the device}. The program forks, trains in the child, and prints the child's exit
+Each line of stdin is a JSON object of the arguments of `start`. The program forks, trains in the child, and prints the child's exit
 status. The libraries are imported once, before the forks.
 """
 
@@ -102,35 +101,53 @@ def write_late(before, of_state, place: int) -> None:
     )
 
 
-def start(folder: Path, name: str, kill, together: int) -> None:
+def pretrain(folder: Path, run: Path, together: int) -> None:
     from helpers.run_shards import CONFIG, SETTINGS
     from kbert import BertConfig
     from kbert.tasks.pretraining.pretrain import pretrain
     from kbert.tasks.resume import resume
 
-    if kill:
-        kill_at(*kill)
-    run = folder / name
+    options = {"show": False, "peak_flops": 1e9, "steps_per_execution": together}
     if (run / "settings.json").exists():
-        resume(run, show=False, peak_flops=1e9, steps_per_execution=together)
+        resume(run, **options)
     else:
         config = BertConfig(**CONFIG)
-        pretrain(
-            folder / "shards",
-            config,
-            output=run,
-            show=False,
-            peak_flops=1e9,
-            keep="all",
-            steps_per_execution=together,
-            **SETTINGS,
-        )
+        pretrain(folder / "shards", config, output=run, keep="all", **SETTINGS, **options)
+
+
+def finetune(folder: Path, run: Path, together: int) -> None:
+    """Train by the command; FOLDER has the checkpoint source, train.tsv and dev.tsv."""
+    from kbert.cli.console import run as run_command
+    from kbert.cli.main import cli
+
+    if (run / "settings.json").exists():
+        arguments = ["finetune", "--resume", str(run)]
+    else:
+        arguments = ["finetune", str(folder / "source"), "--task", "classify", "-o", str(run)]
+        for data in ("train", "dev"):
+            arguments += [f"--{data}", str(folder / f"{data}.tsv")]
+        arguments += "--epochs 2 --batch-size 5 --learning-rate 5e-3 --save-every 3".split()
+        arguments += ["--keep", "all"]
+    try:
+        run_command(cli, [*arguments, "--steps-per-execution", str(together), "--quiet"])
+    except SystemExit as done:
+        if done.code:
+            raise
+
+
+def start(folder: Path, run: str, kill: list | None = None, together: int = 1) -> None:
+    """Train in FOLDER/run: a name that begins with "finetune" is a fine-tuning."""
+    if kill:
+        kill_at(*kill)
+    train = finetune if run.startswith("finetune") else pretrain
+    train(folder, folder / run, together)
 
 
 def import_libraries() -> None:
     """Import what a run needs; no device is asked for, so that a fork finds no threads."""
     import keras
 
+    import kbert.cli.main
     import kbert.tasks.finetuning.finetune
     import kbert.tasks.pretraining.pretrain
     import kbert.tasks.resume  # noqa: F401
@@ -146,7 +163,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             try:
-                start(folder, asked["run"], asked["kill"], asked.get("together", 1))
+                start(folder, **asked)
             except BaseException as error:
                 print(repr(error), file=sys.stderr, flush=True)
                 os._exit(1)

@@ -103,7 +103,7 @@ def test_run_folder_holds_the_trained_model(whole, folder, sources):
 
 @pytest.mark.full
 def test_resume_after_crash_is_bit_equal(whole, crashed, folder, tmp_path):
-    """Dropout on; what kills do is in test_finetuning_kills.py."""
+    """Dropout on; what kills do is in test_run_kills.py."""
     output = shutil.copytree(crashed, tmp_path / "run")
     tuned = resume(output, **QUIET)
     last = f"checkpoints/step-{STEPS:08d}.safetensors"

@@ -10,38 +10,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.labelled_texts import write_texts
 from helpers.run_shards import SETTINGS, make_shards, without_times
 from helpers.sizes import HELPERS
+from helpers.small_berts import small_berts
 from helpers.xla_flags import environment_of
 
+import kbert
 from kbert.training.run.records import read_records
 from kbert.training.run.state_files import read_state
 
-pytestmark = pytest.mark.full
-
 SCRIPT = HELPERS / "run_process.py"
-LAST = f"checkpoints/step-{SETTINGS['steps']:08d}.safetensors"
+STEPS = {"pretrain": SETTINGS["steps"], "finetune": 10}  # 2 epochs of 23 examples, 5 a batch
 
-# Where a process is killed: [point, update or seconds], one start after the other. Of each kind one
-# in the gate, shared among the backends, since a start takes seconds; `pytest -m nightly` has all.
-KILLS = {
-    "tensorflow": [
-        ["before the settings", 0],
-        ["within the write", 8],
-        ["two updates later", 12],  # after the rename, too
-    ],
-    "jax": [["before the write", 0], ["two updates later", 8], ["update", 17]],
-    "torch": [
-        ["update", 2],  # between the first state, of no update, and the second
-        ["before the rename", 8],
-        ["within a line", 14],
-        ["before the report", 0],
-    ],
-}
+# Where a process is killed: [point, step], one start after the other. A start takes a second on
+# torch, and several on TensorFlow and JAX, which compile.
 EVERY = [
     ["before the settings", 0],
     ["before the write", 0],
-    ["update", 2],
+    ["update", 2],  # between the first state, of no step, and the second
     ["before the write", 4],
     ["within the write", 8],
     ["before the rename", 8],
@@ -52,25 +39,42 @@ EVERY = [
     ["within the write", 22],
     ["before the report", 0],
 ]
-CASES = [
-    *(pytest.param(backend, points, id=backend) for backend, points in KILLS.items()),
-    *(
-        pytest.param(backend, EVERY, id=f"{backend}, every point", marks=pytest.mark.nightly)
-        for backend in KILLS
-    ),
-]
+SOME = [["update", 2], ["within the write", 8], ["within a line", 14], ["before the report", 0]]
+# a fine-tuning writes states every third step and where the evaluation is the best
+FINETUNE = [["update", 2], ["within the write", 6], ["after the rename", 9]]
+CASES = {
+    "default": {("pretrain", "torch"): SOME, ("finetune", "torch"): FINETUNE},
+    "full": {
+        ("pretrain", "torch"): EVERY,
+        ("pretrain", "tensorflow"): [["two updates later", 12]],  # after the rename, too
+        ("pretrain", "jax"): [["within the write", 8]],
+        ("finetune", "tensorflow"): [["within the write", 6]],
+    },
+    "nightly": {
+        ("pretrain", "tensorflow"): EVERY,
+        ("pretrain", "jax"): EVERY,
+        ("finetune", "tensorflow"): FINETUNE,
+        ("finetune", "jax"): FINETUNE,
+    },
+}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, small):
+    """Shards; a checkpoint with dropout, and labelled texts."""
     folder = tmp_path_factory.mktemp("runs")
     make_shards(folder)
+    for name, count in (("train", 23), ("dev", 9)):
+        write_texts(folder / f"{name}.tsv", count, seed=count)
+    config = small.replace(num_hidden_layers=1)
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.1
+    kbert.save(small_berts(config)["encoder"], folder / "source")
     return folder
 
 
 @pytest.fixture(scope="module")
-def starts(folder):
-    """Starts a run on a backend, killed at a point; gives the exit status."""
+def start(folder):
+    """Start or resume a run on a backend, killed at a point; returns the exit status."""
     processes = {}
 
     def start(backend: str, run: str, kill: list | None, together: int = 1) -> int:
@@ -86,7 +90,10 @@ def starts(folder):
         process = processes[backend]
         process.stdin.write(json.dumps({"run": run, "kill": kill, "together": together}) + "\n")
         process.stdin.flush()
-        return json.loads(process.stdout.readline())
+        for line in process.stdout:
+            if line.strip().lstrip("-").isdecimal():  # the command prints lines, too
+                return int(line)
+        raise AssertionError("the process has ended")
 
     yield start
     for process in processes.values():
@@ -95,59 +102,63 @@ def starts(folder):
         process.stdout.close()
 
 
-def assert_equal(whole: Path, killed: Path) -> None:
-    """Final states, models and records of two runs, bit for bit."""
-    arrays, _ = read_state(whole / LAST)
-    others, _ = read_state(killed / LAST)
+@pytest.fixture(scope="module")
+def whole(start, folder):
+    """The run that nothing stops, of a task on a backend."""
+
+    @functools.cache
+    def run_whole(task: str, backend: str) -> Path:
+        run = f"{task}_{backend}_whole"
+        assert start(backend, run, None) == 0
+        return folder / run
+
+    return run_whole
+
+
+def assert_equal(whole: Path, killed: Path, steps: int = SETTINGS["steps"]) -> None:
+    """Final states, models, records and metrics of two runs, bit for bit."""
+    last = f"checkpoints/step-{steps:08d}.safetensors"
+    (arrays, _), (others, _) = (read_state(run / last) for run in (whole, killed))
     assert set(arrays) == set(others)
-    different = [name for name in arrays if not np.array_equal(arrays[name], others[name])]
-    assert not different
+    assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
     weights = "model/model.safetensors"
     assert (whole / weights).read_bytes() == (killed / weights).read_bytes()
     lines = [without_times(read_records(run / "metrics.jsonl")) for run in (whole, killed)]
-    assert [line["step"] for line in lines[1]] == list(range(1, SETTINGS["steps"] + 1))
-    assert lines[0] == lines[1]
+    assert [line["step"] for line in lines[1]] == list(range(1, steps + 1))
+    assert lines[0] == lines[1]  # the losses are of the same examples
+    results = [json.loads((run / "result.json").read_text()) for run in (whole, killed)]
+    assert without_times(results)[0] == without_times(results)[1]
+    assert not list(killed.rglob("*.part"))
 
 
-@pytest.fixture(scope="module")
-def whole(starts, folder):
-    """The run that nothing stops, on a backend."""
-
-    @functools.cache
-    def of(backend: str) -> Path:
-        assert starts(backend, f"{backend}_whole", None) == 0
-        return folder / f"{backend}_whole"
-
-    return of
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("backend", "points"), CASES)
-def test_killed_run_resumes_bit_equal(starts, whole, folder, backend, points):
-    expected, killed = whole(backend), f"{backend}_killed_{len(points)}"
-    for point in points:
-        assert starts(backend, killed, point) == -9, point
-        left = list((folder / killed).glob("checkpoints/step-*"))
-        assert len(left) <= 4  # two, the best, one more
-    assert starts(backend, killed, None) == 0
-    assert_equal(expected, folder / killed)
-    assert not list((folder / killed).rglob("*.part"))
-
-
-def drawn() -> list[float]:
-    return [round(random.uniform(0.3, 3.0), 2) for _ in range(4)]
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
-    ("run", "moments"),
-    [("clock", lambda: [1.7]), pytest.param("clocks", drawn, marks=pytest.mark.nightly)],
-    ids=["one", "drawn"],
+    ("task", "backend", "points"),
+    [
+        pytest.param(
+            *case,
+            points,
+            id="-".join([round_, *case]),
+            marks=[] if round_ == "default" else getattr(pytest.mark, round_),
+        )
+        for round_, cases in CASES.items()
+        for case, points in cases.items()
+    ],
 )
-def test_run_killed_at_any_time_resumes_bit_equal(starts, whole, folder, run, moments):
-    """The clock says when: wherever that is. Three updates a call end as one a call."""
-    expected = whole("tensorflow")
-    for seconds in moments():
-        assert starts("tensorflow", run, ["seconds", seconds], 3) in (-9, 0), seconds
-    assert starts("tensorflow", run, None, 3) == 0
-    assert_equal(expected, folder / run)
+def test_killed_run_resumes_bit_equal(start, whole, folder, task, backend, points):
+    expected, killed = whole(task, backend), f"{task}_{backend}_killed_{len(points)}"
+    for point in points:
+        assert start(backend, killed, point) == -9, point
+        states = list((folder / killed).glob("checkpoints/step-*"))
+        assert len(states) <= 4  # two, the best, one more
+    assert start(backend, killed, None) == 0
+    assert_equal(expected, folder / killed, STEPS[task])
+
+
+@pytest.mark.nightly
+def test_run_killed_at_any_time_resumes_bit_equal(start, whole, folder):
+    """The clock says when: wherever that is. Three steps a call end as one a call."""
+    expected = whole("pretrain", "tensorflow")
+    for seconds in [round(random.uniform(0.3, 4.0), 2) for _ in range(4)]:
+        assert start("tensorflow", "clock", ["seconds", seconds], 3) in (-9, 0), seconds
+    assert start("tensorflow", "clock", None, 3) == 0
+    assert_equal(expected, folder / "clock")
