@@ -1,18 +1,52 @@
-"""Start or resume a run in processes that are killed at chosen points: `run_process.py FOLDER`.
+"""Runs in processes that are killed at chosen points, forked off one that has the libraries.
 
-Each line of stdin is a JSON object of the arguments of `start`. The program forks, trains in the child, and prints the child's exit
-status. The libraries are imported once, before the forks.
+A test makes `Forks`; `python run_process.py FOLDER` is the process that forks.
 """
 
 import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+class Forks:
+    """Processes on a backend in which runs are started in `folder`: they import nothing anew."""
+
+    def __init__(self, folder: Path, backend: str):
+        from helpers.xla_flags import environment_of
+
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment_of(backend),
+        )
+
+    def start(self, **asked) -> int:
+        """Return the number of a process that does what `start` below says."""
+        return self._ask({"start": asked})
+
+    def wait(self, number: int, seconds: float = 300) -> int:
+        """Return the exit status of that process; one that takes longer is killed."""
+        return self._ask({"wait": [number, seconds]})
+
+    def _ask(self, request: dict) -> int:
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
 
 
 def die(*_) -> None:
@@ -126,8 +160,8 @@ def finetune(folder: Path, run: Path, together: int) -> None:
         arguments = ["finetune", str(folder / "source"), "--task", "classify", "-o", str(run)]
         for data in ("train", "dev"):
             arguments += [f"--{data}", str(folder / f"{data}.tsv")]
-        arguments += "--epochs 2 --batch-size 5 --learning-rate 5e-3 --save-every 3".split()
-        arguments += ["--keep", "all"]
+        arguments += ["--epochs=2", "--batch-size=5", "--learning-rate=5e-3"]
+        arguments += ["--save-every=3", "--keep=all"]
     try:
         run_command(cli, [*arguments, "--steps-per-execution", str(together), "--quiet"])
     except SystemExit as done:
@@ -135,10 +169,20 @@ def finetune(folder: Path, run: Path, together: int) -> None:
             raise
 
 
-def start(folder: Path, run: str, kill: list | None = None, together: int = 1) -> None:
-    """Train in FOLDER/run: a name that begins with "finetune" is a fine-tuning."""
+def start(folder: Path, run: str, kill=None, together=1, arguments=None, env=None) -> None:
+    """Train in FOLDER/run: a name that begins with "finetune" is a fine-tuning.
+
+    With `arguments` this is the command kbert with these variables; stderr goes to FOLDER/run.txt.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if kill:
         kill_at(*kill)
+    if arguments:
+        from kbert.cli.main import main
+
+        os.environ.update(env)
+        os.dup2(os.open(folder / f"{run}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        main(arguments)
     train = finetune if run.startswith("finetune") else pretrain
     train(folder, folder / run, together)
 
@@ -155,21 +199,30 @@ def import_libraries() -> None:
     importlib.import_module(f"kbert.training.engines.{keras.backend.backend()}_engine")
 
 
+def wait(number: int, seconds: float) -> int:
+    end = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(number, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.kill(number, signal.SIGKILL)
+        time.sleep(0.02)
+
+
 def main() -> None:
     import_libraries()
     folder = Path(sys.argv[1])
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
+        if "wait" in request:
+            print(wait(*request["wait"]), flush=True)
+            continue
         child = os.fork()
         if child == 0:
-            try:
-                start(folder, **asked)
-            except BaseException as error:
-                print(repr(error), file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+            start(folder, **request["start"])
+            return
+        print(child, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,25 +2,20 @@
 
 import functools
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.labelled_texts import write_texts
+from helpers.run_process import Forks
 from helpers.run_shards import SETTINGS, make_shards, without_times
-from helpers.sizes import HELPERS
 from helpers.small_berts import small_berts
-from helpers.xla_flags import environment_of
 
 import kbert
 from kbert.training.run.records import read_records
 from kbert.training.run.state_files import read_state
 
-SCRIPT = HELPERS / "run_process.py"
 STEPS = {"pretrain": SETTINGS["steps"], "finetune": 10}  # 2 epochs of 23 examples, 5 a batch
 
 # Where a process is killed: [point, step], one start after the other. A start takes a second on
@@ -75,31 +70,17 @@ def folder(tmp_path_factory, small):
 @pytest.fixture(scope="module")
 def start(folder):
     """Start or resume a run on a backend, killed at a point; returns the exit status."""
-    processes = {}
+    forks = {}
 
     def start(backend: str, run: str, kill: list | None, together: int = 1) -> int:
-        if backend not in processes:
+        if backend not in forks:
             pytest.importorskip(backend)
-            processes[backend] = subprocess.Popen(
-                [sys.executable, str(SCRIPT), str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=os.environ | environment_of(backend),
-            )
-        process = processes[backend]
-        process.stdin.write(json.dumps({"run": run, "kill": kill, "together": together}) + "\n")
-        process.stdin.flush()
-        for line in process.stdout:
-            if line.strip().lstrip("-").isdecimal():  # the command prints lines, too
-                return int(line)
-        raise AssertionError("the process has ended")
+            forks[backend] = Forks(folder, backend)
+        return forks[backend].wait(forks[backend].start(run=run, kill=kill, together=together))
 
     yield start
-    for process in processes.values():
-        process.stdin.close()
-        process.wait(60)
-        process.stdout.close()
+    for found in forks.values():
+        found.close()
 
 
 @pytest.fixture(scope="module")

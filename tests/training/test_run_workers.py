@@ -1,34 +1,21 @@
-"""Two workers on one machine, one is killed or asked to stop: both go on to the same bits."""
+"""Two workers on one machine: one is killed or asked to stop, and both resume to the same bits."""
 
 import functools
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from helpers.run_process import Forks
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
-from helpers.xla_flags import environment_of
 from test_run_kills import assert_equal
+from test_training_processes import ports
 
 from kbert import BertConfig
 
-pytestmark = pytest.mark.full
-
 QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep=all")
-
-
-def ports(count: int) -> list[int]:
-    """Free ones."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [server.getsockname()[1] for server in sockets]
-    for server in sockets:
-        server.close()
-    return found
 
 
 def environments(backend: str) -> list[dict[str, str]]:
@@ -51,42 +38,48 @@ def environments(backend: str) -> list[dict[str, str]]:
     ]
 
 
-def workers(folder: Path, run: str, backend: str) -> list[subprocess.Popen]:
-    """Both, started."""
-    if (folder / run).exists():
-        asked = ["--resume", folder / run]
-    else:
-        settings = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
-        asked = [
-            folder / "shards",
-            "--config",
-            folder / "config.json",
-            "-o",
-            folder / run,
-            *settings,
+class Runs:
+    """Runs of two workers on a backend, and one that nothing stopped."""
+
+    def __init__(self, folder: Path, backend: str):
+        self.folder, self.backend = folder, backend
+        self.forks = Forks(folder, backend)
+        (self.folder / "config.json").write_text(BertConfig(**CONFIG).to_json())
+        make_shards(folder)
+
+    def start(self, run: str) -> list[int]:
+        """The processes of both workers."""
+        place = self.folder / run
+        if place.exists():
+            asked = ["--resume", place]
+        else:
+            asked = [self.folder / "shards", "--config", self.folder / "config.json", "-o", place]
+            asked += [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+        arguments = ["pretrain", *map(str, asked), *QUIETLY]
+        return [
+            self.forks.start(run=f"{run}-{index}", arguments=arguments, env=variables)
+            for index, variables in enumerate(environments(self.backend))
         ]
-    started = []
-    for index, variables in enumerate(environments(backend)):
-        with said(folder, run, index).open("w") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "kbert", "pretrain", *asked, *QUIETLY],
-                env=os.environ | environment_of(backend) | variables,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-            )
-        started.append(process)
-    return started
 
+    def said(self, run: str, index: int) -> str:
+        """What a worker wrote on stderr since it was started last."""
+        return (self.folder / f"{run}-{index}.txt").read_text()
 
-def said(folder: Path, run: str, index: int) -> Path:
-    """What a worker wrote on stderr since it was started last."""
-    return folder / f"{run}-{index}.txt"
+    def finish(self, run: str) -> Path:
+        for index, process in enumerate(self.start(run)):
+            assert self.forks.wait(process, 180) == 0, self.said(run, index)[-3000:]
+        return self.folder / run
 
+    @functools.cached_property
+    def whole(self) -> Path:
+        return self.finish("whole")
 
-def finish(processes: list[subprocess.Popen], folder: Path, run: str) -> None:
-    for index, process in enumerate(processes):
-        status = process.wait(180)
-        assert status == 0, said(folder, run, index).read_text()[-3000:]
+    def until_recorded(self, run: str, lines: int) -> list[int]:
+        """Both workers of a run, once so many steps are recorded."""
+        both, end = self.start(run), time.monotonic() + 120
+        while recorded(self.folder, run) < lines and time.monotonic() < end:
+            time.sleep(0.01)
+        return both
 
 
 def recorded(folder: Path, run: str) -> int:
@@ -95,92 +88,74 @@ def recorded(folder: Path, run: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A folder with the shards and a run that nothing stopped, on a backend."""
+def runs(tmp_path_factory):
+    """`Runs` by backend."""
+    found = {}
 
-    @functools.cache
-    def of(backend: str) -> Path:
-        pytest.importorskip(backend)
-        folder = tmp_path_factory.mktemp(backend)
-        make_shards(folder)
-        (folder / "config.json").write_text(BertConfig(**CONFIG).to_json())
-        finish(workers(folder, "whole", backend), folder, "whole")
-        return folder
+    def on(backend: str) -> Runs:
+        if backend not in found:
+            pytest.importorskip(backend)
+            found[backend] = Runs(tmp_path_factory.mktemp(backend), backend)
+        return found[backend]
 
-    return of
-
-
-def when_recorded(folder: Path, run: str, lines: int) -> None:
-    """Waits for so many updates."""
-    end = time.monotonic() + 120
-    while recorded(folder, run) < lines and time.monotonic() < end:
-        time.sleep(0.01)
+    yield on
+    for one in found.values():
+        one.forks.close()
 
 
-def killed(folder: Path, run: str, backend: str, index: int, lines: int) -> None:
-    """Starts both; one is killed after so many updates, and the other cannot go on alone."""
-    both = workers(folder, run, backend)
-    when_recorded(folder, run, lines)
-    both[index].send_signal(signal.SIGKILL)
-    assert both[index].wait(30) == -9
-    other = both[1 - index]
-    try:
-        status = other.wait(120)
-    finally:
-        other.kill()
-    text = said(folder, run, 1 - index).read_text()
+def killed(runs: Runs, run: str, index: int, lines: int) -> None:
+    """Start both; one is killed after so many steps, and the other cannot go on alone."""
+    both = runs.until_recorded(run, lines)
+    os.kill(both[index], signal.SIGKILL)
+    assert [runs.forks.wait(both[place], 120) for place in (index, 1 - index)] == [-9, 2]
+    text = runs.said(run, 1 - index)
     (line,) = (line for line in text.splitlines() if "another process of this run" in line)
-    assert status == 2
-    assert line.endswith(f"start all of them again: kbert pretrain --resume {folder / run}")
-    assert not (folder / run / "result.json").exists()
+    place = runs.folder / run
+    assert line.endswith(f"start all of them again: kbert pretrain --resume {place}")
+    assert not (place / "result.json").exists()
 
 
-def stopped(folder: Path, run: str, backend: str, index: int, lines: int, number: int) -> None:
-    """Starts both; one is asked to stop, and both do, with one state after the same update."""
-    both = workers(folder, run, backend)
-    when_recorded(folder, run, lines)
-    both[index].send_signal(number)
-    try:
-        expected = [130, 130]
-        expected[index] = 128 + number
-        assert [process.wait(120) for process in both] == expected
-    finally:
-        for process in both:
-            process.kill()
-    last = [said(folder, run, index).read_text().splitlines()[-1] for index in range(2)]
-    done = recorded(folder, run)
-    way_on = f"go on with: kbert pretrain --resume {folder / run}"
+def stopped(runs: Runs, run: str, index: int, lines: int, number: int) -> None:
+    """Start both; one is asked to stop, and both do, with one state after the same step."""
+    both = runs.until_recorded(run, lines)
+    os.kill(both[index], number)
+    expected = [130, 130]
+    expected[index] = 128 + number
+    assert [runs.forks.wait(process, 120) for process in both] == expected
+    last = [runs.said(run, index).splitlines()[-1] for index in range(2)]
+    done, place = recorded(runs.folder, run), runs.folder / run
+    way_on = f"go on with: kbert pretrain --resume {place}"
     assert last == [f"kbert: stopped after update {done} of 22 and saved; {way_on}"] * 2
     assert lines <= done < 22
-    assert (folder / run / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
+    assert (place / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
 
 
-# What becomes of a run: how it ends, which worker it happens to, after how many updates, signal.
-# Each start takes seconds of two processes: more happens with `pytest -m nightly`.
-LIVES = {
+# What becomes of a run: how it ends, which worker it happens to, after how many steps, signal.
+TORCH = [(killed, 0, 6), (stopped, 1, 11, signal.SIGINT)]  # the first is where they met
+STOPS = [(stopped, 1, 3, signal.SIGTERM), (stopped, 0, 11, signal.SIGINT)]
+NIGHTLY = {
     "tensorflow": [(killed, 0, 6), (stopped, 1, 11, signal.SIGTERM)],
     "jax": [(killed, 1, 6), (stopped, 0, 11, signal.SIGINT)],  # it aborts all without the first
-    "torch": [(killed, 0, 6), (stopped, 1, 11, signal.SIGINT)],  # the first is where they met
+    "tensorflow-kills": [(killed, 1, 6), (killed, 0, 12)],
+    **{f"{backend}-stops": STOPS for backend in ("tensorflow", "jax", "torch")},
 }
-STOPS = [(stopped, 1, 3, signal.SIGTERM), (stopped, 0, 11, signal.SIGINT)]
-MORE = {
-    "kills": ("tensorflow", [(killed, 1, 6), (killed, 0, 12)]),
-    **{f"stops-{backend}": (backend, STOPS) for backend in LIVES},
-}
-CASES = [
-    *(pytest.param(backend, "run", life, id=backend) for backend, life in LIVES.items()),
-    *(
-        pytest.param(backend, name, life, id=name, marks=pytest.mark.nightly)
-        for name, (backend, life) in MORE.items()
-    ),
-]
+
+
+@pytest.mark.parametrize(
+    ("run", "life"),
+    [
+        pytest.param("torch", TORCH, marks=pytest.mark.full),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in NIGHTLY.items()),
+    ],
+)
+def test_two_workers_resume_bit_equal_after_kill_and_stop(runs, run, life):
+    found = runs(run.partition("-")[0])
+    for happens, index, lines, *more in life:
+        happens(found, run, index, lines, *more)
+    assert_equal(found.whole, found.finish(run))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("backend", "run", "life"), CASES)
-def test_two_workers_resume_bit_equal_after_kill_and_stop(whole, backend, run, life):
-    folder = whole(backend)
-    for happens, index, lines, *more in life:
-        happens(folder, run, backend, index, lines, *more)
-    finish(workers(folder, run, backend), folder, run)
-    assert_equal(folder / "whole", folder / run)
+@pytest.mark.parametrize(("backend", "index"), [("tensorflow", 0), ("jax", 1)])
+def test_killed_worker_ends_the_other_with_one_line(runs, backend, index):
+    killed(runs(backend), "alone", index, 6)
