@@ -69,13 +69,9 @@ def test_head_thumbnails_are_chosen_by_mouse_and_keys(opened, file, found):
     assert set(marked(page, ".where")) == {"layer 3, head 1"}
 
 
-def test_an_address_opens_a_head(opened, file):
-    page = opened(file, "#layer=3&head=5")
-    assert set(marked(page, ".where")) == {"layer 3, head 5"}
-
-
 def test_token_shows_its_attention_both_ways(opened, file, found):
     page = opened(file, "#layer=3&head=2")
+    assert set(marked(page, ".where")) == {"layer 3, head 2"}
     weights = found.weights[1, 1]
     page.locator("#from button").nth(4).hover()
     best = int(weights[4].argmax())

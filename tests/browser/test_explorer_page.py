@@ -81,7 +81,8 @@ def test_block_7_opens_into_its_eight_rows(browser, base):
         assert page.locator("[data-layer='encoder']").count() == 1
 
 
-def test_every_layer_of_the_document_has_its_count_and_shape(browser, base):
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.nightly)])
+def test_layers_of_the_document_have_counts_and_shapes(browser, base, step):
     script = """(names) => names.map((name) => {
       location.hash = name;
       dispatchEvent(new HashChangeEvent("hashchange"));
@@ -90,7 +91,7 @@ def test_every_layer_of_the_document_has_its_count_and_shape(browser, base):
       return [title, document.querySelector(".shape-line code").textContent, value];
     })"""
     with opened(browser, base) as page:
-        rows = document_004()
+        rows = document_004()[::step]
         found = page.evaluate(script, [row.layer for row in rows])
         assert found == [[row.layer, row.output_shape, f"{row.params:,}"] for row in rows]
 
@@ -326,7 +327,13 @@ INSIDE = """() => {
 }"""
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "state",
+    [
+        *("closed", "attention", "gathered"),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("first", "middle", "last")),
+    ],
+)
 def test_drawing_stays_in_viewbox_and_texts_in_boxes(browser, base, state):
     with opened(browser, base, STATES[state]) as page:
         for measure in ("params", "flops", "kept"):
@@ -377,11 +384,14 @@ def colours(png: bytes, step: int = 97) -> set[bytes]:
     return {raw[place : place + 4] for place in range(0, len(raw) - 4, 4 * step)}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser, base, scheme):
+@pytest.mark.parametrize(
+    ("scheme", "count"),
+    [("light", 3), ("dark", 1), pytest.param("dark", 3, marks=pytest.mark.nightly)],
+)
+def test_axe_finds_nothing_serious(browser, base, scheme, count):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe's rules")
     states = ["", "#Encoder-7-MultiHeadSelfAttention/head-2&b.L=24&A=11&open=7", "#NSP-Dense"]
-    for place, fragment in enumerate(states):
+    for place, fragment in enumerate(states[:count]):
         with opened(browser, base, fragment, scheme=scheme, width=[1280, 1280, 400][place]) as page:
             if place == 2:
                 page.locator("#table > summary").click()
@@ -390,7 +400,9 @@ def test_axe_finds_nothing_serious(browser, base, scheme):
             assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
 
 
-@pytest.mark.parametrize("width", [400, 800, 1280, 2560])
+@pytest.mark.parametrize(
+    "width", [400, 1280, *(pytest.param(n, marks=pytest.mark.nightly) for n in (800, 2560))]
+)
 def test_a_page_of_any_width_scrolls_only_down(browser, base, width):
     with opened(browser, base, "#Encoder-7-FeedForward", width=width) as page:
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width

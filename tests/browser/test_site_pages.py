@@ -1,5 +1,6 @@
 """The site's pages, as the gate has built them, from the disk: narrow and wide, light and dark."""
 
+import itertools
 import re
 
 import pytest
@@ -28,10 +29,12 @@ def pages():
 @pytest.mark.parametrize(
     ("width", "scheme", "each"),
     [
-        (400, "light", 1),
+        (400, "light", 2),
         (1280, "dark", 7),
-        pytest.param(400, "dark", 1, marks=pytest.mark.nightly),
-        pytest.param(1280, "light", 1, marks=pytest.mark.nightly),
+        *(
+            pytest.param(*case, 1, marks=pytest.mark.nightly)
+            for case in itertools.product((400, 1280), ("light", "dark"))
+        ),
     ],
 )
 def test_no_page_overflows_or_asks_the_network(browser, width, scheme, each):
