@@ -1,4 +1,4 @@
-"""Checkpoints whose files do not say the casing: `--uncased` and `--cased` say it."""
+"""The options `--uncased` and `--cased` say the casing where a checkpoint's files do not."""
 
 import json
 

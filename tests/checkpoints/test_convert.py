@@ -1,4 +1,4 @@
-"""A checkpoint written in another form: whole or not at all, and nothing of the old one lost."""
+"""A checkpoint is converted whole or not at all, and the old one is never lost."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""SavedModel, ONNX and LiteRT: one file each that gives the model's numbers at any size.
+"""A SavedModel, an ONNX file and a LiteRT file give the model's numbers at any size.
 
 Each head and each activation is exported in one format in the gate, in the others nightly.
 """

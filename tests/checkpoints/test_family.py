@@ -1,4 +1,4 @@
-"""RoBERTa, XLM-R and DistilBERT: transformers' numbers, tokens and files; the graph and its counts.
+"""RoBERTa, XLM-R and DistilBERT have transformers' numbers, tokens, files and counts.
 
 Everything is compared with what transformers' own classes wrote in a process of their own: two
 classes in the default round, all of them in the full one.

@@ -1,4 +1,4 @@
-"""LoRA on RoBERTa and DistilBERT beside PEFT's own: outputs, names and counts, both ways."""
+"""LoRA adapters of RoBERTa and DistilBERT have PEFT's outputs, names and counts."""
 
 import dataclasses
 import json

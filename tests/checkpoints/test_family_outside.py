@@ -1,4 +1,4 @@
-"""RoBERTa and DistilBERT beside captum and ONNX Runtime: attribution, transformers' ONNX folder."""
+"""RoBERTa and DistilBERT have captum's attributions and transformers' ONNX numbers."""
 
 import dataclasses
 import importlib.util

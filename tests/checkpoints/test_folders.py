@@ -1,4 +1,4 @@
-"""A folder is whole at every moment, whenever its writer is killed; other files are let be."""
+"""A folder is whole at every moment at which its writer may be killed."""
 
 import os
 import shutil
@@ -56,7 +56,6 @@ def opened(folder: Path) -> tuple[str, float]:
         return checkpoint.spec.config.hidden_act, float(weight[1, 1])
 
 
-@pytest.mark.full
 def test_killed_save_leaves_the_whole_old_or_new_folder(old_and_new, tmp_path):
     old, new = old_and_new["old"], old_and_new["new"]
     wanted = {opened(path): name for name, path in old_and_new.items()}
@@ -260,7 +259,6 @@ def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
     assert contents(target) == before
 
 
-@pytest.mark.full
 def test_killed_replacement_leaves_only_the_old_or_new_folder(tmp_path):
     """As a SavedModel is; a link to it stays one."""
     for name in ("old", "new"):

@@ -1,4 +1,4 @@
-"""Mutations of every binary format: each opens, or is refused in one line, soon and small.
+"""Binary files with mutations open, or are refused in one line, soon and in little memory.
 
 270 in the gate, the first ones of 2,160 with `pytest -m nightly`.
 

@@ -1,4 +1,4 @@
-"""Google's release opens, whatever a training run left in it, and goes back out bit for bit."""
+"""Google's release opens, whatever a training run left in it, and is saved bit for bit."""
 
 import json
 import re

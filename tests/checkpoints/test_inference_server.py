@@ -1,4 +1,4 @@
-"""The ONNX folder by the rules of text-embeddings-inference, which is no Python package.
+"""The ONNX folder follows the rules of text-embeddings-inference, which is no Python package.
 
 Rules: router/src/lib.rs (ModelConfig, PoolConfig, STConfig, get_backend_model_type) and
 backends/ort/src/lib.rs (Config, prepare_inputs, embed, predict) of

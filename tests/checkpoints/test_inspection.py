@@ -1,4 +1,4 @@
-"""`inspect`: what lies at a path, counted without reading a weight."""
+"""`kbert.inspect` says what is at a path, without reading a weight."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""keras_bert's own files open with keras_bert's numbers, and it reads the folders kbert writes."""
+"""keras_bert's files open with keras_bert's numbers, and it reads what kbert writes."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`model.save("m.h5")` of kbert's models opens in Keras and in kbert; so does a callback's."""
+"""A model's `.h5` file, its own or a callback's, opens in Keras and in kbert."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""KerasHub's presets and live models beside the real KerasHub, which runs in other processes."""
+"""Presets and live models of KerasHub give its numbers, and it reads what kbert writes."""
 
 import importlib.util
 import json

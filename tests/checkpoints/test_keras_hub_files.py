@@ -1,4 +1,4 @@
-"""Presets that are damaged, of another model or cannot be written: one line each; no KerasHub."""
+"""Presets that are damaged, of another model or cannot be written are one line each."""
 
 import json
 import logging

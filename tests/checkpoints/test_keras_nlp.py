@@ -1,4 +1,4 @@
-"""kbert.to_keras_nlp and back, beside the real keras_nlp in this process."""
+"""`kbert.to_keras_nlp` gives a model of keras_nlp with the same numbers, and it opens again."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""ONNX as others open it: transformers' names in its folder, and int8 by ONNX Runtime."""
+"""The ONNX folder has transformers' names, and ONNX Runtime quantizes it to int8."""
 
 import dataclasses
 import json

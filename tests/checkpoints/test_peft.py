@@ -1,4 +1,4 @@
-"""Adapters beside PEFT's own: the same outputs, gradients and counts, in both directions."""
+"""Adapters have PEFT's outputs, gradients and counts, in both directions."""
 
 import dataclasses
 import json

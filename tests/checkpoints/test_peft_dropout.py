@@ -1,4 +1,4 @@
-"""lora_dropout beside PEFT's: the same gradients under the same masks."""
+"""`lora_dropout` gives PEFT's gradients under the same masks."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""Another vocabulary, more positions: every table that depends on them, and nothing else."""
+"""Another vocabulary or more positions change the tables that depend on them, nothing else."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What kbert saves, transformers opens: the same weights, the same numbers."""
+"""transformers opens what kbert saves, with the same weights and numbers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A SavedModel that takes texts and gives places in them: `kbert.tag`'s and `kbert.answer`'s."""
+"""A SavedModel of texts gives the words of `kbert.tag` and the answers of `kbert.answer`."""
 
 import dataclasses
 import random

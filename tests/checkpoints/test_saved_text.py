@@ -1,4 +1,4 @@
-"""A SavedModel that takes texts: kbert's own tokens and answers, in a process without kbert."""
+"""A SavedModel of texts gives kbert's tokens and answers in a process without kbert."""
 
 import dataclasses
 import itertools

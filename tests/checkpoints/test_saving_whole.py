@@ -1,4 +1,4 @@
-"""A model that is not that of its configuration is not saved: a part of it would be lost."""
+"""A model that does not fit its configuration is not saved: a part would be lost."""
 
 import dataclasses
 

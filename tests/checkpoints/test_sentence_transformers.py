@@ -1,4 +1,4 @@
-"""Sentence vectors and scores beside sentence-transformers' own."""
+"""Sentence vectors and scores are sentence-transformers'."""
 
 import dataclasses
 import json

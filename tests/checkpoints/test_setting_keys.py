@@ -1,4 +1,4 @@
-"""The table of keys beside a checkpoint's weights: each row is tested."""
+"""Each row of the table of keys beside a checkpoint's weights is tested."""
 
 import dataclasses
 import json

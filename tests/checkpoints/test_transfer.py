@@ -1,4 +1,4 @@
-"""Numbers between a checkpoint's tensors and arrays of the model's shapes."""
+"""Tensors of a checkpoint become arrays of the model's shapes, number by number."""
 
 import ml_dtypes
 import numpy as np

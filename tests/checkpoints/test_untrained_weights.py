@@ -1,4 +1,4 @@
-"""Newly initialized weights: every file keeps the mark, exports warn, training takes it off."""
+"""Newly initialized weights keep their mark in every file until they are trained."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The tokenizer's files: what is read, what is written, which are refused."""
+"""The tokenizer's files are read, written or refused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Weights as people's training code writes them: wrapped names, checkpoints with more in them."""
+"""Weights open as people's training code saves them, with wrapped names and more content."""
 
 import collections
 import json

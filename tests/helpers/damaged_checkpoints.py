@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, and what must be said of them."""
+"""Damage checkpoints, and check what is said of them."""
 
 import json
 

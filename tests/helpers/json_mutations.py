@@ -1,4 +1,4 @@
-"""Every value of a JSON text replaced by others, and the places where kbert finds JSON."""
+"""Replace values of a JSON text, wherever kbert reads JSON."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Writes a folder's files into another, and is killed before its nth step on the disk.
+"""Write a folder's files into another, and die before the nth step on the disk.
 
     python -m helpers.killed_writer SOURCE TARGET N [--alone]
 

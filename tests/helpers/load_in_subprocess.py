@@ -1,4 +1,4 @@
-"""Checkpoints opened in a process of its own, as `kbert.load` does but for the graph.
+"""Open checkpoints in a process of its own, as `kbert.load` does but for the graph.
 
 The process takes their paths on stdin.
 

@@ -1,4 +1,4 @@
-"""keras_bert on tf-keras, in a process of its own: it writes .h5 files, it reads Google's folders.
+"""Run keras_bert on tf-keras: write its .h5 files, read checkpoints in Google's format.
 
     python -m helpers.peer_keras_bert OUT
     python -m helpers.peer_keras_bert OUT FOLDER …

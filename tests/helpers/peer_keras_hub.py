@@ -1,4 +1,4 @@
-"""KerasHub's side of tests/checkpoints/test_keras_hub.py, in a process of its own.
+"""Run KerasHub for tests/checkpoints/test_keras_hub.py, in a process of its own.
 
     python -m helpers.peer_keras_hub OUT BACKEND STEP …
 

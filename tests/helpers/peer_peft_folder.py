@@ -1,4 +1,4 @@
-"""PEFT's adapters on transformers' models, with what they compute.
+"""Write PEFT's adapters on transformers' models, with what they compute.
 
     python -m helpers.peer_peft_folder OUT
 

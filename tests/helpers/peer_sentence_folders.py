@@ -1,4 +1,4 @@
-"""sentence-transformers' folders, with the vectors and scores that it gives.
+"""Write sentence-transformers' folders, with the vectors and scores that it gives.
 
     python -m helpers.peer_sentence_folders OUT
 

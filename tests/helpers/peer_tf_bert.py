@@ -1,4 +1,4 @@
-"""transformers 4's TFBert classes with random weights: writes tests/files/tf_bert.zip.
+"""Write tests/files/tf_bert.zip: transformers 4's TFBert classes with random weights.
 
     python -m helpers.peer_tf_bert tests/files/tf_bert.zip
 

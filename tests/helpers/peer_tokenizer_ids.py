@@ -1,4 +1,4 @@
-"""Token ids by transformers' tokenizers, opened from the files of each case.
+"""Encode texts by transformers' tokenizers, opened from the files of each case.
 
     python -m helpers.peer_tokenizer_ids CASES_AS_JSON OUT
 

@@ -1,4 +1,4 @@
-"""A checkpoint to be damaged."""
+"""This is the checkpoint that the tests damage."""
 
 import shutil
 

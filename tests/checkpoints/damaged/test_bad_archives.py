@@ -1,4 +1,4 @@
-"""Archives that are damaged or foreign: check sums are compared, errors name the archive."""
+"""Archives that are damaged or foreign are refused: check sums count, errors name the archive."""
 
 import os
 import zipfile

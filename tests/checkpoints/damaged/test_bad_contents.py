@@ -1,4 +1,4 @@
-"""Tensors and a configuration that do not fit: one report, and nothing is assigned."""
+"""Tensors and configurations that do not fit are reported at once, and nothing is assigned."""
 
 import dataclasses
 import json

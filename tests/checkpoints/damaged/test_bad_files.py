@@ -1,4 +1,4 @@
-"""Files that are damaged, foreign, dangerous or not there: one clear line each."""
+"""Files that are damaged, foreign, dangerous or missing are one clear line each."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What sentence-transformers writes beside a model, of every version, and damaged."""
+"""Sentence settings of every version are read, and damaged ones are reported."""
 
 import json
 

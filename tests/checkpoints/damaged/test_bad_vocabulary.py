@@ -1,4 +1,4 @@
-"""A vocabulary that does not fit its embedding, and texts that are none."""
+"""A vocabulary that does not fit the embedding and invalid texts are refused."""
 
 import pytest
 from helpers.damaged_checkpoints import VOCABULARY, refused

@@ -1,4 +1,4 @@
-"""Every value in every JSON file of each kind of checkpoint replaced: refused in a line, or read.
+"""A changed value in a checkpoint's JSON is refused in a line, or read with its type.
 
 What is read has the types that it should have: nothing is accepted that fails later.
 """

@@ -1,4 +1,4 @@
-"""Small files that would become gigabytes, or minutes: refused in a line, soon and small."""
+"""Small files that would need gigabytes or minutes are refused soon, in a line."""
 
 import json
 import struct
