@@ -50,7 +50,6 @@ def whole(folder):
     return run(folder, "whole")
 
 
-@pytest.mark.full
 def test_lora_training_changes_adapters_and_head_only(whole, folder, berts):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])

@@ -21,6 +21,7 @@ def tune(callbacks, **options):
     return kbert.finetune(bert, "classify", train=ROWS, callbacks=callbacks, **settings)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # W&B's and MLflow's own
 def test_wandb_logs_learning_rate_and_metrics(tmp_path, monkeypatch):
     pytest.importorskip("tensorflow", reason="W&B's callback imports it")
@@ -41,6 +42,7 @@ def test_wandb_logs_learning_rate_and_metrics(tmp_path, monkeypatch):
     assert accuracies == [line["val_accuracy"] for line in tuned.history.evaluations]
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_logs_settings_and_metrics(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="pip install mlflow-skinny")
@@ -68,6 +70,7 @@ def test_callback_that_sets_learning_rate_is_refused():
         tune([stopping], lora=2)
 
 
+@pytest.mark.full
 def test_callback_that_monitors_dev_needs_dev_data(tmp_path):
     """The three forms are those of Keras's own `fit`."""
     stopping = keras.callbacks.EarlyStopping("val_accuracy", min_delta=2.0)  # never better

@@ -36,7 +36,6 @@ def changes(weights: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate([first[None], weights]).astype("float64"), axis=0)
 
 
-@pytest.mark.full
 @pytest.mark.torch
 @pytest.mark.parametrize("decayed", [True, False])
 def test_adamw_equals_torch(decayed):
@@ -95,6 +94,24 @@ def test_lamb_moves_a_weight_of_zeros():
     np.testing.assert_allclose(ops.convert_to_numpy(weight), -0.02, rtol=1e-4)  # a ratio of 1
 
 
+@pytest.mark.parametrize(
+    ("schedule", "step", "share"),
+    [
+        *(("linear", step, share) for step, share in ((0, 0), (3, 3 / 7), (7, 1), (18, 0.5))),
+        *(("linear", step, share) for step, share in ((28, 1 / 22), (29, 0), (33, 0))),
+        *(("constant", step, share) for step, share in ((0, 0), (3, 3 / 7), (7, 1), (33, 1))),
+    ],
+)
+def test_learning_rate_of_a_step(schedule, step, share):
+    """Warm-up over 7 of 29 steps, as the full round compares with transformers."""
+    from keras import ops
+
+    settings = Optimizer(learning_rate=3e-4, total_steps=29, warmup_steps=7, schedule=schedule)
+    found = optimizers.learning_rate(settings, ops.convert_to_tensor(step, "float32"))
+    assert float(found) == pytest.approx(3e-4 * share, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.full
 @pytest.mark.transformers
 @pytest.mark.parametrize("warmup", [0, 1, 7, 29])
 @pytest.mark.parametrize("schedule", ["linear", "constant"])

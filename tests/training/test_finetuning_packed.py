@@ -46,7 +46,6 @@ def whole(folder, sources):
     return finetune(folder / "source", "classify", output=folder / "whole", **sources, **SETTINGS)
 
 
-@pytest.mark.full
 def test_packed_training_learns(whole, folder, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-6:]) < 0.5 * np.mean(losses[:6])

@@ -65,7 +65,6 @@ def crashed(folder, sources):
     return folder / "crashed"
 
 
-@pytest.mark.full
 def test_finetuning_learns(whole, sources):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS
@@ -89,7 +88,6 @@ def test_metrics_match_the_classify_probabilities(whole, sources):
     assert figures["loss"] == pytest.approx(-np.mean(np.log(probabilities)), rel=1e-3)
 
 
-@pytest.mark.full
 def test_run_folder_holds_the_trained_model(whole, folder, sources):
     result = json.loads((folder / "whole" / "result.json").read_text())
     assert result["metrics"] == pytest.approx(whole.metrics)
@@ -101,7 +99,6 @@ def test_run_folder_holds_the_trained_model(whole, folder, sources):
     assert again.metrics == pytest.approx(whole.metrics)
 
 
-@pytest.mark.full
 def test_resume_after_crash_is_bit_equal(whole, crashed, folder, tmp_path):
     """Dropout on; what kills do is in test_run_kills.py."""
     output = shutil.copytree(crashed, tmp_path / "run")
@@ -193,8 +190,13 @@ class Weights(keras.callbacks.Callback):
         self.found.append(np.array(self.model.get_layer(CLASSIFIER).kernel))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("kept", "with_folder"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("kept", "with_folder"),
+    [
+        (True, True),
+        *(pytest.param(*case, marks=pytest.mark.full) for case in ((True, False), (False, True))),
+    ],
+)
 def test_best_weights_are_kept(folder, sources, berts, monkeypatch, tmp_path, kept, with_folder):
     monkeypatch.setattr(LabelledEvaluation, "__call__", falling)
     falling.calls = 0

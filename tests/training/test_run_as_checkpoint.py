@@ -28,17 +28,20 @@ def copied(tuned, tmp_path):
     return shutil.copytree(tuned, tmp_path / "run")
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("gone", [None, "model.keras"])
-def test_finished_run_opens_as_its_model(copied, gone, capsys, tmp_path):
+def test_finished_run_opens_as_its_model(copied):
     wanted = kbert.classify(kbert.load(copied / "model.keras"), "a red cat")
-    if gone:
-        (copied / gone).unlink()
-    found = kbert.classify(kbert.load(copied), "a red cat")
-    assert [one.label for one in found] == [one.label for one in wanted]
-    assert_allclose([one.probability for one in found], [one.probability for one in wanted])
-    assert {one.label for one in found} == {"good", "bad"}
-    assert kbert.inspect(copied).source == str(copied)
+    for gone in (None, copied / "model.keras"):
+        if gone:
+            gone.unlink()
+        found = kbert.classify(kbert.load(copied), "a red cat")
+        assert [one.label for one in found] == [one.label for one in wanted]
+        assert_allclose([one.probability for one in found], [one.probability for one in wanted])
+        assert {one.label for one in found} == {"good", "bad"}
+        assert kbert.inspect(copied).source == str(copied)
+
+
+@pytest.mark.full
+def test_commands_take_a_finished_run(copied, capsys, tmp_path):
     data = copied.parent / "data.tsv"
     write_texts(data, 7, 3)
     few = ("--epochs", "1", "--quiet", "--peak-flops", "1e9")

@@ -85,9 +85,12 @@ def assert_last(run, steps: list[int]) -> None:
     assert (result["steps"], result["loss"]) == (steps[-1], lines[-1]["loss"])
 
 
-@pytest.mark.full
-def test_last_step_is_recorded_where_a_callback_stops(folder, stopped, tmp_path):
+def test_last_step_is_recorded_where_a_callback_stops(stopped):
     assert_last(stopped, [10, 15])
+
+
+@pytest.mark.full
+def test_last_step_is_recorded_before_the_first_line(folder, tmp_path):
     trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
     assert_last(tmp_path / "run", [3])
     assert [line["step"] for line in trained.history.updates] == [3]
@@ -147,7 +150,7 @@ def evaluations(monkeypatch):
     return give
 
 
-@pytest.mark.parametrize("with_folder", [True, False])
+@pytest.mark.parametrize("with_folder", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_lowest_loss_wins_among_equal_scores(folder, tmp_path, evaluations, with_folder):
     evaluations((0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.5))
     seen = Heads()
@@ -176,27 +179,31 @@ class Dies(keras.callbacks.Callback):
         raise RuntimeError("killed")
 
 
-def test_patience_ends_a_run_and_survives_a_kill(folder, tmp_path, evaluations):
-    """The best of (accuracy, loss) is the third; a lower loss of one accuracy is better too."""
-    figures = (0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.4), (0.625, 0.1), (1.0, 0.0)
-    evaluations(*figures)
-    options = {"epochs": 9, "patience": 2}
-    whole = tuned(folder, None, **options)
+# The best of (accuracy, loss) is the third; a lower loss of one accuracy is better too.
+PATIENCE = {"epochs": 9, "patience": 2}
+SCORES = (0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.4), (0.625, 0.1), (1.0, 0.0)
+STOPPED = "stopped after update 15: dev accuracy was best after update 9, and not better in 2"
+
+
+def test_patience_ends_a_run(folder, evaluations):
+    evaluations(*SCORES)
+    whole = tuned(folder, None, **PATIENCE)
     assert [line["step"] for line in whole.history.evaluations] == [3, 6, 9, 12, 15]
-    said = "stopped after update 15: dev accuracy was best after update 9, and not better in 2"
-    assert whole.history.stopped.startswith(said)
+    assert whole.history.stopped.startswith(STOPPED) and whole.metrics["loss"] == 0.4
 
-    evaluations(*figures)
-    with pytest.raises(RuntimeError, match="killed"):  # after the last state, before the result
-        tuned(folder, tmp_path / "end", callbacks=[Dies()], **options)
-    again = resume(tmp_path / "end", **QUIET)
-    assert again.history.stopped == whole.history.stopped and again.metrics["loss"] == 0.4
 
-    evaluations(*figures)
-    with pytest.raises(RuntimeError, match="crash"):
-        tuned(folder, tmp_path / "between", callbacks=[Crash(13)], save_every=3, **options)
-    again = resume(tmp_path / "between", **QUIET)
-    assert again.history.stopped == whole.history.stopped and again.metrics["loss"] == 0.4
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("ends", "options"),
+    [(Dies(), {}), (Crash(13), {"save_every": 3})],  # after the last state; between two
+    ids=["end", "between"],
+)
+def test_patience_survives_a_kill(folder, tmp_path, evaluations, ends, options):
+    evaluations(*SCORES)
+    with pytest.raises(RuntimeError, match=r"killed|crash"):
+        tuned(folder, tmp_path / "run", callbacks=[ends], **PATIENCE | options)
+    again = resume(tmp_path / "run", **QUIET)
+    assert again.history.stopped.startswith(STOPPED) and again.metrics["loss"] == 0.4
 
 
 def test_patience_without_dev_data_is_refused(folder, tmp_path):

@@ -90,6 +90,7 @@ class Moves(keras.callbacks.Callback):
                 self.run.mkdir()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="where a file is now is read from /proc")
 @pytest.mark.parametrize("again", [False, True])
 def test_moved_run_folder_is_named_in_the_error(folder, tmp_path, again):

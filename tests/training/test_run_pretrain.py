@@ -78,7 +78,6 @@ def said(process) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.mark.full
 def test_run_folder_has_report_environment_and_result(trained):
     folder = trained.folder
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
@@ -96,7 +95,6 @@ def test_run_folder_has_report_environment_and_result(trained):
     assert list((folder / "tensorboard").iterdir())
 
 
-@pytest.mark.full
 def test_both_saved_models_hold_the_last_weights(trained):
     from kbert.training.run.state_files import read_state
 
@@ -124,14 +122,14 @@ def test_mfu_follows_the_accounting(trained):
     assert line["mfu"] == pytest.approx(updates * 6 * flops.training_flops_per_sequence / 1e9)
 
 
-@pytest.mark.full
-def test_resume_of_finished_run_says_so(trained, caplog):
+def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     again = resume(trained.folder, **QUIET)
     assert "is finished: 6 updates" in caplog.text
     assert again.history.updates[-1]["step"] == 6
-    status, out, _ = said(command("--resume", trained.folder))
+    asked = ("pretrain", "--resume", trained.folder)
+    status, out, _ = kbert_command(capsys, *asked)
     assert status == 0 and "is finished: 6 updates; its model:" in out
-    status, out, err = said(command("--resume", trained.folder, "--steps", 9))
+    status, out, err = kbert_command(capsys, *asked, "--steps", 9)
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
 
@@ -178,7 +176,6 @@ def test_too_long_sentences_are_reported_once(data, caplog):
     assert not caplog.text  # packed documents are not cut
 
 
-@pytest.mark.full
 def test_moved_shards_are_the_same_data(unfinished, data, tmp_path, trained):
     moved = shutil.copytree(data / "shards", tmp_path / "elsewhere")
     again = resume(unfinished, shards=moved, **QUIET)

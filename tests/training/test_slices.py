@@ -76,8 +76,9 @@ def test_compiled_text_names_one_turn_or_core():
     assert max(map(len, (four + text("v4:2x2x1")).splitlines())) <= 80
 
 
+ONE_BLOCK = SIZES | {"num_hidden_layers": 1}
 REQUEST = {
-    "config": SIZES,
+    "config": ONE_BLOCK,
     "head": "pretraining",
     "seq_len": 7,
     "max_predictions": 3,
@@ -97,37 +98,43 @@ OPTIONS = {
     "answers": {"head": "qa", "max_predictions": None},
     "evaluation": {"what": "evaluation"},
     "LAMB": {"optimizer": "lamb"},
+    "all, float32": {
+        "slice_name": "v4:2x2x1",
+        "accumulation": 3,
+        "rematerialize": True,
+        "precision": "float32",
+        "optimizer": "lamb",
+    },
 }
 # Each takes the compiler half a minute: the rest are options of these, with `pytest -m nightly`.
-IN_THE_GATE = "v5e:4x4", "v4:2x2x1", "both, float32", "tagger", "evaluation", "LAMB"
+IN_THE_GATE = "v5e:4x4", "all, float32", "tagger"
 SPLIT_BY_XLA = "classifier", "tagger", "evaluation"  # Keras's own dropout, or none
 
 
-@pytest.mark.full
 @needs_compiler
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.nightly)
+        pytest.param(name, marks=pytest.mark.full if name in IN_THE_GATE else pytest.mark.nightly)
         for name in OPTIONS
     ],
 )
 def test_update_compiles_for_tpu_with_each_option(name):
     """No host is asked while it runs, nothing has a size that is not known."""
     slice_name = name if ":" in name else "v5e:2x2"
-    found = compiler.compiled({**REQUEST, "slice_name": slice_name, **OPTIONS[name]})
+    found = compiler.compiled({"slice_name": slice_name, **REQUEST, **OPTIONS[name]})
     assert found["host_calls"] == found["dynamic_shapes"] == []
     assert set(found["collectives"]) == {"all-reduce"}
     assert sum(map(sum, found["cycles"].values())) > 0
     assert found["cycles"]["attention"][0] > 0
     if name not in SPLIT_BY_XLA:  # each gradient once, and the sums that figures are made of
         head = OPTIONS[name].get("head", "pretraining")
-        gradients = kbert.account(kbert.BertConfig(**SIZES), 7, head=head).params
+        gradients = kbert.account(kbert.BertConfig(**ONE_BLOCK), 7, head=head).params
         sums = 3 * (2 + 1)  # of two outputs, and the wishes to stop
         assert found["collectives"]["all-reduce"][1] == 4 * (gradients + sums)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @needs_compiler
 def test_too_small_tpu_says_what_would_fit(small):
     plan = kbert.plan(

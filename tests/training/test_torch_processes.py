@@ -50,9 +50,6 @@ for step in range(3):
 print(*[float(weight.value.detach().abs().sum()) for weight in model.weights])
 """
 LEAVES = """
-import time
-from kbert.training.stopping import NO_WISH
-engine = engines.start()
 if engine.process == 1:
     raise OSError(5, "the disk is gone")
 try:
@@ -62,9 +59,10 @@ except RuntimeError as error:
 """
 
 
-def done(code: str) -> list[subprocess.CompletedProcess]:
-    """Two processes that did it."""
-    command = [sys.executable, "-c", PAIR + code]
+@pytest.fixture(scope="module")
+def pair() -> list[subprocess.CompletedProcess]:
+    """Two processes that train with dropout; then the second ends with an error."""
+    command = [sys.executable, "-c", PAIR + MASKS + LEAVES]
     running = [
         subprocess.Popen(
             command,
@@ -102,11 +100,11 @@ def process(monkeypatch):
 
 
 @pytest.mark.full
-def test_torch_replicas_draw_own_masks_and_share_one_update():
+def test_torch_replicas_draw_own_masks_and_share_one_update(pair):
     """With dropout, over micro-batches: the sum of what one process computes for each replica."""
-    one, two = done(MASKS)
-    assert (one.returncode, two.returncode) == (0, 0), one.stderr[-2000:] + two.stderr[-2000:]
-    *updates, weights = one.stdout.splitlines()[-4:]
+    one, two = pair
+    assert one.returncode == 0, one.stderr[-2000:] + two.stderr[-2000:]
+    *updates, weights = one.stdout.splitlines()[-5:-1]
     assert two.stdout.splitlines()[-4:] == [*updates, weights]  # to the last digit
     for line in updates:
         found, expected, of_one_replica = map(float, line.split())
@@ -115,8 +113,8 @@ def test_torch_replicas_draw_own_masks_and_share_one_update():
 
 
 @pytest.mark.full
-def test_error_in_one_process_ends_the_others():
-    one, two = done(LEAVES)
+def test_error_in_one_process_ends_the_others(pair):
+    one, two = pair
     assert two.returncode == 1 and "the disk is gone" in two.stderr
     name, known, lines = one.stdout.splitlines()[-1].split(maxsplit=2)
     assert (name, known) == ("ProcessLost", "True") and "', '" not in lines
@@ -205,7 +203,6 @@ def test_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpus, mes
     assert "\n" not in str(error.value) and not asked
 
 
-@pytest.mark.full
 def test_several_devices_in_one_process_are_refused():
     from kbert.training.engines.torch_engine import TorchEngine
 

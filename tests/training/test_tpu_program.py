@@ -72,7 +72,7 @@ def call_of(engine, head: str):
     ("head", "options"),
     [
         ("pretraining", {"accumulation": 2}),
-        ("classifier", {"rematerialize": True}),
+        pytest.param("classifier", {"rematerialize": True}, marks=pytest.mark.nightly),
     ],
 )
 def test_call_is_one_program_without_host_or_dynamic_size(head, options):

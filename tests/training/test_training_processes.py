@@ -1,6 +1,5 @@
 """One device, several, and several hosts do the same updates: real processes on loopback."""
 
-import importlib.util
 import json
 import os
 import socket
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import train_process
 from helpers.sizes import HELPERS, SIZES
 from helpers.xla_flags import LESS_COMPILING, environment_of
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
     import keras
 
     keras.utils.set_random_seed(5)
-    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 2})
+    config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
     folder = tmp_path_factory.mktemp("first")
     kbert.save(kbert.Bert(config, "pretraining", kbert.build_bert(config)), folder / "bert")
     return folder / "bert"
@@ -71,8 +71,8 @@ def environments(kind: str) -> list[dict]:
     return [{}]
 
 
-def started(kind: str, folder: Path, place: Path) -> list[tuple[subprocess.Popen, Path]]:
-    """The processes of a way to train, and where each writes what it ends with."""
+def ended(kind: str, folder: Path, place: Path) -> list[dict]:
+    """What each process of a way to train ends with."""
     devices = "2" if kind in ("mirrored", "jax_devices") else "1"
     micro_batches = "2" if kind == "torch_accumulated" else "1"
     at_once = "3" if kind in ("mirrored", "workers") else "1"  # of 5: a call is not full
@@ -86,59 +86,48 @@ def started(kind: str, folder: Path, place: Path) -> list[tuple[subprocess.Popen
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         running.append((process, out))
-    return running
-
-
-def ended(kind: str, running: list[tuple[subprocess.Popen, Path]]) -> list[dict]:
-    """What each process of a way to train ends with."""
-    replicas = 2 if kind in ("mirrored", "jax_devices") or len(running) == 2 else 1
-    for index, (process, _) in enumerate(running):
-        printed, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors[-3000:]
-        assert printed.splitlines()[-1].split() == [str(n) for n in (replicas, index, len(running))]
+    replicas = 2 if devices == "2" or len(running) == 2 else 1
+    try:
+        for index, (process, _) in enumerate(running):
+            printed, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors[-3000:]
+            expected = [str(n) for n in (replicas, index, len(running))]
+            assert printed.splitlines()[-1].split() == expected
+    finally:
+        for process, _ in running:
+            process.kill()
+            process.communicate()
     return [dict(np.load(out)) for _, out in running]
 
 
 @pytest.fixture(scope="module")
-def side_by_side(folder, tmp_path_factory):
-    """The ways of one process each, which mostly keep one core busy."""
-    kinds = ["default", "mirrored"]
-    if importlib.util.find_spec("jax"):
-        kinds += ["jax_devices"]
-    place = tmp_path_factory.mktemp("trained")
-    running = {kind: started(kind, folder, place) for kind in kinds}
-    yield running
-    for process, _ in (pair for pairs in running.values() for pair in pairs):
-        process.kill()
-        process.communicate()
+def one_device(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("one") / "device.npz"
+    train_process.main(str(folder), str(out), 0.0, 1, 1, 1)
+    return dict(np.load(out))
 
 
-@pytest.fixture(scope="module")
-def one_device(side_by_side):
-    return ended("default", side_by_side["default"])[0]
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
     "kind",
     [
-        "mirrored",
-        "jax_devices",
-        "workers",
-        "jax_hosts",
-        "torch_accumulated",
-        # one device beside transformers: on_each_backend/test_training_parity.py
-        pytest.param("jax", marks=pytest.mark.nightly),
-        pytest.param("torch", marks=pytest.mark.nightly),
-        # as above, without micro-batches
-        pytest.param("torch_processes", marks=pytest.mark.nightly),
+        "torch_accumulated",  # compiles nothing
+        *(
+            pytest.param(kind, marks=pytest.mark.full)
+            for kind in ("mirrored", "jax_devices", "workers", "jax_hosts")
+        ),
+        # one device beside transformers: on_each_backend/test_training_parity.py; two processes
+        # without micro-batches
+        *(
+            pytest.param(kind, marks=pytest.mark.nightly)
+            for kind in ("jax", "torch", "torch_processes")
+        ),
     ],
 )
-def test_every_way_to_train_equals_one_device(kind, folder, one_device, side_by_side, tmp_path):
+def test_every_way_to_train_equals_one_device(kind, folder, one_device, tmp_path):
     if kind.startswith(("jax", "torch")):
         pytest.importorskip(kind.partition("_")[0])
     assert (one_device["norms"] > 0.5).all()  # the clip bites
-    for found in ended(kind, side_by_side.get(kind) or started(kind, folder, tmp_path)):
+    for found in ended(kind, folder, tmp_path):
         assert found.keys() == one_device.keys()
         for name, array in found.items():
             np.testing.assert_allclose(array, one_device[name], atol=1e-5, rtol=1e-5, err_msg=name)
@@ -199,7 +188,7 @@ from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
-source = kbert.load({str(folder)!r}).config.replace(num_hidden_layers=1)
+source = kbert.load({str(folder)!r}).config
 config = source.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
 
 def trained(head, predictions, devices):

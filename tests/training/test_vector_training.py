@@ -72,7 +72,6 @@ def tuned(source, tmp_path_factory):
     return folder, kbert.finetune(source, "embed", **data, **OPTIONS)
 
 
-@pytest.mark.full
 def test_embedding_training_learns(tuned, source):
     folder, done = tuned
     before = kbert.evaluate(source, "embed", folder / "dev.tsv")
@@ -205,8 +204,9 @@ KINDS = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["pairs", *(pytest.param(k, marks=pytest.mark.full) for k in ("triplets", "labelled"))]
+)
 def test_every_kind_of_embedding_data_is_learned(source, kind):
     rows, pooling, figure = KINDS[kind]
     loss = "triplet" if kind == "triplets" else None
