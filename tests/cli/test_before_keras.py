@@ -168,7 +168,6 @@ def arguments(word):
     return [word[:-1], ""] if word.endswith("=") else [word]
 
 
-@pytest.mark.full
 def test_mistakes_are_refused_without_importing_keras(run_python, place):
     before = sorted(place.rglob("*"))
     found = said(run_python, place, [line for line, _ in BAD])

@@ -80,7 +80,6 @@ def test_version_is_the_packages(capsys):
     assert __version__ in kbert(capsys, "--version").out
 
 
-@pytest.mark.full
 def test_default_configuration_is_base(capsys):
     assert kbert(capsys, "account") == kbert(capsys, "account", "base")
     assert kbert(capsys, "params") == kbert(capsys, "params", "base")
@@ -107,7 +106,6 @@ def test_account_shows_each_steps_formula_with_numbers(capsys):
         assert eval(arithmetic.replace("·", "*"), {"__builtins__": {}}) == params
 
 
-@pytest.mark.full
 def test_account_shows_its_totals_conventions_and_sources(capsys):
     text = " ".join(kbert(capsys, "account", "base").out.split())
     numbers = ["109,705,010", "109,482,240", "110,106,428", "110M", "27.75", "76"]

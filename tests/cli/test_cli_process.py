@@ -53,7 +53,6 @@ def without(tmp_path):
     return hide
 
 
-@pytest.mark.full
 def test_closed_pipe_is_no_error(run, tmp_path):
     """As for every other filter: nothing on stderr, and a script with pipefail goes on."""
     config = SIZES | {"num_hidden_layers": 40}  # more than a pipe holds
@@ -69,7 +68,6 @@ def test_closed_pipe_is_no_error(run, tmp_path):
         assert (complaints, done.returncode) == ([], 0), line
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "locale",
     [
@@ -86,14 +84,12 @@ def test_ascii_terminal_is_no_error(run, locale):
     assert "basse" in one_line(run("kbert account basse", **locale))
 
 
-@pytest.mark.full
 def test_unwritable_output_gives_one_line(run):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
     assert "No space left on device" in one_line(run("kbert account base > /dev/full"))
 
 
-@pytest.mark.full
 def test_closed_stream_gives_one_line(run, tmp_path):
     (tmp_path / "empty").mkdir()
     said = one_line(run("kbert embed empty - -o v.npy <&-"))
@@ -103,7 +99,6 @@ def test_closed_stream_gives_one_line(run, tmp_path):
     assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
 
 
-@pytest.mark.full
 def test_python_m_kbert_equals_kbert(run):
     module, script = (
         run(f"{name} account tiny") for name in (f"{sys.executable} -m kbert", "kbert")
@@ -118,7 +113,6 @@ def test_unknown_backend_gives_one_line_with_the_known_ones(run):
         assert part in said
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}
@@ -145,7 +139,6 @@ for name in submodules & set(kbert.__all__):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.full
 def test_ctrl_c_in_a_garbage_collector_callback_stops(run):
     """Python only prints what is raised there, and goes on; JAX has such a callback."""
     code = """

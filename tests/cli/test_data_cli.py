@@ -20,7 +20,6 @@ def call(capsys):
     return partial(kbert, capsys)
 
 
-@pytest.mark.full
 def test_vocab_and_prepare_write_shards_from_text(call, tmp_path):
     corpus, vocab, shards = text_files()[1], tmp_path / "vocab", tmp_path / "shards"
     status, out, _ = call("vocab", corpus, "--size", 700, "-o", vocab)

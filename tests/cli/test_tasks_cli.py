@@ -34,7 +34,6 @@ def ok(capsys, saved):
     return call
 
 
-@pytest.mark.full
 def test_task_commands_equal_their_functions(ok, saved):
     _, berts = saved
     text = "cat [MASK] sun [MASK]"
@@ -107,7 +106,6 @@ def test_refusal_names_a_command_that_helps(capsys, incomplete, name, head, argu
     assert "kbert.load(" not in done.err
 
 
-@pytest.mark.full
 def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_bytes("\n".join(TEXTS).encode() + b"\r\n")
@@ -122,7 +120,6 @@ def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "vectors.npy"]
 
 
-@pytest.mark.full
 def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_text("cat " * 30 + "\ndog\n")
@@ -134,7 +131,6 @@ def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     assert_allclose(np.load(out)[0], wanted, atol=1e-6)
 
 
-@pytest.mark.full
 def test_attention_writes_the_functions_picture(ok, saved, tmp_path):
     out, same = tmp_path / "map.svg", tmp_path / "same.svg"
     assert ok("attention", "encoder", "cat sees", "dog", "-o", out, "--layer", 2).startswith(
@@ -144,7 +140,6 @@ def test_attention_writes_the_functions_picture(ok, saved, tmp_path):
     assert out.read_bytes() == same.read_bytes()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("ending", ["html", "npz"])
 def test_attention_writes_a_page_and_numbers(ok, saved, tmp_path, ending):
     out, same = tmp_path / f"map.{ending}", tmp_path / f"same.{ending}"
@@ -190,7 +185,6 @@ MISTAKES = [  # command, head, arguments; what the line must say
 ]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("name", "head", "arguments", "says"), MISTAKES)
 def test_mistake_gives_one_line(capsys, saved, tmp_path, monkeypatch, name, head, arguments, says):
     monkeypatch.chdir(tmp_path)

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import change_json, change_tensors, put
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.cli.console import _log_lines
@@ -50,6 +50,11 @@ def test_line_is_one_line_and_json_stays_equal():
     assert set(printable.lines(row_formats.to_json(text))) & set(map(chr, range(32))) == {"\n"}
 
 
+@pytest.fixture
+def small(small):
+    return small.replace(num_hidden_layers=1)
+
+
 def acts(text: str) -> list[str]:
     """What of a text would act on a terminal, but for the ends of its lines."""
     controls = [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
@@ -57,7 +62,7 @@ def acts(text: str) -> list[str]:
 
 
 def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
-    kbert.save(small_berts(small)["pretraining"], tmp_path / "bert")
+    kbert.save(small_bert(small, "pretraining"), tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
     for arguments in (("inspect",), ("inspect", "--tensors"), ("inspect", "--output", "json")):
         done = command(capsys, *arguments, tmp_path / "bert")
@@ -69,7 +74,7 @@ def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
 
 
 def test_names_from_files_are_escaped_in_python_errors(small, tmp_path):
-    bert = small_berts(small)["classifier"]
+    bert = small_bert(small, "classifier")
     kbert.save(bert, tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
     (tmp_path / "config.json").write_text(json.dumps({f"{NASTY}": 3, "vocab_size": NASTY}))
@@ -93,12 +98,10 @@ def kbert_zeros():
 
 
 def test_tokens_and_labels_from_files_are_escaped(capsys, small, tmp_path):
-    berts = small_berts(small)
     for head in ("pretraining", "classifier", "tokens"):
-        kbert.save(berts[head], tmp_path / head)
-        vocabulary = [
-            token if token != "cat" else "c\x1b[2Jat" for token in berts[head].tokenizer.tokens
-        ]
+        bert = small_bert(small, head)
+        kbert.save(bert, tmp_path / head)
+        vocabulary = [token if token != "cat" else "c\x1b[2Jat" for token in bert.tokenizer.tokens]
         (tmp_path / head / "tokenizer.json").unlink()
         (tmp_path / head / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     labels = {str(n): f"{n}{NASTY}" for n in range(5)}
@@ -122,7 +125,7 @@ def test_warnings_and_pictures_are_escaped(capsys, small, tmp_path):
         logging.getLogger("kbert").warning("%s lacks %s", NASTY, NASTY)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and not acts(said) and said.startswith("kbert: a\\u000akbert")
-    bert = small_berts(small)["pretraining"]
+    bert = small_bert(small, "pretraining")
     found = attention(bert, "cat dog")
     found.tokens[1] = "c\u202ea\x07t"
     text = found.plot(tmp_path / "map.svg").read_text(encoding="utf-8")
