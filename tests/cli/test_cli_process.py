@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.sizes import SIZES
 
+OTHERS = ("tensorflow", "torch")
 KBERT = Path(sys.executable).with_name("kbert")
 
 
@@ -113,7 +114,9 @@ def test_unknown_backend_gives_one_line_with_the_known_ones(run):
         assert part in said
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+@pytest.mark.parametrize(
+    "backend", ["jax", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
+)
 def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}
     said = one_line(run("kbert verify tiny", **hidden))

@@ -69,6 +69,7 @@ def test_precision_of_commands_equals_that_of_functions(shown, saved):
     assert_allclose(shown("similarity")["similarity"], matrix, atol=1e-6)
 
 
+@pytest.mark.full
 def test_precision_of_written_files_equals_that_of_functions(shown, saved, tmp_path):
     bert = saved[1]["encoder"]
     assert "13 × 24 float32" in shown("embed")

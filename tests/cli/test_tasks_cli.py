@@ -120,6 +120,7 @@ def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "vectors.npy"]
 
 
+@pytest.mark.full
 def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_text("cat " * 30 + "\ndog\n")

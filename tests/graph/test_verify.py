@@ -68,7 +68,7 @@ def test_errata_are_computed_from_the_tables(monkeypatch):
         kbert.build_question_answering,
     ],
 )
-@pytest.mark.parametrize("seq_len", [None, 7])
+@pytest.mark.parametrize("seq_len", [7, pytest.param(None, marks=pytest.mark.full)])
 def test_every_head_equals_its_closed_form(build, seq_len, small):
     report = kbert.verify(build(small, seq_len=seq_len))
     assert report.ok, str(report)

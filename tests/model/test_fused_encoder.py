@@ -42,7 +42,7 @@ def test_fused_hidden_states_equal_the_graphs(small, hidden_act, epsilon):
     ("pooling", "layers"),
     [
         ("mean", 1),
-        ("pooler", 1),
+        pytest.param("pooler", 1, marks=pytest.mark.full),
         pytest.param("max", 1, marks=pytest.mark.full),
         pytest.param("last", 2, marks=pytest.mark.full),
         (None, [1, 3]),
