@@ -9,8 +9,6 @@ from helpers.sizes import ODD
 from kbert import BertConfig, account
 from kbert.graph.accounting import DTYPES
 
-OTHERS = sorted(DTYPES.keys() - {"mixed_bfloat16"})
-
 
 @pytest.fixture(params=["odd", "one block"])
 def counted(request, peers):
@@ -60,11 +58,7 @@ def dtype_policy(request):
     keras.config.set_dtype_policy(before)
 
 
-@pytest.mark.parametrize(
-    "dtype_policy",
-    ["mixed_bfloat16", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)],
-    indirect=True,
-)
+@pytest.mark.parametrize("dtype_policy", DTYPES, indirect=True)
 def test_memory_equals_keras_variables_in_bytes(dtype_policy):
     """A built model's weights and Adam's moments, in bytes, under each of Keras's policies."""
     import keras

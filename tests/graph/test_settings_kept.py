@@ -51,11 +51,6 @@ def test_file_with_a_byte_order_mark_is_read(small, tmp_path):
     assert BertConfig.from_json(path) == small
 
 
-def test_writing_to_a_folder_is_refused(small, tmp_path):
-    with pytest.raises(IsADirectoryError, match="a folder, not a file"):
-        small.to_json(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -6,7 +6,6 @@ import pty
 import subprocess
 import sys
 import termios
-import threading
 import types
 
 import pytest
@@ -87,19 +86,6 @@ def test_summary_is_whole_on_terminals_of_any_width():
     for width, text in zip(widths, pages, strict=True):
         assert_whole(text)
         assert max(map(len, text.splitlines())) <= width
-
-
-def test_summary_is_whole_in_a_pipe(model):
-    """The other end reads while this one writes, as `… | cat` does."""
-    reading, writing = os.pipe()
-    read = []
-    with open(reading, encoding="utf-8") as source:
-        reader = threading.Thread(target=lambda: read.append(source.read()))
-        reader.start()
-        with open(writing, "w", encoding="utf-8") as out, contextlib.redirect_stdout(out):
-            model.summary()
-        reader.join()
-    assert_whole(read[0])
 
 
 def test_summary_is_whole_in_a_file(model, tmp_path):

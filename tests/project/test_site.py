@@ -123,7 +123,7 @@ def test_each_claim_of_trust_names_an_existing_test(name):
         for line in (DOCS / "trust" / name).read_text(encoding="utf-8").splitlines()
         if line.startswith("| ") and "`tests/" in line
     ]
-    assert len(lines) > 10
+    assert len(lines) >= 10
     for line in lines:
         file, _, test = re.search(r"`(tests/[^`]+)`", line)[1].partition("::")
         text = (ROOT / file).read_text(encoding="utf-8")
