@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from helpers.xla_flags import environment_of
 
-pytestmark = pytest.mark.full
-
 ROUNDS = {
     "default": "not full and not nightly",
     "full": "full and not nightly",
@@ -96,6 +94,7 @@ def test_each_backend_passes_the_same_tests(which, backend, start):
     assert status == 0, text
 
 
+@pytest.mark.full
 def test_no_tensorflow_module_is_imported(backend, tmp_path):
     """Where TensorFlow is not installed, building, summing, checking, drawing and running work."""
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "bert.svg")]

@@ -51,7 +51,7 @@ def furthest(one: dict, other: dict) -> float:
 
 
 @pytest.mark.full
-def test_next_to_no_dropout_changes_nothing(backend):
+def test_tiny_adapter_dropout_changes_nothing(backend):
     if backend == "jax":
         pytest.skip("as on TensorFlow: two more programs to compile")
     prepared = {"rematerialize": True, "accumulation": 3}
@@ -62,7 +62,8 @@ def test_next_to_no_dropout_changes_nothing(backend):
         np.testing.assert_allclose(found[path], gradient, atol=3e-6, rtol=1e-3, err_msg=path)
 
 
-def test_no_gradient_of_an_adapter_is_lost_where_parts_are_computed_again(backend, monkeypatch):
+@pytest.mark.full
+def test_adapter_gradients_survive_gradient_checkpointing(backend, monkeypatch):
     if backend == "jax":
         pytest.skip("JAX's kit computes nothing again")
     if backend == "torch":
@@ -78,7 +79,7 @@ def test_no_gradient_of_an_adapter_is_lost_where_parts_are_computed_again(backen
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
-def test_a_step_draws_its_own_and_evaluation_none(family, backend):
+def test_adapter_dropout_differs_by_step_and_not_in_evaluation(family, backend):
     if family == "distilbert" and backend == "jax":
         pytest.skip("as on TensorFlow: one more program to compile")
     one, again, other = (gradients(step, 0.4, family) for step in (1, 1, 2))

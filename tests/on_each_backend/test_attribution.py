@@ -32,8 +32,11 @@ def found_for(case: str, folders):
     return attribute(kbert.load(folders / "BertModel"), TEXT, similar_to=OTHER, steps=STEPS)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_scores_are_captums(folders, case):
+@pytest.mark.parametrize(
+    "case",
+    [case if case == "label" else pytest.param(case, marks=pytest.mark.full) for case in CASES],
+)
+def test_integrated_gradients_equal_captum(folders, case):
     wanted = dict(np.load(folders / "captum.npz"))
     found = found_for(case, folders)
     value, baseline_value = wanted[f"{case}-ends"]
@@ -48,7 +51,8 @@ def berts(small):
     return small_berts(small)
 
 
-def test_scores_sum_to_what_is_attributed_and_the_error_is_said(berts):
+@pytest.mark.full
+def test_integrated_gradients_sum_to_the_difference(berts):
     """Completeness: their proposition 1. With two points the sum is off, and by what it says."""
     found = attribute(berts["classifier"], "the red cat sees dogs", "big moon!")
     label, *_ = kbert.classify(berts["classifier"], "the red cat sees dogs", "big moon!")

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
@@ -68,7 +69,8 @@ def scores(monkeypatch):
     return give
 
 
-def test_callbacks_find_what_compile_gives_and_the_weights_of_the_moment(scores, tmp_path):
+@full_on("jax", "torch")
+def test_callbacks_see_compiled_model_and_current_weights(scores, tmp_path):
     inputs = {TOKEN_IDS: np.array([[2, 7, 9, 3], [2, 5, 6, 3], [2, 8, 20, 3]], "int32")}
     inputs[SEGMENT_IDS] = np.zeros((3, 4), "int32")
     labels, best = np.array([2, 0, 2], "int32"), tmp_path / "best.keras"
@@ -102,7 +104,8 @@ def test_callbacks_find_what_compile_gives_and_the_weights_of_the_moment(scores,
     assert all(any(np.array_equal(one, other) for other in wanted) for one in ours)
 
 
-def test_with_adapters_a_callback_sees_the_weights_that_the_result_has():
+@pytest.mark.full
+def test_callback_sees_merged_adapter_weights():
     looks = Looks()
     tuned = tune([looks], lora=2, keep_best=False, epochs=1)
     wanted = looks.weights[-1]
@@ -110,7 +113,8 @@ def test_with_adapters_a_callback_sees_the_weights_that_the_result_has():
         assert any(one.shape == w.shape and np.allclose(one, w, atol=1e-6) for w in wanted)
 
 
-def test_in_pretraining_the_loss_is_that_of_both_outputs(tmp_path):
+@pytest.mark.full
+def test_pretraining_loss_in_callbacks_is_mlm_plus_nsp(tmp_path):
     """Of a made-up batch: the sum of two means, of the predicted positions alone."""
     shards, found = make_shards(tmp_path), []
     draw = np.random.default_rng(3)

@@ -37,7 +37,7 @@ def expected(folders, name):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_class_gives_transformers_numbers(folders, name):
+def test_outputs_of_each_class_equal_transformers(folders, name):
     found = outputs_of(kbert.load(folders / name), folders)
     real = np.load(folders / "ids.npz")["token_ids"] != 0
     for value, wanted in zip(found, expected(folders, name), strict=True):
@@ -48,7 +48,7 @@ def test_every_class_gives_transformers_numbers(folders, name):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_a_file_opens(folders, form):
+def test_each_file_format_loads(folders, form):
     bert = kbert.load(folders / form)
     assert bert.report.initialized == ()
     found = outputs_of(bert, folders)
@@ -61,7 +61,7 @@ def test_every_form_of_a_file_opens(folders, form):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp_path):
+def test_saved_checkpoint_is_bit_equal_to_transformers(folders, name, tmp_path):
     bert = kbert.load(folders / name)
     kbert.save(bert, tmp_path)
     theirs, ours = (load_file(path / "model.safetensors") for path in (folders / name, tmp_path))
@@ -77,7 +77,7 @@ def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(folders, name, tmp
     assert again.report.initialized == bert.report.initialized
 
 
-def test_another_head_keeps_the_encoder_and_says_what_it_lacks(folders, caplog):
+def test_another_head_keeps_encoder_and_reports_new_weights(folders, caplog):
     source = kbert.load(folders / "BertForPreTraining")
     with caplog.at_level("WARNING", logger="kbert"):
         bert = kbert.load(folders / "BertForPreTraining", head="classifier")
@@ -97,7 +97,7 @@ def test_another_head_keeps_the_encoder_and_says_what_it_lacks(folders, caplog):
     ("name", "head"),
     [("BertForSequenceClassification", "tokens"), ("BertForTokenClassification", "classifier")],
 )
-def test_a_classifier_of_sequences_is_not_taken_for_one_of_tokens(folders, name, head):
+def test_sequence_and_token_classifiers_are_not_mixed_up(folders, name, head):
     """transformers calls both classifier.weight; the new head has the labels of config.json."""
     bert = kbert.load(folders / name, head=head)
     assert {"classifier.weight", "classifier.bias"} <= set(bert.report.initialized)
@@ -121,7 +121,7 @@ def edited(folders, tmp_path, change):
     return folder
 
 
-def test_every_problem_of_a_checkpoint_stands_in_one_error(folders, tmp_path):
+def test_one_error_lists_all_problems_of_a_checkpoint(folders, tmp_path):
     def change(tensors):
         del tensors["bert.encoder.layer.1.output.dense.bias"]
         tensors["bert.encoder.layer.3.extra"] = np.zeros(3, "float32")
@@ -138,7 +138,7 @@ def test_every_problem_of_a_checkpoint_stands_in_one_error(folders, tmp_path):
         assert part in str(raised.value)
 
 
-def test_lists_of_what_may_be_missing_or_too_many_are_explicit(folders, tmp_path):
+def test_allow_missing_and_ignore_name_the_weights(folders, tmp_path):
     def change(tensors):
         del tensors["bert.encoder.layer.1.output.dense.bias"]
         tensors["bert.extra"] = np.zeros(3, "float32")
@@ -150,7 +150,7 @@ def test_lists_of_what_may_be_missing_or_too_many_are_explicit(folders, tmp_path
     assert bert.report.ignored == ("extra",)
 
 
-def test_a_decoder_that_is_not_tied_is_refused(folders, tmp_path):
+def test_untied_decoder_is_refused(folders, tmp_path):
     def change(tensors):
         tied = tensors["bert.embeddings.word_embeddings.weight"]
         tensors["cls.predictions.decoder.weight"] = tied + 1
@@ -159,7 +159,7 @@ def test_a_decoder_that_is_not_tied_is_refused(folders, tmp_path):
         kbert.load(edited(folders, tmp_path, change))
 
 
-def test_nan_in_a_file_is_said_with_the_tensors_name(folders, tmp_path, caplog):
+def test_nan_in_a_file_is_reported_with_its_tensor(folders, tmp_path, caplog):
     def change(tensors):
         tensors["bert.pooler.dense.bias"][3] = np.nan
 

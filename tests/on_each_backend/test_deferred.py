@@ -17,8 +17,7 @@ def build(small):
         return kbert.build_bert(small, seq_len=None)
 
 
-@pytest.mark.full
-def test_given_values_are_there_and_the_others_are_drawn(small):
+def test_given_weights_are_set_and_others_initialized(small):
     model = build(small)
     given = np.random.default_rng(2).normal(size=(99, small.hidden_size)).astype("float32")
     deferred.fill(model, {"Embedding-Token/embeddings": lambda: given})
@@ -37,7 +36,7 @@ def test_given_values_are_there_and_the_others_are_drawn(small):
 
 
 @pytest.mark.full
-def test_it_computes_trains_and_is_saved(small, tmp_path):
+def test_deferred_model_computes_trains_and_saves(small, tmp_path):
     model, usual = build(small), kbert.build_bert(small, seq_len=None)
     values = {w.path: keras.ops.convert_to_numpy(w) for w in usual.weights}
     deferred.fill(model, {path: lambda v=value: v.copy() for path, value in values.items()})
@@ -58,7 +57,7 @@ def test_it_computes_trains_and_is_saved(small, tmp_path):
 
 
 @pytest.mark.full
-def test_what_fails_leaves_keras_as_it_was(small):
+def test_failed_build_leaves_keras_unchanged(small):
     model = build(small)
 
     def fails():
@@ -123,11 +122,10 @@ def initializer_kept_elsewhere(monkeypatch):
     monkeypatch.setattr(keras.Variable, "_initializer", kept, raising=False)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "change", [no_such_option, no_such_list, another_list, initializer_kept_elsewhere]
 )
-def test_where_keras_does_not_defer_the_weights_are_the_same(
+def test_weights_are_equal_where_keras_does_not_defer(
     small, monkeypatch, caplog, not_tried_yet, change
 ):
     expected = filled(small, 5)
@@ -142,7 +140,7 @@ def test_where_keras_does_not_defer_the_weights_are_the_same(
     assert "has no variables that wait for their values" in message and "\n" not in message
 
 
-def test_a_model_has_the_weights_of_others_layers_and_none_in_common_with_them(small):
+def test_model_copies_weights_and_shares_none(small):
     source = kbert.build_encoder(small)
     layers = layers_of(source)
     spec = GraphSpec(small, "encoder")

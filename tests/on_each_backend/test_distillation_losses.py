@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.labelled_texts import write_texts
 from helpers.peer_tasks import VOCABULARY
+from helpers.rounds import full_on
 
 import kbert
 from kbert.checkpoints.weights_digest import weights_digest
@@ -47,7 +48,7 @@ MEASURES = {
 
 
 @pytest.mark.parametrize("kind", MEASURES)
-def test_losses_are_torchs(kind):
+def test_distillation_losses_equal_torch(kind):
     from keras import ops
 
     shape = (5, 7) if kind in ("classes", "each") else (5, 3, 7)
@@ -95,8 +96,8 @@ def hidden_losses(student, teacher, ids):
     return [of_torch("mse", states[0][m], states[1][n], 1.0)[real].mean() for m, n in pairs]
 
 
-@pytest.mark.full
-def test_the_first_update_has_the_loss_of_the_formula(small, tmp_path):
+@full_on("jax", "torch")
+def test_first_distillation_step_has_the_loss_of_the_formula(small, tmp_path):
     """Labels, logits and hidden states, of 3 layers by 2, with torch's own functions."""
     write_texts(tmp_path / "train.tsv", 13, 1)
     student = bert_of(small, "classifier", 1, num_hidden_layers=2)
@@ -138,7 +139,7 @@ def test_the_first_update_has_the_loss_of_the_formula(small, tmp_path):
     assert [layer.name for layer in tuned.bert.model.layers] == names
 
 
-def test_the_uniform_map_is_tinyberts():
+def test_uniform_layer_map_is_tinyberts():
     """Its own: 4 and 6 layers of 12 (the paper, section 4.2); rounded where they do not divide."""
     assert layer_map(4, 12) == [(0, 0), (1, 3), (2, 6), (3, 9), (4, 12)]
     assert layer_map(6, 12)[1:] == [(1, 2), (2, 4), (3, 6), (4, 8), (5, 10), (6, 12)]

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+from helpers.rounds import full_on
 from numpy.testing import assert_allclose
 
 import kbert
@@ -93,8 +94,11 @@ def compare_gradients(found: dict, bert, spec, peer) -> None:
     assert compared == len(found)
 
 
-@pytest.mark.parametrize("name", [*CLASSES, *ON_TENSORFLOW])
-def test_outputs_loss_and_gradients_are_transformers(folders, name, backend):
+@full_on("jax")
+@pytest.mark.parametrize(
+    "name", [*CLASSES, *(pytest.param(one, marks=pytest.mark.full) for one in ON_TENSORFLOW)]
+)
+def test_family_outputs_and_gradients_equal_transformers(folders, name, backend):
     if backend != "tensorflow" and name in ON_TENSORFLOW:
         pytest.skip("on TensorFlow alone: the same layers as the others")
     bert, spec, peer = opened(folders, name)
@@ -112,8 +116,9 @@ def test_outputs_loss_and_gradients_are_transformers(folders, name, backend):
     assert loss == pytest.approx(float(peer["loss"]), rel=1e-5)
 
 
+@full_on("jax")
 @pytest.mark.parametrize("name", VECTOR_CLASSES)
-def test_gradients_of_sentence_vectors_are_torchs(folders, name, backend):
+def test_embedding_gradients_equal_torch(folders, name, backend):
     if backend != "tensorflow":
         pytest.skip("on TensorFlow alone: the same blocks, and test_vector_losses has the losses")
     bert, spec, peer = opened(folders, name)
@@ -127,7 +132,8 @@ def test_gradients_of_sentence_vectors_are_torchs(folders, name, backend):
     compare_gradients(engine.gradients(batch, 0), bert, spec, peer)
 
 
-def test_packed_rows_have_robertas_gradients(folders):
+@pytest.mark.full
+def test_packed_roberta_gradients_equal_transformers(folders):
     bert, spec, peer = opened(folders, PACKED)
     given = batch_of(bert, peer)
     tokens = (given.inputs[names.TOKEN_IDS] != 1).sum(1).tolist()
@@ -136,7 +142,8 @@ def test_packed_rows_have_robertas_gradients(folders):
     compare_gradients(engine.gradients(rows, 0), bert, spec, peer)
 
 
-def test_packed_rows_drop_robertas_first_tokens_as_padded_ones(folders, backend):
+@pytest.mark.full
+def test_packed_roberta_drops_first_tokens_as_padded_does(folders, backend):
     """Rows of the first dense layer's kernel without a gradient: inputs dropped in every text."""
     if backend == "jax":
         pytest.skip("as on TensorFlow: one more program to compile")
@@ -154,7 +161,8 @@ def test_packed_rows_drop_robertas_first_tokens_as_padded_ones(folders, backend)
         assert share == pytest.approx(0.36, abs=0.15)
 
 
-def test_distilberts_answers_are_told_of_what_its_dropout_left(folders):
+@pytest.mark.full
+def test_distilbert_answers_have_dropout_before_the_head(folders):
     """What is dropped has no gradient in the last dense layer's kernel, nor in the norm before."""
     bert, dropping, peer = opened(folders, CLASSES[1], qa_dropout=0.6)
     ids = [peer["ids"][0][:2].tolist()]

@@ -11,10 +11,8 @@ import kbert
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 
-pytestmark = pytest.mark.full
 
-
-def test_it_learns_and_the_saved_model_does_as_well(small, tmp_path):
+def test_finetuning_learns_and_saved_model_scores_equal(small, tmp_path):
     import keras
 
     write_texts(tmp_path / "train.tsv", 65, 1)

@@ -4,12 +4,9 @@ import random
 
 import keras
 import numpy as np
-import pytest
 
 import kbert
 from kbert.training.determinism import drawn_from
-
-pytestmark = pytest.mark.full
 
 
 def weights(config, seed):
@@ -18,7 +15,7 @@ def weights(config, seed):
     return model.get_weights()
 
 
-def test_they_are_those_of_keras_seed(small):
+def test_initial_weights_equal_those_of_the_keras_seed(small):
     """Keras's own way to set every seed there is, TensorFlow's too, draws the same."""
     found = weights(small, 13)
     keras.utils.set_random_seed(13)
@@ -29,7 +26,7 @@ def test_they_are_those_of_keras_seed(small):
         assert one.std() == 0 or not np.array_equal(one, other)
 
 
-def test_the_callers_numbers_go_on(small):
+def test_build_leaves_the_callers_random_numbers(small):
     random.seed(3)
     expected = [random.random() for _ in range(2)]
     random.seed(3)

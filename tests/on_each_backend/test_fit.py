@@ -6,11 +6,10 @@ import weakref
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 
 import kbert
 from kbert.model.keras_internals import registered_gradients
-
-pytestmark = pytest.mark.full
 
 BATCH, LENGTH, POSITIONS = 3, 7, 4
 EXAMPLES = 2 * BATCH - 1  # the last batch is smaller
@@ -40,7 +39,8 @@ def fit(model, optimizer) -> list[float]:
     return model.fit(inputs, labels, **options).history["loss"]
 
 
-def test_losses_and_weights_are_those_of_a_plain_model():
+@full_on("jax", "torch")
+def test_fit_equals_fit_of_a_plain_keras_model():
     """With dropout, whose masks are then the same ones, an activity regularizer, and an Adam whose
     setting is changed between two fits."""
     results = []
@@ -65,6 +65,7 @@ def test_losses_and_weights_are_those_of_a_plain_model():
         np.testing.assert_allclose(last, after, atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's registry")
 def test_a_trained_model_is_freed():
     """TensorFlow keeps every custom gradient for ever, with the graph and weights that it is of."""

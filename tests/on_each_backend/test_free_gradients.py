@@ -15,6 +15,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.model import layers as kl
 from kbert.model.parts import elementwise, tensorflow_free_kit
 
+FEW = [head if head == "tokens" else pytest.param(head, marks=pytest.mark.full) for head in HEADS]
 RATE, EPSILON = 0.3, 1e-12
 
 
@@ -30,13 +31,13 @@ def shorter(given: TrainingBatch) -> TrainingBatch:
     return TrainingBatch(inputs, given.labels, given.weights)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_gradients_are_those_of_the_graphs_layers(head):
+@pytest.mark.parametrize("head", FEW)
+def test_any_length_gradients_equal_the_graph_layers(head):
     plain, own = (any_length(head, fused=fused).gradients(batch(head), 0) for fused in (0, 1))
     assert furthest(plain, own) < 2e-5
 
 
-def test_updates_of_several_lengths_are_the_graphs():
+def test_steps_of_several_lengths_equal_the_graph():
     plain, own = (any_length("classifier", fused=fused) for fused in (0, 1))
     given = batch("classifier")
     for step, one in enumerate((given, shorter(given), given)):
@@ -46,14 +47,16 @@ def test_updates_of_several_lengths_are_the_graphs():
             assert a == pytest.approx(b, rel=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{"rematerialize": True}, {"accumulation": 13}])
-def test_blocks_computed_again_and_micro_batches_have_the_same_gradients(options):
+def test_checkpointing_and_accumulation_keep_gradients(options):
     plain, own = any_length("classifier"), any_length("classifier", **options)
     given = batch("classifier")
     assert furthest(plain.gradients(given, 0), own.gradients(given, 0)) < 2e-5
 
 
-def test_blocks_computed_again_draw_the_same_masks():
+@pytest.mark.full
+def test_checkpointed_blocks_draw_the_same_dropout_masks():
     given, seen = batch("classifier"), []
     for again in (False, True):
         engine = any_length("classifier", dropout=RATE, rematerialize=again)
@@ -62,9 +65,9 @@ def test_blocks_computed_again_draw_the_same_masks():
     assert furthest(seen[0], any_length("classifier").gradients(given, 3)) > 0.1
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("length", [None, 11])
-def test_predictions_are_those_of_the_graphs_layers(head, length):
+@pytest.mark.parametrize("head", FEW)
+@pytest.mark.parametrize("length", [None, pytest.param(11, marks=pytest.mark.full)])
+def test_predictions_equal_the_graph_layers(head, length):
     plain, own = (engine_of(head, length=length, dropout=RATE, fused=fused) for fused in (0, 1))
     assert own.cut_in_inference is not None
     given = batch(head).inputs
@@ -72,13 +75,15 @@ def test_predictions_are_those_of_the_graphs_layers(head, length):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_other_precisions_and_xla_have_the_graphs_layers():
+@pytest.mark.full
+def test_other_precisions_and_xla_use_the_graph_layers():
     for options in ({"dtype": "mixed_bfloat16"}, {"jit": True}):
         engine = engine_of("classifier", length=None, fused=False, **options)
         assert engine.kit is None and engine.cut_in_inference is None
 
 
-def test_nothing_asks_for_a_product_but_its_bias():
+@pytest.mark.full
+def test_only_bias_additions_read_the_matrix_products():
     """TensorFlow's remapper makes one operation of the two then."""
     engine = any_length("tokens")
     signature = {name: tf.TensorSpec((None, None), "int32") for name in batch("tokens").inputs}
@@ -115,7 +120,7 @@ def mask_of(seed, rate, shape=(311, 257)):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_as_many_are_dropped_as_the_rate_says(rate):
+def test_dropout_keeps_its_rate(rate):
     kept = mask_of([3, -4], rate)
     for axis in (None, 0, 1):  # the whole, each column, each row
         count = kept.size if axis is None else kept.shape[axis]
@@ -127,7 +132,7 @@ def test_as_many_are_dropped_as_the_rate_says(rate):
     assert abs(few.mean() - 0.003) < 5 * np.sqrt(0.003 / few.size)
 
 
-def test_masks_are_of_the_seed_alone_and_neighbours_tell_nothing_of_each_other():
+def test_dropout_masks_depend_on_the_seed_alone():
     one, again, other = (mask_of(seed, 0.5) - 0.5 for seed in ([3, -4], [3, -4], [4, -4]))
     assert np.array_equal(one, again)
     assert abs((one * other).mean()) < 5 * 0.25 / np.sqrt(one.size)
@@ -232,7 +237,7 @@ def with_gradients(function, given, rest):
 
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_a_part_and_its_gradients_are_those_of_its_formula(case, traced, one_mask):
+def test_operation_and_gradients_equal_the_formula(case, traced, one_mask):
     (own, formula), given, rest = CASES[case]
     expected = with_gradients(formula, given, rest)
 

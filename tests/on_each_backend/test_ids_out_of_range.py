@@ -7,6 +7,7 @@ import pytest
 
 import kbert
 
+LATER = [pytest.param(way, marks=pytest.mark.full) for way in ("predict", "compiled")]
 REFUSED = re.compile(r"not in \[0|out of range|out of bounds")  # the backends' own words
 
 
@@ -43,8 +44,7 @@ def inputs():
     return [token_ids, segment_ids, np.ones((13, 7), "int32")]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("way", ["call", "predict", "compiled"])
+@pytest.mark.parametrize("way", ["call", *LATER])
 @pytest.mark.parametrize(
     ("which", "place", "wrong"),
     [
@@ -56,7 +56,7 @@ def inputs():
         (1, (2, 6), 3),  # on padding
     ],
 )
-def test_the_answer_is_an_error_or_nan(model, inputs, way, which, place, wrong, backend):
+def test_id_out_of_range_gives_an_error_or_nan(model, inputs, way, which, place, wrong, backend):
     if way == "compiled" and backend == "torch":
         pytest.skip("on torch this takes a minute each; test_numbers compiles once")
     inputs[which][place] = wrong
@@ -69,8 +69,7 @@ def test_the_answer_is_an_error_or_nan(model, inputs, way, which, place, wrong, 
     assert [is_refused_or_nan(output, 2, others) for output in outputs] in ([True], [True] * 2)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("way", ["call", "compiled"])
+@pytest.mark.parametrize("way", ["call", LATER[1]])
 def test_a_position_outside_the_sequence_is_an_error_or_nan(small, inputs, way, backend):
     if way == "compiled" and backend == "torch":
         pytest.skip("on torch this takes a minute each; test_numbers compiles once")
@@ -83,11 +82,11 @@ def test_a_position_outside_the_sequence_is_an_error_or_nan(small, inputs, way, 
     assert is_refused_or_nan(outputs[0], (2, 1), (2, [0, 2, 3]))
 
 
-def test_right_ids_are_answered_with_numbers(model, inputs):
+def test_valid_ids_give_finite_outputs(model, inputs):
     assert [np.isfinite(output).all() for output in answer(lambda: model(inputs))] == [True] * 2
 
 
-def test_kberts_own_call_names_the_id_and_its_place(model, inputs):
+def test_predict_names_the_wrong_id_and_its_position(model, inputs):
     inputs[0][2, 3] = 99
     with pytest.raises(ValueError, match=r"token_ids\[2, 3\] .* 0 … 98, got 99"):
         kbert.predict(model, *inputs)
@@ -97,7 +96,7 @@ def test_kberts_own_call_names_the_id_and_its_place(model, inputs):
         kbert.predict(model, *inputs)
 
 
-def test_training_pays_nothing_for_the_check(small):
+def test_training_has_no_check_of_ids(small):
     """With training=True the embedding is Keras's own look-up and nothing more."""
     import keras
 

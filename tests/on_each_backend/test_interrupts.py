@@ -9,15 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.small_berts import TEXTS, small_berts
 
 import kbert
 
 THREADS = 8
-INTERRUPTS = {"kbert.embed": 150}
+INTERRUPTS = {"kbert.embed": 60}
 if keras.backend.backend() == "jax":  # which alone takes a model's weights while it computes
-    INTERRUPTS |= {"kbert.predict": 150, "predict": 150, "evaluate": 60}
-    INTERRUPTS |= {"predict_on_batch": 60, "test_on_batch": 60}
+    INTERRUPTS |= {"kbert.predict": 60, "predict": 60, "evaluate": 30}
+    INTERRUPTS |= {"predict_on_batch": 30, "test_on_batch": 30}
 PACKAGES = re.compile(r"[/\\](kbert|keras)[/\\]")
 SIZES = {
     "vocab_size": 40,
@@ -81,11 +82,10 @@ def count_calls(call, stop_at: int = 0) -> int:
     return next(calls)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", INTERRUPTS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
 @pytest.mark.filterwarnings("ignore:The structure of `inputs`")  # Keras catches Ctrl-C there
-def test_interrupts_leave_the_weights(bert, name):
+def test_interrupts_keep_the_weights(bert, name):
     call = calls_of(bert)[name]
     expected, weights = call(), bert.model.get_weights()
     interrupted = 0
@@ -99,7 +99,7 @@ def test_interrupts_leave_the_weights(bert, name):
     np.testing.assert_allclose(call(), expected, rtol=1e-6)
 
 
-def test_an_error_leaves_the_weights(bert):
+def test_an_error_keeps_the_weights(bert):
     """A text of more tokens than the model has positions."""
     calls = calls_of(bert)
     expected = calls["predict"]()
@@ -109,7 +109,7 @@ def test_an_error_leaves_the_weights(bert):
         np.testing.assert_allclose(calls[name](), expected, rtol=1e-6)
 
 
-@pytest.mark.full
+@full_on("jax")
 def test_threads_share_a_model():
     """The first calls of all: the function is compiled while others ask for it."""
     bert, alone = build_bert(), build_bert()

@@ -38,7 +38,7 @@ SECOND = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_losses_and_gradients_are_torchs(name):
+def test_losses_and_gradients_equal_torch(name):
     from keras import ops
 
     logits, labels, weights, smoothing, peer = CASES[name]
@@ -58,7 +58,7 @@ def test_losses_and_gradients_are_torchs(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_weighs_nothing_may_be_anything(name):
+def test_examples_of_weight_0_may_be_anything(name):
     from keras import ops
 
     logits, labels, weights, smoothing, _ = CASES[name]
@@ -69,7 +69,7 @@ def test_what_weighs_nothing_may_be_anything(name):
     assert np.isfinite(found).all() and not found[5].any()
 
 
-def test_the_second_figure_says_what_it_is():
+def test_second_metric_is_named_by_the_label_type():
     labels = {"a": NUMBERS, "b": EACH, "c": CLASSES}
     names = {"a": "absolute_error", "b": "accuracy", "c": "accuracy"}
     assert objectives.second_measures(labels) == names

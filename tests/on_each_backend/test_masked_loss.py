@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 
 import kbert
-
-pytestmark = pytest.mark.full
 
 BATCH, LENGTH = 13, 7
 
@@ -46,7 +45,7 @@ def compile_plainly(model, rate=0.0):
     )
 
 
-def test_the_loss_of_fit_is_the_mean_over_marked_positions(small, data):
+def test_fit_loss_is_the_mean_over_masked_positions(small, data):
     import keras
 
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -73,7 +72,8 @@ def test_the_loss_of_fit_is_the_mean_over_marked_positions(small, data):
     assert abs(mlm[inputs[2] != 0].mean() - mlm[counted].mean()) > 1e-3
 
 
-def test_the_gathered_head_counts_the_positions_that_are_not_zero(small, data):
+@full_on("jax")
+def test_gathered_head_counts_nonzero_positions(small, data):
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = kbert.build_bert(config, seq_len=LENGTH, max_predictions=4)
     (token_ids, segment_ids, _), (_, is_next) = data
@@ -94,7 +94,8 @@ def test_the_gathered_head_counts_the_positions_that_are_not_zero(small, data):
     assert found["MLM_loss"] == pytest.approx(mlm, rel=1e-5)
 
 
-def test_fit_learns_the_marked_tokens(small, data):
+@pytest.mark.full
+def test_fit_learns_the_masked_tokens(small, data):
     model = kbert.build_bert(small, seq_len=LENGTH)
     compile_plainly(model, rate=0.5)
     inputs, labels = data
@@ -103,7 +104,8 @@ def test_fit_learns_the_marked_tokens(small, data):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_a_token_classifier_leaves_padding_out_of_its_loss(small, data):
+@full_on("jax")
+def test_token_classifier_loss_ignores_padding(small, data):
     import keras
 
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

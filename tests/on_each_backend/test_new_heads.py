@@ -6,6 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.small_berts import small_berts
 from numpy.testing import assert_array_equal
 
@@ -29,12 +30,11 @@ def of(model, name):
     return [keras.ops.convert_to_numpy(weight) for weight in model.get_layer(name).weights]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "layer"), [("classifier", "Classifier"), ("tokens", "TokenClassifier")]
 )
 @pytest.mark.parametrize("source", ["encoder", "pretraining", "qa"])
-def test_a_new_head_has_the_labels_asked_for_on_the_encoder_that_is_there(
+def test_new_head_has_given_labels_and_keeps_the_encoder(
     berts, tmp_path, caplog, head, layer, source
 ):
     folder = saved(berts[source], tmp_path / "bert")
@@ -44,13 +44,13 @@ def test_a_new_head_has_the_labels_asked_for_on_the_encoder_that_is_there(
     assert "newly initialized" in caplog.text and "classifier.weight" in caplog.text
     named = kbert.load(folder, head=head, labels=list(LABELS))
     assert (named.labels, named.model.outputs[0].shape[-1]) == (LABELS, 5)
-    name = "Encoder-3-FeedForward"
+    name = "Encoder-2-FeedForward"
     for one, other in zip(of(bert.model, name), of(berts[source].model, name), strict=True):
         assert_array_equal(one, other)
 
 
-@pytest.mark.full
-def test_a_head_of_as_many_labels_goes_on_and_one_of_others_begins(berts, tmp_path, caplog):
+@full_on("jax", "torch")
+def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path, caplog):
     old = dataclasses.replace(berts["classifier"], labels=LABELS)
     folder = saved(old, tmp_path / "bert")
     caplog.clear()
@@ -68,6 +68,7 @@ def test_a_head_of_as_many_labels_goes_on_and_one_of_others_begins(berts, tmp_pa
     assert_array_equal(of(other.model, "NSP-Dense")[0], of(old.model, "NSP-Dense")[0])
 
 
+@full_on("jax", "torch")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -82,13 +83,14 @@ def test_a_head_of_as_many_labels_goes_on_and_one_of_others_begins(berts, tmp_pa
         ({"head": "tokens", "labels": ["a"], "num_labels": 2}, "num_labels=2 names, got 1"),
     ],
 )
-def test_what_cannot_be_is_one_line(berts, tmp_path, options, says):
+def test_impossible_heads_are_refused_in_one_line(berts, tmp_path, options, says):
     with pytest.raises(ValueError, match=says) as raised:
         kbert.load(saved(berts["qa"], tmp_path / "bert"), **options)
     assert "\n" not in str(raised.value)
 
 
-def test_names_in_another_order_than_the_outputs_are_refused(berts, tmp_path):
+@full_on("jax", "torch")
+def test_labels_in_another_order_are_refused(berts, tmp_path):
     folder = saved(dataclasses.replace(berts["tokens"], labels=LABELS), tmp_path / "bert")
     with pytest.raises(ValueError, match="in the order of the checkpoint's outputs, neg, so so"):
         kbert.load(folder, labels=LABELS[::-1])
@@ -102,8 +104,8 @@ def fit(bert, learning_rate=0.5):
     bert.model.fit([batch.token_ids, batch.segment_ids], labels, batch_size=13, verbose=0)
 
 
-@pytest.mark.full
-def test_a_head_that_ones_own_fit_has_trained_is_no_random_one(berts, tmp_path):
+@full_on("jax", "torch")
+def test_head_trained_by_fit_counts_as_trained(berts, tmp_path):
     """And not before: neither just loaded, nor fitted with a rate of zero."""
     folder = saved(berts["encoder"], tmp_path / "bert")
     bert = kbert.load(folder, head="classifier", labels=("a", "b", "c"))
@@ -134,7 +136,8 @@ def test_a_head_that_ones_own_fit_has_trained_is_no_random_one(berts, tmp_path):
     assert uses[0]()
 
 
-def test_a_copy_with_another_vocabulary_is_as_random_as_before(berts, tmp_path, caplog):
+@full_on("jax", "torch")
+def test_copy_with_another_vocabulary_stays_untrained(berts, tmp_path, caplog):
     caplog.set_level(logging.ERROR)
     bert = kbert.load(saved(berts["encoder"], tmp_path / "bert"), head="pretraining")
     assert set(bert.report.first_values) == {"MLM-Dense", "MLM-Norm", "MLM-Sim", "NSP"}

@@ -85,11 +85,12 @@ def gradients_of(head, packing, micro_batches=1, updates=FEW) -> dict:
     return engine.gradients(given if packing else given.alone, 0)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=nightly_on("jax")), 3])
+@pytest.mark.parametrize(
+    "micro_batches", [pytest.param(1, marks=[pytest.mark.full, *nightly_on("jax")]), 3]
+)
 @on_both
-def test_gradients_are_those_of_one_text_a_row(head, micro_batches, updates):
+def test_packed_gradients_equal_unpacked(head, micro_batches, updates):
     found = gradients_of(head, True, micro_batches, updates)
     assert furthest(gradients_of(head, False, micro_batches), found) < 1e-5
     assert min(np.abs(value).max() for name, value in found.items() if "key/bias" not in name) > 0
@@ -98,7 +99,7 @@ def test_gradients_are_those_of_one_text_a_row(head, micro_batches, updates):
 @pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 @on_both
-def test_updates_are_those_of_one_text_a_row(head, updates):
+def test_packed_steps_equal_unpacked(head, updates):
     given = batch(head)
     padded, rows = (engine_of(head, packing, updates=updates) for packing in (False, True))
     for step in range(3):
@@ -108,7 +109,7 @@ def test_updates_are_those_of_one_text_a_row(head, updates):
 
 
 @pytest.mark.full
-def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
+def test_packed_graph_layers_with_xla_equal_unpacked():
     given, compiled = batch("classifier"), keras.backend.backend() != "torch"
     padded, rows = engine_of("classifier", False), engine_of("classifier", True, jit=compiled)
     assert furthest(gradients_of("classifier", False, 1), rows.gradients(given, 0)) < 1e-5
@@ -119,15 +120,14 @@ def test_the_graphs_own_layers_compiled_by_xla_are_the_same():
 @pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 @on_both
-def test_blocks_computed_again_are_the_same(head, updates):
+def test_gradient_checkpointing_keeps_packed_gradients(head, updates):
     again = engine_of(head, True, updates=updates, rematerialize=True).gradients(batch(head), 0)
     assert furthest(gradients_of(head, True, 1, updates), again) < 1e-5
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("head", HEADS)
 @on_both
-def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head, updates):
+def test_packed_outputs_equal_unpacked_and_texts_are_separate(head, updates):
     engine = engine_of(head, True, updates=updates)
     given = batch(head)
     expected, tokens = engine.predict(given.alone.inputs)[0], tokens_of(given.alone)
@@ -144,7 +144,7 @@ def test_outputs_are_those_of_one_text_a_row_and_none_sees_another(head, updates
 
 @pytest.mark.full
 @on_both
-def test_dropout_is_that_of_the_step(updates):
+def test_packed_dropout_depends_on_the_step(updates):
     engine = engine_of("classifier", True, dropout=0.3, updates=updates)
     given = batch("classifier")
     one, again, other = (engine.gradients(given, step) for step in (0, 0, 1))
@@ -152,7 +152,7 @@ def test_dropout_is_that_of_the_step(updates):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow chooses")
-def test_programs_are_compiled_for_the_runs_that_earn_it_back():
+def test_long_runs_compile_a_program_and_short_ones_do_not():
     """220 updates of MiniLM's 22.7 million parameters, and what is as much of others."""
     parameters = engine_of("classifier", True).model.count_params()
     enough = -(-5_000_000_000 // parameters)
@@ -165,7 +165,7 @@ def test_programs_are_compiled_for_the_runs_that_earn_it_back():
         assert engine.kit.__name__.rpartition(".")[2] == kit
 
 
-def test_models_and_devices_that_packing_is_not_for_are_said():
+def test_packing_refuses_other_models_and_devices():
     for head, length, said in (
         ("classifier", 11, "packing needs a model of any length, got one of 11 tokens"),
         ("qa", None, "packing must have a model with the output Classifier or TokenClassifier"),

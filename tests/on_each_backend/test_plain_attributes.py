@@ -5,6 +5,7 @@ import threading
 
 import keras
 import pytest
+from helpers.rounds import full_on
 
 import kbert
 from kbert.model import keras_internals
@@ -45,7 +46,8 @@ def layers_of(model) -> list:
     return [model, *model._flatten_layers(include_self=False)]
 
 
-def test_a_layer_has_what_keras_gives_it(small, monkeypatch):
+@full_on("jax", "torch")
+def test_layer_has_the_attributes_that_keras_gives(small, monkeypatch):
     keras.utils.clear_session()  # and with it the numbers of names: softmax_3
     with monkeypatch.context() as patch:
         patch.setattr(keras_internals, "set_plainly", contextlib.nullcontext)
@@ -60,7 +62,7 @@ def test_a_layer_has_what_keras_gives_it(small, monkeypatch):
     assert model.get_config() == usual.get_config()
 
 
-def test_only_tensorflow_is_spared_and_keras_is_as_it_was(small):
+def test_only_tensorflow_is_patched_and_keras_is_restored(small):
     spared = keras.backend.backend() == "tensorflow"
     with keras_internals.set_plainly():
         assert (keras.Layer.__setattr__ is not OWN) == spared
@@ -73,7 +75,7 @@ def test_only_tensorflow_is_spared_and_keras_is_as_it_was(small):
     assert keras.Layer.__setattr__ is OWN
 
 
-def test_two_threads_that_end_in_the_order_they_began():
+def test_keras_is_restored_after_overlapping_threads():
     first, second = threading.Event(), threading.Event()
 
     def other():
@@ -90,7 +92,7 @@ def test_two_threads_that_end_in_the_order_they_began():
     assert keras.Layer.__setattr__ is OWN
 
 
-def test_a_keras_that_does_more_with_numbers_does_it(small, monkeypatch, not_tried_yet):
+def test_keras_with_more_attribute_handling_is_respected(small, monkeypatch, not_tried_yet):
     seen = []
 
     def keeps_count(self, name, value):

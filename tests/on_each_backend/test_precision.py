@@ -13,6 +13,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+from helpers.rounds import full_on
 from helpers.small_berts import TEXTS as MANY
 from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose, assert_array_equal
@@ -54,7 +55,7 @@ def folders(small, tmp_path_factory):
 
 
 @pytest.mark.parametrize("pooling", kbert.checkpoints.sentence_settings.POOLINGS)
-def test_vectors_are_near_those_of_transformers(folders, pooling):
+def test_bfloat16_embeddings_are_near_transformers(folders, pooling):
     from helpers.peer_tasks import TEXTS
 
     wanted = np.load(folders / "vectors.npz")[pooling]
@@ -66,7 +67,8 @@ def test_vectors_are_near_those_of_transformers(folders, pooling):
     assert 2**-12 < error.max() < SHARE  # in float32 it is 2⁻²⁰
 
 
-def test_probabilities_are_near_those_of_transformers(folders):
+@full_on("jax")
+def test_bfloat16_probabilities_are_near_transformers(folders):
     """A logit is some unit long at most, so off by the share; a probability by a quarter of it."""
     from helpers.peer_tasks import MASKED, PAIRS, TEXTS
 
@@ -89,7 +91,8 @@ def test_probabilities_are_near_those_of_transformers(folders):
             assert_allclose(found, [p for _, p in best], rtol=2 * SHARE)
 
 
-def test_answers_are_near_those_in_float32(berts):
+@pytest.mark.full
+def test_bfloat16_answers_are_near_float32(berts):
     question, context = ["who sees?", "what?"], ["the cat sees the dog", "moon sun tree " * 9]
     for plain, cast in zip(
         answer(berts["qa"], question, context),
@@ -100,7 +103,8 @@ def test_answers_are_near_those_in_float32(berts):
         assert cast.text in context[0] or cast.text in context[1]
 
 
-def test_attention_maps_are_near_those_of_transformers(folders):
+@pytest.mark.full
+def test_bfloat16_attention_is_near_transformers(folders):
     from helpers.peer_tasks import PAIRS, TEXTS
 
     wanted = np.load(folders / "vectors.npz")
@@ -111,7 +115,8 @@ def test_attention_maps_are_near_those_of_transformers(folders):
         assert_allclose(one.weights.sum(-1), 1, atol=one.weights.shape[-1] * 2**-9)
 
 
-def test_figures_are_near_those_in_float32(berts):
+@pytest.mark.full
+def test_bfloat16_metrics_are_near_float32(berts):
     rows = [(text, f"{place % 5}") for place, text in enumerate(MANY) if text]
     plain = evaluate(berts["classifier"], "classify", rows)
     cast = evaluate(berts["classifier"], "classify", rows, **BFLOAT16)
@@ -119,20 +124,23 @@ def test_figures_are_near_those_in_float32(berts):
     assert cast["loss"] != plain["loss"]
 
 
-def test_padding_changes_nothing(berts):
+@pytest.mark.full
+def test_padding_changes_nothing_in_bfloat16(berts):
     alone = [embed(berts["encoder"], text, **BFLOAT16) for text in MANY]
     together = embed(berts["encoder"], MANY, batch_size=13, **BFLOAT16)
     error = np.linalg.norm(together - alone, axis=1) / np.linalg.norm(alone, axis=1)
     assert error.max() < SHARE
 
 
-def test_similarities_and_long_texts_are_computed_so_too(berts):
+@pytest.mark.full
+def test_similarity_of_long_texts_takes_bfloat16(berts):
     bert, texts = berts["encoder"], [*MANY, "cat sun " * 40]
     plain = similarity(bert, texts, long="window")
     cast = similarity(bert, texts, long="window", **BFLOAT16)
     assert 0 < np.abs(plain - cast).max() < 2 * SHARE
 
 
+@full_on("jax")
 def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
     bert = dataclasses.replace(berts["encoder"], model=kbert.build_encoder(small, seq_len=None))
     embed(bert, MANY, batch_size=3, **BFLOAT16)
@@ -143,7 +151,8 @@ def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
     assert {weight.dtype for weight in bert.model.weights} == {"float32"}
 
 
-def test_the_cast_goes_with_its_model(small, berts):
+@pytest.mark.full
+def test_cast_weights_are_freed_with_their_model(small, berts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     embed(bert, "cat", **BFLOAT16)
@@ -155,6 +164,7 @@ def test_the_cast_goes_with_its_model(small, berts):
     assert cast() is None
 
 
+@full_on("jax")
 def test_changed_weights_are_cast_again(small, berts, casts):
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
@@ -170,7 +180,8 @@ def test_changed_weights_are_cast_again(small, berts, casts):
     assert np.abs(embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
 
 
-def test_the_default_is_what_it_was(small, berts, casts):
+@pytest.mark.full
+def test_default_precision_after_bfloat16_is_unchanged(small, berts, casts):
     bert = berts["encoder"]
     before = embed(bert, MANY)
     embed(bert, MANY, **BFLOAT16)
@@ -181,7 +192,8 @@ def test_the_default_is_what_it_was(small, berts, casts):
     assert len(casts) == running._fuses()  # else it is float32 already
 
 
-def test_float32_of_a_model_in_bfloat16(small, berts):
+@pytest.mark.full
+def test_bfloat16_model_computes_in_float32(small, berts):
     """As if its weights had been in float32 all along."""
     half = kbert.build_encoder(small, seq_len=None, dtype="bfloat16")
     half.set_weights(berts["encoder"].model.get_weights())
@@ -216,7 +228,7 @@ def test_an_unknown_precision_is_refused(berts, head, call):
         call(berts[head], "cat", precision="float16")
 
 
-def test_a_model_that_is_no_berts_own_is_refused(berts):
+def test_cast_of_a_custom_model_is_refused(berts):
     """Its graph is built anew, and would leave the rest out."""
     other = dataclasses.replace(berts["classifier"], head="tokens")
     with pytest.raises(ValueError, match="the model must be that of its configuration and head"):

@@ -76,6 +76,7 @@ def test_hidden_states_are_those_of_transformers(bert, peer):
     assert_allclose(found[1], peer["pooled_output"], atol=1e-5)
 
 
+@pytest.mark.full
 def test_it_has_the_published_number_of_parameters(bert):
     """22,713,216: KerasHub's metadata of the same model, in kbert's reference."""
     from kbert.graph.reference import published_totals

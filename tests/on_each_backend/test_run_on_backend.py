@@ -7,7 +7,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import nightly_test_on
+from helpers.rounds import full_on, nightly_test_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 from kbert import BertConfig
@@ -71,7 +71,6 @@ def noting():
     return Noting
 
 
-@pytest.mark.full
 def test_callbacks_are_called_as_fit_calls_them(whole):
     trained, calls, norms, table = whole
     lines = trained.history.updates
@@ -89,8 +88,9 @@ def test_callbacks_are_called_as_fit_calls_them(whole):
     assert len(rows) == 4 and "val_MLM_accuracy" in rows[0]
 
 
+@pytest.mark.full
 @nightly_test_on("jax")
-def test_runs_in_one_process_do_not_pile_up(start):
+def test_memory_of_earlier_runs_is_freed(start):
     """Weights, moments and programs of a run are gone once the next one computes."""
     made, alive = weakref.WeakSet(), []
 
@@ -109,7 +109,7 @@ def test_runs_in_one_process_do_not_pile_up(start):
     assert alive == [1, 1, 1]
 
 
-@pytest.mark.full
+@full_on("jax", "torch")
 def test_early_stopping_ends_the_run_with_the_best_weights(start):
     stopping = keras.callbacks.EarlyStopping(
         "val_loss", mode="max", patience=1, restore_best_weights=True
@@ -121,8 +121,8 @@ def test_early_stopping_ends_the_run_with_the_best_weights(start):
     assert all(any(np.array_equal(a, b) for b in best) for a in ours)
 
 
-@pytest.mark.full
-def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, noting, tmp_path):
+@full_on("jax", "torch")
+def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path):
     from kbert.tasks.resume import resume
     from kbert.training.stopping import Stopped
 
@@ -145,7 +145,7 @@ def test_a_stopped_run_goes_on_in_the_same_process_and_ends_alike(start, whole, 
 
 @pytest.mark.full
 @nightly_test_on("jax")
-def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
+def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
     from kbert.training.loop.loop import NotFinite
 
     class Spoils(noting):
@@ -166,7 +166,8 @@ def test_what_is_not_finite_stops_the_run_and_is_named(start, noting, tmp_path):
     assert "\n" not in text
 
 
-def test_callbacks_that_would_do_harm_are_refused_with_the_way_out(start):
+@full_on("jax", "torch")
+def test_harmful_callbacks_are_refused_with_an_alternative(start):
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 1.0)
     with pytest.raises(ValueError, match="LearningRateScheduler cannot be used here: the schedule"):
         start("run", [schedule])
@@ -174,7 +175,8 @@ def test_callbacks_that_would_do_harm_are_refused_with_the_way_out(start):
         start("other", [3])
 
 
-def test_keras_s_tensorboard_works_beside_the_run_s_own(start, tmp_path):
+@pytest.mark.full
+def test_keras_tensorboard_callback_works_in_a_run(start, tmp_path):
     pytest.importorskip("tensorboard")
     pytest.importorskip("tensorflow")
     import keras

@@ -11,8 +11,6 @@ from numpy.testing import assert_allclose
 
 import kbert
 
-pytestmark = pytest.mark.full
-
 LOAD = """
 import sys
 import numpy as np
@@ -46,11 +44,12 @@ def load_elsewhere(path, inputs, first="kbert", second="keras"):
     return [arrays[name] for name in arrays.files], done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "order",
     [("kbert", "keras"), pytest.param(("keras", "kbert"), marks=nightly_on("jax", "torch"))],
 )
-def test_a_keras_file_gives_the_same_numbers_in_a_fresh_process(
+def test_keras_file_gives_equal_outputs_in_a_new_process(
     small, peer, fill, inputs, tmp_path, order
 ):
     model = kbert.build_bert(small, seq_len=11)
@@ -64,7 +63,8 @@ def test_a_keras_file_gives_the_same_numbers_in_a_fresh_process(
     assert all(any(row.layer in line for line in lines) for row in kbert.model_rows(model))
 
 
-def test_a_reloaded_model_has_the_same_rows_and_keeps_the_mask(small, peer, fill, ids, tmp_path):
+@pytest.mark.full
+def test_reloaded_model_has_the_same_rows_and_mask(small, peer, fill, ids, tmp_path):
     import keras
 
     model = kbert.build_encoder(small, seq_len=None)
@@ -77,9 +77,8 @@ def test_a_reloaded_model_has_the_same_rows_and_keeps_the_mask(small, peer, fill
     assert_allclose(padded[1, :7], alone[0], atol=2e-6)
 
 
-def test_inside_a_bigger_model_it_can_be_fitted_saved_and_loaded(
-    small, peer, fill, inputs, tmp_path
-):
+@pytest.mark.full
+def test_encoder_in_a_larger_model_fits_saves_and_loads(small, peer, fill, inputs, tmp_path):
     import keras
 
     bert = kbert.build_encoder(small, seq_len=None)
@@ -109,9 +108,8 @@ def test_inside_a_bigger_model_it_can_be_fitted_saved_and_loaded(
         assert_allclose(value, wanted, atol=2e-6)
 
 
-def test_an_exported_savedmodel_gives_the_same_numbers(
-    small, peer, fill, inputs, tmp_path, backend
-):
+@pytest.mark.full
+def test_exported_savedmodel_gives_equal_outputs(small, peer, fill, inputs, tmp_path, backend):
     if backend != "tensorflow":
         pytest.skip("a SavedModel is TensorFlow's")
     import tensorflow as tf
@@ -128,6 +126,7 @@ def test_an_exported_savedmodel_gives_the_same_numbers(
     assert_allclose(padded[0].numpy()[1, :7], alone[0].numpy()[0], atol=2e-6)
 
 
+@pytest.mark.full
 def test_attention_maps_survive_saving(small, peer, fill, ids, tmp_path):
     import keras
 

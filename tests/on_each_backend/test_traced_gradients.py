@@ -41,7 +41,7 @@ def traced(owner):
     return call
 
 
-def test_each_owners_go_with_it_whoever_traced_last():
+def test_gradient_functions_are_freed_with_their_owner():
     gc.collect()
     one, other, before = Owner(), Owner(), registered()
     of_one, of_other = traced(one), traced(other)
@@ -57,7 +57,7 @@ def test_each_owners_go_with_it_whoever_traced_last():
     assert registered() == before
 
 
-def test_what_a_call_that_fails_registered_goes_too():
+def test_gradient_functions_of_a_failed_call_are_freed():
     owner, before = Owner(), registered()
     with pytest.raises(KeyError), traced_gradients.owned_by(owner):
         one = Owner()
@@ -68,7 +68,7 @@ def test_what_a_call_that_fails_registered_goes_too():
     assert registered() == before
 
 
-def test_an_owner_may_go_while_anothers_are_looked_for():
+def test_owner_may_be_freed_during_a_search():
     """Python collects it whenever it likes."""
     gone, owner = Owner(), Owner()
     traced(gone)(tf.constant(3.0)), traced(owner)(tf.constant(3.0))
@@ -80,7 +80,7 @@ def test_an_owner_may_go_while_anothers_are_looked_for():
 
 
 @pytest.mark.parametrize("length", [LENGTH, None])
-def test_an_engines_graph_and_gradients_go_with_it(length):
+def test_graph_and_gradients_are_freed_with_the_engine(length):
     gc.collect()
     before = registered()
     engine = engine_of("classifier", dropout=0.3, length=length)

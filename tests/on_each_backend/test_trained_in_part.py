@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.sizes import SIZES
 from helpers.training_batches import LENGTH, arrays, batch_of
 
@@ -63,9 +64,8 @@ def with_adapters(engine, first):
     }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("any_length", [False, True], ids=["one length", "any length"])
-def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_length, backend):
+def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, backend):
     """d/dA = s·Bᵀ·G and d/dB = s·G·Aᵀ, of G, the gradient of W + s·B·A in a model of its own."""
     if backend != "tensorflow" and not any_length:
         pytest.skip("the same parts compute any length here; on TensorFlow the graph's layers do")
@@ -101,7 +101,6 @@ def test_adapters_have_the_gradients_of_the_sum_that_they_are_in(data, any_lengt
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.full
 def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
     parts, prepared = {"freeze": "embeddings,1"}, {"accumulation": 3, "clip_norm": 1e-3}
     engine, first = engine_of(prepared=tuple(prepared.items()), **parts)
@@ -123,7 +122,7 @@ def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
 
 
 @pytest.mark.full
-def test_clipping_and_micro_batches_are_those_of_what_is_trained(data, backend):
+def test_clipping_and_accumulation_use_trained_weights_only(data, backend):
     """The norm is of the gradients that there are; parts add up to the whole batch's update."""
     if backend == "jax":
         pytest.skip("compiles twice more; the engines share this")
@@ -142,8 +141,8 @@ def test_clipping_and_micro_batches_are_those_of_what_is_trained(data, backend):
         np.testing.assert_allclose(states[name], array, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.full
-def test_each_layer_moves_at_its_own_rate(data):
+@full_on("jax")
+def test_each_layer_has_its_own_learning_rate(data):
     """AdamW's first step is the rate itself, whatever the gradient, where that is not next to 0."""
     engine, first = engine_of(decay=0.5, head=3.0)
     engine.restore(first)
@@ -160,7 +159,7 @@ def test_each_layer_moves_at_its_own_rate(data):
         assert max(moved) == pytest.approx(RATE * share, rel=1e-2), layer
 
 
-def test_the_account_has_the_flops_that_torch_counts(data, backend):
+def test_flops_of_partial_training_equal_torchs_count(data, backend):
     """Matrix products, each counted as it is computed; the look-up of segments is one here too."""
     if backend != "torch":
         pytest.skip("torch counts")
@@ -192,7 +191,7 @@ def test_the_account_has_the_flops_that_torch_counts(data, backend):
     assert counted(every_row=False) == needed - BATCH * left_out(SPEC.config, LENGTH, 1)
 
 
-def test_layers_below_what_is_trained_keep_nothing_for_the_backward_pass(data, backend):
+def test_layers_below_trained_ones_keep_no_residuals(data, backend):
     """One block of two: what autograd keeps is its own and the head's, not that of all."""
     if backend != "torch":
         pytest.skip("torch says what it keeps")

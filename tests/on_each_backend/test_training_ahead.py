@@ -53,8 +53,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
-@pytest.mark.full
-def test_no_update_is_applied_after_one_that_is_not_finite(tmp_path):
+def test_no_step_is_applied_after_a_non_finite_one(tmp_path):
     engine, batches = about_to_fail(), Batches()
     begun = engine.state()
     for step in range(BAD):
@@ -75,8 +74,7 @@ def test_no_update_is_applied_after_one_that_is_not_finite(tmp_path):
     assert float(engine.update(batches.batch(0), BAD)["finite"])
 
 
-@pytest.mark.full
-def test_the_loss_scale_may_be_too_high_for_so_many_updates_and_no_more():
+def test_loss_scale_may_be_too_high_for_limited_steps():
     good, engine = Batches().batch(0), engine_of(mixed="mixed_float16")
     state = engine.state() | {"optimizer/loss_scale": np.float32(2.0**8)}
     for skipped, applied in ((precision.MOST_SKIPPED, True), (precision.MOST_SKIPPED + 1, False)):
@@ -87,8 +85,7 @@ def test_the_loss_scale_may_be_too_high_for_so_many_updates_and_no_more():
             assert_equal(engine.state(), state)
 
 
-@pytest.mark.full
-def test_a_callback_that_watches_batches_gets_each_before_the_next_begins():
+def test_batch_callback_runs_before_the_next_step():
     import keras
 
     calls = []
@@ -100,7 +97,7 @@ def test_a_callback_that_watches_batches_gets_each_before_the_next_begins():
     assert calls == [(what, step) for step in range(STEPS) for what in ("begin", "end")]
 
 
-def test_which_callbacks_watch_batches():
+def test_callbacks_that_watch_batches_are_recognized():
     import keras
 
     class Watching(keras.callbacks.Callback):
@@ -122,7 +119,13 @@ def with_dropout(hidden: float, attention: float):
     return kbert.build_bert(kbert.BertConfig(**SIZES | {"num_hidden_layers": 1}, **rates))
 
 
-@pytest.mark.parametrize(("hidden", "attention"), [(0.1, 0.0), (0.0, 0.1), (0.1, 0.1)])
+@pytest.mark.parametrize(
+    ("hidden", "attention"),
+    [
+        (0.1, 0.1),
+        *(pytest.param(*rates, marks=pytest.mark.full) for rates in ((0.1, 0.0), (0.0, 0.1))),
+    ],
+)
 def test_dropout_whose_seeds_are_not_found_is_refused(monkeypatch, hidden, attention):
     model = with_dropout(hidden, attention)
     drawing = 3 * (hidden > 0) + (attention > 0)  # embeddings, two of the block; its attention

@@ -60,7 +60,7 @@ def updates(folder: Path, kind: str, **options):
 
 
 @pytest.mark.parametrize("kind", ["pretraining", "classifier"])
-def test_twenty_updates_equal_transformers(trained, kind, request):
+def test_training_steps_equal_transformers(trained, kind, request):
     folder, peer = trained(kind)
     if kind == "pretraining":
         engine, ours = request.getfixturevalue("pretrained")
@@ -79,12 +79,13 @@ def test_twenty_updates_equal_transformers(trained, kind, request):
     assert moved > 0.01  # a hundred times the tolerance
 
 
-def test_the_reported_losses_add_up_to_the_loss(pretrained):
+def test_reported_losses_add_up_to_the_loss(pretrained):
     _, ours = pretrained
     np.testing.assert_allclose(ours["MLM_loss"] + ours["NSP_loss"], ours["loss"], rtol=1e-6)
 
 
-def test_micro_batches_and_xla_change_nothing(trained, pretrained, backend):
+@pytest.mark.full
+def test_accumulation_and_xla_change_nothing(trained, pretrained, backend):
     folder, _ = trained("pretraining")
     whole, figures = pretrained
     options = {"accumulation": BATCH} | ({} if backend == "torch" else {"jit": True})

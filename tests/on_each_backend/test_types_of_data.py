@@ -6,6 +6,7 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from test_masked_loss import cross_entropy
 
 import kbert
@@ -106,7 +107,6 @@ def assert_same(found: dict, wanted: dict) -> None:
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "dtypes"),
     [
@@ -115,7 +115,7 @@ def assert_same(found: dict, wanted: dict) -> None:
         ("tokens", ["bool", "uint8", "int64", "float32"]),
     ],
 )
-def test_every_type_of_ids_marks_labels_and_weights(models, kind, dtypes):
+def test_every_type_of_ids_masks_labels_and_weights(models, kind, dtypes):
     model = compiled(models[kind])
     for dtype in dtypes:
         inputs, labels, weights = ([array.astype(dtype) for array in p] for p in drawn(kind))
@@ -174,10 +174,9 @@ def paired(rows):
     return tuple(columns[:3]), tuple(columns[3:])
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("dtype", ["int64", pytest.param("float32", marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["arrays", "dicts", "tf.data", "generator", "PyDataset", "torch"])
-def test_fit_takes_them_from_every_carrier(models, kind, dtype):
+def test_fit_takes_every_kind_of_data_set(models, kind, dtype):
     if kind == "torch" and not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed: pip install -e '.[torch]'")
     model = compiled(models["marks"])
@@ -195,7 +194,7 @@ def test_fit_takes_them_from_every_carrier(models, kind, dtype):
 
 
 @pytest.mark.full
-def test_a_traced_fit_evaluate_and_predict_take_numpys_own_types(tiny):
+def test_compiled_fit_evaluate_predict_take_numpy_types(tiny):
     """int64 and float64, as NumPy makes them, through the functions that Keras compiles."""
     model = with_larger_weights(kbert.build_bert(tiny, seq_len=LENGTH))
     compiled(model)
@@ -213,7 +212,7 @@ def test_a_traced_fit_evaluate_and_predict_take_numpys_own_types(tiny):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.full
+@full_on("jax")
 def test_float_ids_are_not_rounded_by_a_half_precision_policy(tiny):
     """bfloat16 holds whole numbers to 256: an id of 997 must reach the table as it is."""
     config = tiny.replace(vocab_size=999)

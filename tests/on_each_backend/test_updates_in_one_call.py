@@ -46,8 +46,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
-@pytest.mark.full
-def test_the_updates_are_those_of_one_a_call(both):
+def test_several_steps_per_call_equal_single_steps(both):
     one, several = both
     batches = [Batches().batch(step) for step in range(STEPS) if step != BAD]
     expected = [one.updates([batch], step)()[0] for step, batch in enumerate(batches)]
@@ -87,7 +86,7 @@ def stops_after(update: int, model) -> keras.callbacks.Callback:
 
 @pytest.mark.full
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_run_records_saves_evaluates_and_stops_after_the_same_updates(both, tmp_path, stopped):
+def test_run_with_steps_per_call_acts_at_the_same_steps(both, tmp_path, stopped):
     """Calls of 3 where a state is saved every 4 updates and an evaluation comes every 5."""
     found = []
     for place, engine in enumerate(both):
@@ -108,7 +107,7 @@ def test_a_run_records_saves_evaluates_and_stops_after_the_same_updates(both, tm
         assert_equal(other_states[name], states[name])
 
 
-def test_nothing_is_applied_in_a_call_after_an_update_that_is_not_finite(both):
+def test_no_step_in_a_call_follows_a_non_finite_one(both):
     one, several = both
     state = one.state()
     state[SEGMENTS][SEGMENT] = 3e38
@@ -121,7 +120,7 @@ def test_nothing_is_applied_in_a_call_after_an_update_that_is_not_finite(both):
     assert_equal(several.state(), one.state())
 
 
-def test_a_callback_that_watches_batches_has_one_update_a_call(both):
+def test_batch_callbacks_get_one_step_per_call(both):
     _, several = both
     seen = []
     watching = keras.callbacks.LambdaCallback(

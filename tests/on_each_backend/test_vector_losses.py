@@ -46,7 +46,7 @@ def sums_of(loss: VectorLoss, vectors, labels, weights) -> np.ndarray:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_losses_and_gradients_are_those_of_sentence_transformers(case):
+def test_vector_losses_equal_sentence_transformers(case):
     """And two records that a batch was filled up with have no share in them."""
     expected, (name, columns, _) = np.load(EXPECTED), CASES[case]
     loss, weights = loss_of(case), np.full(BATCH + 2, 1 / BATCH, "float32")
@@ -62,7 +62,7 @@ def test_losses_and_gradients_are_those_of_sentence_transformers(case):
     assert_allclose(sums[[0, 2]], [expected[f"{case}.loss"], 1.0], rtol=1e-5)
 
 
-def test_duplicates_are_no_negatives():
+def test_duplicate_texts_are_no_negatives():
     """The loss with some texts twice is that over the candidates that are left, written out."""
     vectors, numbers = vectors_of(3), labels_of("infonce", 3)
     for place in ((4, 1), (9, 2)):  # record 2's second text once more
@@ -130,8 +130,7 @@ def gradients_after(engine, batch, step: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.full
-def test_gradients_in_parts_are_those_of_the_big_batch(records):
+def test_gradients_in_chunks_equal_the_whole_batch(records):
     whole, parts = engine_of(0.0, 1), engine_of(0.0, 4)
     expected, found = (gradients_after(one, records, 0) for one in (whole, parts))
     largest = max(np.abs(gradient).max() for gradient in expected.values())
@@ -143,7 +142,7 @@ def test_gradients_in_parts_are_those_of_the_big_batch(records):
 
 
 @pytest.mark.full
-def test_dropout_is_the_same_in_both_passes(records):
+def test_dropout_is_equal_in_both_passes(records):
     """The gradient is the loss's slope along itself, which it is not with two pairs of masks."""
     engine = engine_of(0.3, 4)
     slopes = gradients_after(engine, records, 5)

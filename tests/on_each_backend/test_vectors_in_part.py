@@ -19,8 +19,6 @@ from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
 from kbert.training.vector_loss import VECTORS, VectorLoss
 
-pytestmark = pytest.mark.full
-
 PAIRS, LENGTH = 6, 7
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SPEC = GraphSpec(kbert.BertConfig(**CONFIG | {"num_hidden_layers": 2}), "encoder")
@@ -57,7 +55,8 @@ def gradients(accumulation, **parts) -> dict:
     return engine_of(accumulation, **parts).gradients(batch(), 0)
 
 
-def test_frozen_parts_leave_the_others_gradients_as_they_are(backend):
+@pytest.mark.full
+def test_frozen_layers_leave_other_gradients_unchanged(backend):
     if backend == "jax":
         pytest.skip(
             "as on TensorFlow: two more programs to compile; test_trained_in_part has parts"
@@ -68,8 +67,9 @@ def test_frozen_parts_leave_the_others_gradients_as_they_are(backend):
         np.testing.assert_allclose(gradient, whole[path], atol=2e-6, rtol=1e-3, err_msg=path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("on", ["query,output"])
-def test_adapters_have_the_gradients_of_one_big_batch(on):
+def test_adapter_gradients_in_chunks_equal_the_whole_batch(on):
     parts = {"lora": 3, "lora_on": on, "freeze": "1"}
     found, whole = (gradients(count, **parts) for count in (3, 1))
     assert len(found) == 4 and set(found) == set(whole)

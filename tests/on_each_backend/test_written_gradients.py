@@ -58,7 +58,7 @@ CASES = {
 }
 
 
-def test_each_that_is_written_is_compared():
+def test_every_written_gradient_is_compared():
     assert {formula for formula, *_ in CASES.values()} == set(WRITTEN)
 
 
@@ -70,7 +70,7 @@ def kit(backend):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_the_gradient_that_the_backend_finds(case, kit):
+def test_written_gradient_equals_autodiff(case, kit):
     formula, arguments, settings = CASES[case]
     places = [
         place
@@ -83,7 +83,7 @@ def test_it_is_the_gradient_that_the_backend_finds(case, kit):
 
 @pytest.mark.parametrize("mask", [padding, blocks], ids=["padded", "packed"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_attention_is_what_its_parts_are_one_after_the_other(mask, rate, kit):
+def test_fused_attention_equals_its_parts(mask, rate, kit):
     """The plain kit's, with autodiff's gradient."""
     arguments = [*HEADS, mask(), SEED]
     assert_same_gradients(kit.attended(rate), plain_kit.attended(rate), arguments, [0, 1, 2])
@@ -142,7 +142,7 @@ _BY_BACKEND = {"tensorflow": by_tensorflow, "jax": by_jax}
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's kit alone does")
-def test_what_is_recomputed_is_not_kept_and_has_the_same_gradients():
+def test_recomputed_operations_keep_nothing_and_gradients():
     import tensorflow as tf
 
     from kbert.model.parts import tensorflow_kit
@@ -169,7 +169,7 @@ def test_what_is_recomputed_is_not_kept_and_has_the_same_gradients():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's kit alone does")
-def test_what_is_recomputed_waits_for_the_gradient_and_copies_no_argument():
+def test_recomputation_waits_for_the_gradient():
     """Without the wait TensorFlow computes it once, as the same operation of the same tensors."""
     import tensorflow as tf
 
