@@ -29,7 +29,7 @@ def pages():
 @pytest.mark.parametrize(
     ("width", "scheme", "each"),
     [
-        (400, "light", 2),
+        (400, "light", 3),
         (1280, "dark", 7),
         *(
             pytest.param(*case, 1, marks=pytest.mark.nightly)
