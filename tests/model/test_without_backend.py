@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.model import missing_backend
@@ -59,7 +59,7 @@ for call in calls:
 def place(small, tmp_path_factory):
     """A checkpoint in the formats that are read without a backend, and Google's."""
     place = tmp_path_factory.mktemp("place")
-    bert = small_berts(small)["encoder"]
+    bert = small_bert(small, "encoder")
     kbert.save(bert, place / "encoder")
     bert = kbert.load(place / "encoder")
     kbert.save(bert, place / "encoder.keras")
