@@ -1,7 +1,6 @@
 """The ONNX folder has transformers' names, and ONNX Runtime quantizes it to int8."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from helpers.small_berts import TEXTS, small_berts
 from numpy.testing import assert_allclose
 
 import kbert
-from kbert.checkpoints.sentence_settings import SentenceSettings
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
@@ -89,23 +87,6 @@ def test_the_file_in_a_folder_gives_transformers_numbers(berts, tmp_path, head):
         expected = wanted[key].numpy()
         array, expected = array[real], expected[real]
         assert_allclose(array, expected, atol=1e-4)
-
-
-@pytest.mark.full
-def test_a_folder_has_what_a_server_reads(berts, tmp_path):
-    """text-embeddings-inference: router/src/lib.rs, PoolConfig and STConfig, without defaults."""
-    bert = dataclasses.replace(berts["encoder"], sentence=SentenceSettings("mean", True, 11))
-    kbert.save(bert, tmp_path / "out", format="transformers_onnx")
-    pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
-    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-    assert [pooling[f"pooling_mode_{mode}"] for mode in modes] == [False, True, False, False]
-    st = json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())
-    assert st["max_seq_length"] == 11
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert {"architectures", "model_type", "max_position_embeddings"} <= set(config)
-    assert (tmp_path / "out" / "tokenizer.json").is_file()
-    again = kbert.load(tmp_path / "out")
-    assert_allclose(kbert.embed(again, TEXTS), kbert.embed(bert, TEXTS), atol=1e-6)
 
 
 @pytest.mark.full
