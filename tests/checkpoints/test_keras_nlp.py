@@ -131,11 +131,14 @@ def test_to_keras_nlp_warns_of_another_gelu(caplog):
     assert apart > 1e-3
 
 
-def test_to_keras_nlp_errors_are_one_line(monkeypatch):
+def test_to_keras_nlp_without_the_package_is_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"keras-nlp, which is not installed: pip install"):
         kbert.to_keras_nlp(made("encoder"))
-    monkeypatch.undo()
+
+
+@pytest.mark.full
+def test_to_keras_nlp_refuses_heads_that_it_lacks():
+    pytest.importorskip("keras_nlp")
     with pytest.raises(ValueError, match="format keras_hub must have the head pretraining, enc"):
-        pytest.importorskip("keras_nlp")
         kbert.to_keras_nlp(made("tokens"))
