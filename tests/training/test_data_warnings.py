@@ -13,6 +13,7 @@ from kbert.data.corpus.shards import open_shards
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 from kbert.graph.names import NSP
 
+ROWS = [("a cat", 0), ("a dog", 1)]
 SETTINGS = {"epochs": 1, "batch_size": 8, "show": False, "peak_flops": 1e9}
 
 
@@ -66,16 +67,21 @@ def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
     ]
 
 
-def test_max_length_above_positions_is_refused(small, said):
+def test_max_length_above_positions_is_refused(small):
     bert = small_berts(small.replace(num_hidden_layers=1))["classifier"]
-    rows = [("a cat", 0), ("a dog", 1)]
     most = f"max_length must be at most {small.max_position_embeddings}, as many tokens as the"
     for call in (
-        lambda: kbert.finetune(bert, "classify", train=rows, max_length=1000, **SETTINGS),
-        lambda: kbert.evaluate(bert, "classify", rows, max_length=1000),
+        lambda: kbert.finetune(bert, "classify", train=ROWS, max_length=1000, **SETTINGS),
+        lambda: kbert.evaluate(bert, "classify", ROWS, max_length=1000),
         lambda: kbert.embed(bert, "a cat", max_length=1000),
     ):
         with pytest.raises(ValueError, match=most):
             call()
-    tuned = kbert.finetune(bert, "classify", train=rows, **SETTINGS)  # 128, or as many as it has
+
+
+@pytest.mark.full
+def test_max_length_defaults_to_the_positions(small, said):
+    """To 128, or as many as the model has."""
+    bert = small_berts(small.replace(num_hidden_layers=1))["classifier"]
+    tuned = kbert.finetune(bert, "classify", train=ROWS, **SETTINGS)
     assert tuned.bert.labels == ("0", "1") and not said()

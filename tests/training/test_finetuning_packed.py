@@ -13,6 +13,7 @@ from helpers.sample_data import TAGGED, small_bert
 from helpers.small_berts import small_berts
 
 import kbert
+from kbert.graph.names import CLASSIFIER
 from kbert.graph.spec import GraphSpec
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
@@ -85,11 +86,12 @@ def test_packed_tagger_learns():
 
 def test_flops_count_packed_rows(small):
     """By the accounting's of a sequence as long as a row, times the rows."""
-    from test_packing import examples
-
+    from kbert.data.labelled.length_buckets import Examples
     from kbert.data.labelled.packed_batches import PackedBatches
 
-    batches = PackedBatches(examples(), batch_size=13, row_length=17)
+    ids = [[1] * 8] * 12  # two in a row
+    examples = Examples(ids, ids, {CLASSIFIER: [0] * 12})
+    batches = PackedBatches(examples, batch_size=12, row_length=17)
     spec = GraphSpec(small, "classifier", num_labels=5)
     account = kbert.account(small, 17, head="classifier", num_labels=5)
     assert batches.shapes_in(0) == [(6, 17)]

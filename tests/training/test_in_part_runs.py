@@ -78,6 +78,7 @@ def by_peft(source, run, texts):
     return np.stack(found)
 
 
+@pytest.mark.full
 def test_sentence_embeddings_train_with_frozen_layers(source):
     options = SETTINGS | {"freeze": "embeddings,1", "layer_decay": 0.9}
     done = kbert.finetune(source, "embed", train=PAIRS, **options)

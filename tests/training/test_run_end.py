@@ -85,6 +85,7 @@ def assert_last(run, steps: list[int]) -> None:
     assert (result["steps"], result["loss"]) == (steps[-1], lines[-1]["loss"])
 
 
+@pytest.mark.full
 def test_last_step_is_recorded_where_a_callback_stops(stopped):
     assert_last(stopped, [10, 15])
 
@@ -108,6 +109,7 @@ def test_stopped_finetuning_reports_its_last_weights(folder, tmp_path):
     assert (result["steps"], result["weights_of_update"]) == (5, 5)
 
 
+@pytest.mark.full
 def test_report_exists_from_the_first_evaluation(folder, tmp_path):
     pages = []
 
@@ -283,6 +285,7 @@ def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys)
     assert [line["step"] for line in again.history.updates] == [1, 2, 3, 4]
 
 
+@pytest.mark.full
 def test_keep_applies_to_an_already_finished_run(stopped, tmp_path):
     """Killed before its states were removed, or of a release that said nothing of it."""
     run = shutil.copytree(stopped, tmp_path / "run")

@@ -48,6 +48,7 @@ def tune(folder, output, **options):
     return kbert.finetune(folder / "source", "classify", **data, **(settings | options))
 
 
+@pytest.mark.full
 def test_run_is_trained_by_one_process_at_a_time(folder, capsys):
     run = folder / "crashed"
     process = subprocess.Popen([sys.executable, "-c", HOLD, run], stdout=subprocess.PIPE, text=True)

@@ -104,6 +104,7 @@ def test_checkpoint_keeps_the_pooling_settings(tuned, tmp_path):
     assert kbert.load(tmp_path / "saved").sentence == done.bert.sentence
 
 
+@pytest.mark.full
 def test_default_prompt_is_used_in_training(source):
     sentence = kbert.SentenceSettings(
         "mean", True, 9, prompts={"red": "red "}, default_prompt_name="red", similarity="dot"
@@ -204,9 +205,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", ["pairs", *(pytest.param(k, marks=pytest.mark.full) for k in ("triplets", "labelled"))]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_embedding_data_is_learned(source, kind):
     rows, pooling, figure = KINDS[kind]
     loss = "triplet" if kind == "triplets" else None
