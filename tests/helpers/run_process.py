@@ -1,52 +1,10 @@
-"""Runs in processes that are killed at chosen points, forked off one that has the libraries.
+"""Runs that are killed at chosen points: tests call `start` in a process of its own, by `Forks`."""
 
-A test makes `Forks`; `python run_process.py FOLDER` is the process that forks.
-"""
-
-import importlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-
-class Forks:
-    """Processes on a backend in which runs are started in `folder`: they import nothing anew."""
-
-    def __init__(self, folder: Path, backend: str):
-        from helpers.xla_flags import environment_of
-
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | environment_of(backend),
-        )
-
-    def start(self, **asked) -> int:
-        """Return the number of a process that does what `start` below says."""
-        return self._ask({"start": asked})
-
-    def wait(self, number: int, seconds: float = 300) -> int:
-        """Return the exit status of that process; one that takes longer is killed."""
-        return self._ask({"wait": [number, seconds]})
-
-    def _ask(self, request: dict) -> int:
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
 
 
 def die(*_) -> None:
@@ -169,61 +127,9 @@ def finetune(folder: Path, run: Path, together: int) -> None:
             raise
 
 
-def start(folder: Path, run: str, kill=None, together=1, arguments=None, env=None) -> None:
-    """Train in FOLDER/run: a name that begins with "finetune" is a fine-tuning.
-
-    With `arguments` this is the command kbert with these variables; stderr goes to FOLDER/run.txt.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def start(folder: str, run: str, kill: list | None, together: int) -> None:
+    """Train in FOLDER/run: a name that begins with "finetune" is a fine-tuning."""
     if kill:
         kill_at(*kill)
-    if arguments:
-        from kbert.cli.main import main
-
-        os.environ.update(env)
-        os.dup2(os.open(folder / f"{run}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-        main(arguments)
     train = finetune if run.startswith("finetune") else pretrain
-    train(folder, folder / run, together)
-
-
-def import_libraries() -> None:
-    """Import what a run needs; no device is asked for, so that a fork finds no threads."""
-    import keras
-
-    import kbert.cli.main
-    import kbert.tasks.finetuning.finetune
-    import kbert.tasks.pretraining.pretrain
-    import kbert.tasks.resume  # noqa: F401
-
-    importlib.import_module(f"kbert.training.engines.{keras.backend.backend()}_engine")
-
-
-def wait(number: int, seconds: float) -> int:
-    end = time.monotonic() + seconds
-    while True:
-        done, status = os.waitpid(number, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > end:
-            os.kill(number, signal.SIGKILL)
-        time.sleep(0.02)
-
-
-def main() -> None:
-    import_libraries()
-    folder = Path(sys.argv[1])
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "wait" in request:
-            print(wait(*request["wait"]), flush=True)
-            continue
-        child = os.fork()
-        if child == 0:
-            start(folder, **request["start"])
-            return
-        print(child, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    train(Path(folder), Path(folder) / run, together)

@@ -1,19 +1,13 @@
-"""One process of a training: a few updates from a checkpoint's weights, saved as arrays.
-
-    python -m helpers.train_process FOLDER OUT.npz DROPOUT DEVICES [MICRO_BATCHES [UPDATES_A_CALL]]
+"""A training of a few steps from a checkpoint's weights, saved as arrays.
 
 Hosts come from the environment, as everywhere. Each process writes what it ends with.
 """
 
-import os
-import sys
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 UPDATES, BATCH = 5, 12
 
 
 def main(
-    folder: str, out: str, dropout: float, devices: int, accumulation: int, at_once: int
+    out: str, folder: str, dropout: float, devices: int, accumulation: int, at_once: int
 ) -> None:
     import keras
     import numpy as np
@@ -64,12 +58,6 @@ def main(
         evaluated=evaluated,
         logits=logits[0],
         nsp=logits[1],
+        engine=[engine.replicas, engine.process, engine.processes],
         **weights,
     )
-    print(engine.replicas, engine.process, engine.processes)
-
-
-if __name__ == "__main__":
-    more = [int(number) for number in sys.argv[5:]]
-    micro_batches, updates = more + [1, 1][len(more) :]
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), micro_batches, updates)

@@ -1,16 +1,11 @@
-"""Updates of every loss of sentence vectors, on one device and on two: what both end with.
-
-    python -m helpers.vector_process OUT.npz [CASE …]
+"""Steps of every loss of sentence embeddings, on one device and on two: what both end with.
 
 The backend and, of torch, the processes come from the environment. Each process writes, by case,
-the weights, both moments and the figures of two devices, and those of one device where it is the
+the weights, both moments and the metrics of two devices, and those of one device where it is the
 only process, or torch's first one.
 """
 
 import os
-import sys
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
@@ -161,7 +156,3 @@ def main(out: str, *cases: str) -> None:
             two_of_tensorflow()
         alone, devices = results(1, chosen), 2
     np.savez(out, **alone, **results(devices, chosen))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

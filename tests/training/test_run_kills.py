@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.labelled_texts import write_texts
-from helpers.run_process import Forks
 from helpers.run_shards import SETTINGS, make_shards, without_times
 from helpers.small_berts import small_berts
 
@@ -68,19 +67,17 @@ def folder(tmp_path_factory, small):
 
 
 @pytest.fixture(scope="module")
-def start(folder):
+def start(folder, forks):
     """Start or resume a run on a backend, killed at a point; returns the exit status."""
-    forks = {}
 
     def start(backend: str, run: str, kill: list | None, together: int = 1) -> int:
-        if backend not in forks:
-            pytest.importorskip(backend)
-            forks[backend] = Forks(folder, backend)
-        return forks[backend].wait(forks[backend].start(run=run, kill=kill, together=together))
+        asked = str(folder), run, kill, together
+        out = folder / f"{run}.txt"
+        return forks(backend).wait(
+            forks(backend).start("helpers.run_process:start", *asked, out=out)
+        )
 
-    yield start
-    for found in forks.values():
-        found.close()
+    return start
 
 
 @pytest.fixture(scope="module")

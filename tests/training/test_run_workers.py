@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.run_process import Forks
+from helpers.forks import Forks
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 from test_run_kills import assert_equal
 from test_training_processes import ports
@@ -41,9 +41,8 @@ def environments(backend: str) -> list[dict[str, str]]:
 class Runs:
     """Runs of two workers on a backend, and one that nothing stopped."""
 
-    def __init__(self, folder: Path, backend: str):
-        self.folder, self.backend = folder, backend
-        self.forks = Forks(folder, backend)
+    def __init__(self, folder: Path, backend: str, forks: Forks):
+        self.folder, self.backend, self.forks = folder, backend, forks
         (self.folder / "config.json").write_text(BertConfig(**CONFIG).to_json())
         make_shards(folder)
 
@@ -56,14 +55,18 @@ class Runs:
             asked = [self.folder / "shards", "--config", self.folder / "config.json", "-o", place]
             asked += [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
         arguments = ["pretrain", *map(str, asked), *QUIETLY]
+        command = "kbert.cli.main:main", arguments
         return [
-            self.forks.start(run=f"{run}-{index}", arguments=arguments, env=variables)
+            self.forks.start(*command, out=self.output(run, index), env=variables)
             for index, variables in enumerate(environments(self.backend))
         ]
 
+    def output(self, run: str, index: int) -> Path:
+        return self.folder / f"{run}-{index}.txt"
+
     def said(self, run: str, index: int) -> str:
-        """What a worker wrote on stderr since it was started last."""
-        return (self.folder / f"{run}-{index}.txt").read_text()
+        """What a worker wrote since it was started last."""
+        return self.output(run, index).read_text()
 
     def finish(self, run: str) -> Path:
         for index, process in enumerate(self.start(run)):
@@ -88,19 +91,14 @@ def recorded(folder: Path, run: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, forks):
     """`Runs` by backend."""
-    found = {}
 
+    @functools.cache
     def on(backend: str) -> Runs:
-        if backend not in found:
-            pytest.importorskip(backend)
-            found[backend] = Runs(tmp_path_factory.mktemp(backend), backend)
-        return found[backend]
+        return Runs(tmp_path_factory.mktemp(backend), backend, forks(backend))
 
-    yield on
-    for one in found.values():
-        one.forks.close()
+    return on
 
 
 def killed(runs: Runs, run: str, index: int, lines: int) -> None:

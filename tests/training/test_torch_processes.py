@@ -3,8 +3,6 @@
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -46,8 +44,8 @@ def norm_of(step, local):
 for step in range(3):
     expected = norm_of(step, 2), norm_of(step, 1)
     figures = engine.update(batch_of(data, step).rows(engine.rows(12)), step)
-    print(float(figures["gradient_norm"]), *expected)
-print(*[float(weight.value.detach().abs().sum()) for weight in model.weights])
+    print("of", float(figures["gradient_norm"]), *expected)
+print("of", *[float(weight.value.detach().abs().sum()) for weight in model.weights])
 """
 LEAVES = """
 if engine.process == 1:
@@ -60,26 +58,14 @@ except RuntimeError as error:
 
 
 @pytest.fixture(scope="module")
-def pair() -> list[subprocess.CompletedProcess]:
-    """Two processes that train with dropout; then the second ends with an error."""
-    command = [sys.executable, "-c", PAIR + MASKS + LEAVES]
-    running = [
-        subprocess.Popen(
-            command,
-            env=os.environ | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for variables in environments("torch_processes")
-    ]
-    try:
-        said = [process.communicate(timeout=120) for process in running]
-    finally:
-        for process in running:
-            process.kill()
-    pairs = zip(running, said, strict=True)
-    return [subprocess.CompletedProcess(command, p.returncode, *texts) for p, texts in pairs]
+def pair(forks, tmp_path_factory) -> list[tuple[int, str]]:
+    """Two processes that train with dropout, then the second fails: status, what each printed."""
+    folder, running = tmp_path_factory.mktemp("pair"), []
+    for index, variables in enumerate(environments("torch_processes")):
+        asked = "builtins:exec", PAIR + MASKS + LEAVES, {}
+        out = folder / f"{index}.txt"
+        running.append((forks("torch").start(*asked, out=out, env=variables), out))
+    return [(forks("torch").wait(number, 120), out.read_text()) for number, out in running]
 
 
 @pytest.fixture
@@ -102,10 +88,12 @@ def process(monkeypatch):
 @pytest.mark.full
 def test_torch_replicas_draw_own_masks_and_share_one_update(pair):
     """With dropout, over micro-batches: the sum of what one process computes for each replica."""
-    one, two = pair
-    assert one.returncode == 0, one.stderr[-2000:] + two.stderr[-2000:]
-    *updates, weights = one.stdout.splitlines()[-5:-1]
-    assert two.stdout.splitlines()[-4:] == [*updates, weights]  # to the last digit
+    (status, one), (_, two) = pair
+    assert status == 0, one[-2000:] + two[-2000:]
+    lines = [line for line in one.splitlines() if line.startswith("of ")]
+    updates = [line.removeprefix("of ") for line in lines[:-1]]
+    assert len(updates) == 3
+    assert lines == [line for line in two.splitlines() if line.startswith("of ")]  # to a digit
     for line in updates:
         found, expected, of_one_replica = map(float, line.split())
         assert abs(found / expected - 1) < 1e-5
@@ -114,9 +102,10 @@ def test_torch_replicas_draw_own_masks_and_share_one_update(pair):
 
 @pytest.mark.full
 def test_error_in_one_process_ends_the_others(pair):
-    one, two = pair
-    assert two.returncode == 1 and "the disk is gone" in two.stderr
-    name, known, lines = one.stdout.splitlines()[-1].split(maxsplit=2)
+    (_, one), (status, two) = pair
+    assert status == 1 and "the disk is gone" in two
+    (line,) = (line for line in one.splitlines() if line.startswith("ProcessLost"))
+    name, known, lines = line.split(maxsplit=2)
     assert (name, known) == ("ProcessLost", "True") and "', '" not in lines
     assert lines.startswith("['the sum over processes failed: ")
 

@@ -195,7 +195,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.full
-def test_missing_tpu_is_one_line_error(run_python):
+def test_missing_tpu_is_one_line_error(forks, tmp_path):
     """In a process of its own: to start a TPU clears what TensorFlow has made."""
     names = ["local", "no-such-tpu", f"grpc://127.0.0.1:{closed_port()}"]
     code = f"""
@@ -207,8 +207,9 @@ for os.environ["TPU_NAME"] in {names}:
     except ValueError as error:
         print(error)
 """
-    lines = run_python(code, backend="tensorflow").stdout.splitlines()
-    assert len(lines) == len(names), lines
+    printed = forks("tensorflow").run("builtins:exec", code, {}, out=tmp_path / "out.txt")
+    lines = [line for line in printed.splitlines() if line.startswith("the TPU ")]
+    assert len(lines) == len(names), printed
     for name, line in zip(names, lines, strict=True):
         assert line.startswith(f"the TPU {name!r} cannot be used (") and "unset it" in line
 
@@ -269,11 +270,12 @@ told([batch(*case[:2], n) for n in range(3)])
 
 
 @pytest.mark.full
-def test_tpu_strategy_takes_a_call_with_static_shapes(run_python):
-    done = run_python(STRATEGY, backend="tensorflow", TPU_NAME="local")
+def test_tpu_strategy_takes_a_call_with_static_shapes(forks, tmp_path):
+    asked = {"out": tmp_path / "out.txt", "env": {"TPU_NAME": "local"}}
+    printed = forks("tensorflow").run("builtins:exec", STRATEGY, {}, **asked)
     # one program; gradients and all sums go between the chips; every variable is given once; where
     # vectors are learned these go too, with the records' labels and weights
-    update, of_vectors = done.stdout.splitlines()
+    update, of_vectors = printed.splitlines()[-2:]
     assert update.split() == ["1", "1", "0", "['BroadcastGradientArgs']", "[]"]  # shapes' own
     assert of_vectors.split()[:3] == ["1", "4", "0"] and of_vectors.endswith("[]")
     assert of_vectors.split()[3] in ("[]", "['BroadcastGradientArgs']")

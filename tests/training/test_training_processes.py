@@ -1,21 +1,17 @@
 """One device, several, and several hosts do the same updates: real processes on loopback."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import train_process
-from helpers.sizes import HELPERS, SIZES
+from helpers.sizes import SIZES
 from helpers.xla_flags import LESS_COMPILING, environment_of
 
 import kbert
 
-SCRIPT = HELPERS / "train_process.py"
 TWO = "--xla_force_host_platform_device_count=2"
 TWO_DEVICES_OF_JAX = {"KERAS_BACKEND": "jax", "XLA_FLAGS": f"{LESS_COMPILING['XLA_FLAGS']} {TWO}"}
 
@@ -71,40 +67,31 @@ def environments(kind: str) -> list[dict]:
     return [{}]
 
 
-def ended(kind: str, folder: Path, place: Path) -> list[dict]:
-    """What each process of a way to train ends with."""
-    devices = "2" if kind in ("mirrored", "jax_devices") else "1"
-    micro_batches = "2" if kind == "torch_accumulated" else "1"
-    at_once = "3" if kind in ("mirrored", "workers") else "1"  # of 5: a call is not full
-    running = []
+def backend_of(kind: str) -> str:
+    backend = kind.partition("_")[0]
+    return backend if backend in ("jax", "torch") else "tensorflow"
+
+
+def ended(forks, kind: str, place: Path, function: str, *arguments) -> list[dict]:
+    """What each process of a way to train ends with: a file of arrays, its first argument."""
+    forks, running = forks(backend_of(kind)), []
     for index, variables in enumerate(environments(kind)):
         out = place / f"{kind}-{index}.npz"
-        asked = [str(folder), str(out), "0.0", devices, micro_batches, at_once]
-        command = [sys.executable, str(SCRIPT), *asked]
-        environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"} | variables
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        running.append((process, out))
-    replicas = 2 if devices == "2" or len(running) == 2 else 1
-    try:
-        for index, (process, _) in enumerate(running):
-            printed, errors = process.communicate(timeout=300)
-            assert process.returncode == 0, errors[-3000:]
-            expected = [str(n) for n in (replicas, index, len(running))]
-            assert printed.splitlines()[-1].split() == expected
-    finally:
-        for process, _ in running:
-            process.kill()
-            process.communicate()
+        asked = function, str(out), *arguments
+        number = forks.start(*asked, out=out.with_suffix(".txt"), env=variables)
+        running.append((number, out))
+    for number, out in running:
+        assert forks.wait(number) == 0, out.with_suffix(".txt").read_text()[-3000:]
     return [dict(np.load(out)) for _, out in running]
 
 
 @pytest.fixture(scope="module")
 def one_device(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("one") / "device.npz"
-    train_process.main(str(folder), str(out), 0.0, 1, 1, 1)
-    return dict(np.load(out))
+    train_process.main(str(out), str(folder), 0.0, 1, 1, 1)
+    found = dict(np.load(out))
+    assert found.pop("engine").tolist() == [1, 0, 1]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -123,18 +110,23 @@ def one_device(folder, tmp_path_factory):
         ),
     ],
 )
-def test_every_way_to_train_equals_one_device(kind, folder, one_device, tmp_path):
-    if kind.startswith(("jax", "torch")):
-        pytest.importorskip(kind.partition("_")[0])
+def test_every_way_to_train_equals_one_device(kind, folder, one_device, forks, tmp_path):
     assert (one_device["norms"] > 0.5).all()  # the clip bites
-    for found in ended(kind, folder, tmp_path):
+    devices = 2 if kind in ("mirrored", "jax_devices") else 1
+    micro_batches = 2 if kind == "torch_accumulated" else 1
+    at_once = 3 if kind in ("mirrored", "workers") else 1  # of 5: a call is not full
+    asked = str(folder), 0.0, devices, micro_batches, at_once
+    every = ended(forks, kind, tmp_path, "helpers.train_process:main", *asked)
+    replicas = 2 if devices == 2 or len(every) == 2 else 1
+    for index, found in enumerate(every):
+        assert found.pop("engine").tolist() == [replicas, index, len(every)]
         assert found.keys() == one_device.keys()
         for name, array in found.items():
             np.testing.assert_allclose(array, one_device[name], atol=1e-5, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.full
-def test_replicas_draw_their_own_dropout_masks(folder, tmp_path):
+def test_replicas_draw_their_own_dropout_masks(folder, forks, tmp_path):
     """Two replicas with the same examples: the same masks would give both the same sums."""
     code = f"""
 import os, sys
@@ -167,17 +159,13 @@ same, again = losses([seeds[0], seeds[0]])
 assert abs(same - again) < 1e-6 and abs(same - one) < 1e-6
 print("differ")
 """
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.stdout.strip() == "differ", done.stderr[-3000:]
+    printed = forks("tensorflow").run("builtins:exec", code, {}, out=tmp_path / "out.txt")
+    assert printed.splitlines()[-1] == "differ"
 
 
 @pytest.mark.full
-def test_two_jax_devices_draw_the_masks_of_one(folder):
+def test_two_jax_devices_draw_the_masks_of_one(folder, forks, tmp_path):
     """In parts of their own, and where Keras's own dropout draws for the whole batch."""
-    pytest.importorskip("jax")
     code = f"""
 import sys
 import keras, kbert
@@ -208,8 +196,6 @@ for head, predictions in (("pretraining", PREDICTIONS), ("classifier", None)):
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
     print(in_parts)
 """
-    environment = os.environ | TWO_DEVICES_OF_JAX
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.stdout.split() == ["True", "False"], done.stderr[-3000:]
+    asked = "builtins:exec", code, {}
+    printed = forks("jax").run(*asked, out=tmp_path / "out.txt", env=TWO_DEVICES_OF_JAX)
+    assert printed.split()[-2:] == ["True", "False"]

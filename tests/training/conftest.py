@@ -1,0 +1,20 @@
+"""What the tests of training share."""
+
+import pytest
+from helpers.forks import Forks
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Processes on a backend, by its name; those that import it are started once."""
+    found = {}
+
+    def on(backend: str) -> Forks:
+        if backend not in found:
+            pytest.importorskip(backend)
+            found[backend] = Forks(backend)
+        return found[backend]
+
+    yield on
+    for one in found.values():
+        one.close()
