@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.peer_attribution import CASES, MASKED, OTHER, PAIR, STEPS, TEXT
 from helpers.peer_outputs import run_peer
+from helpers.rounds import full_on
 from helpers.small_berts import small_berts
 from numpy.testing import assert_allclose
 
@@ -32,6 +33,7 @@ def found_for(case: str, folders):
     return attribute(kbert.load(folders / "BertModel"), TEXT, similar_to=OTHER, steps=STEPS)
 
 
+@full_on("jax")
 @pytest.mark.parametrize(
     "case",
     [case if case == "label" else pytest.param(case, marks=pytest.mark.full) for case in CASES],

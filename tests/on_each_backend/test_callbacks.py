@@ -69,7 +69,7 @@ def scores(monkeypatch):
     return give
 
 
-@full_on("jax", "torch")
+@full_on("jax", "tensorflow")
 def test_callbacks_see_compiled_model_and_current_weights(scores, tmp_path):
     inputs = {TOKEN_IDS: np.array([[2, 7, 9, 3], [2, 5, 6, 3], [2, 8, 20, 3]], "int32")}
     inputs[SEGMENT_IDS] = np.zeros((3, 4), "int32")

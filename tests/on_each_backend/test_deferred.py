@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -122,6 +123,7 @@ def initializer_kept_elsewhere(monkeypatch):
     monkeypatch.setattr(keras.Variable, "_initializer", kept, raising=False)
 
 
+@full_on("jax")
 @pytest.mark.parametrize(
     "change", [no_such_option, no_such_list, another_list, initializer_kept_elsewhere]
 )
@@ -140,6 +142,7 @@ def test_weights_are_equal_where_keras_does_not_defer(
     assert "has no variables that wait for their values" in message and "\n" not in message
 
 
+@full_on("jax")
 def test_model_copies_weights_and_shares_none(small):
     source = kbert.build_encoder(small)
     layers = layers_of(source)

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
@@ -49,6 +50,7 @@ def arrays_of(tensors) -> list[np.ndarray]:
     return [keras.ops.convert_to_numpy(keras.ops.cast(one, "float32")) for one in tensors]
 
 
+@full_on("jax")
 @pytest.mark.parametrize(("head", "policy"), CASES)
 def test_dtype_argument_equals_keras_policy(small, head, policy):
     expected = built_under(policy, GraphSpec(small, head, seq_len=7))

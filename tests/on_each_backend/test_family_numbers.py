@@ -116,7 +116,7 @@ def test_family_outputs_and_gradients_equal_transformers(folders, name, backend)
     assert loss == pytest.approx(float(peer["loss"]), rel=1e-5)
 
 
-@full_on("jax")
+@pytest.mark.full
 @pytest.mark.parametrize("name", VECTOR_CLASSES)
 def test_embedding_gradients_equal_torch(folders, name, backend):
     if backend != "tensorflow":

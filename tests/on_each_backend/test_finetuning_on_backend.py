@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from helpers.labelled_texts import read_texts, write_texts
 from helpers.peer_tasks import VOCABULARY
+from helpers.rounds import full_on
 
 import kbert
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 
 
+@full_on("tensorflow")
 def test_finetuning_learns_and_saved_model_scores_equal(small, tmp_path):
     import keras
 

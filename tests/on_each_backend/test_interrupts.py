@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.rounds import full_on
-from helpers.small_berts import TEXTS, small_berts
+from helpers.small_berts import TEXTS, small_bert
 
 import kbert
 
@@ -31,7 +31,7 @@ SIZES = {
 
 
 def build_bert():
-    return small_berts(kbert.BertConfig(**SIZES))["encoder"]
+    return small_bert(kbert.BertConfig(**SIZES), "encoder")
 
 
 def ids(count=11, length=7, seed=3):

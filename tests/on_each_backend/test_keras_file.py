@@ -172,6 +172,7 @@ def test_optimizer_in_a_keras_file_is_left_out(small, tmp_path):
         assert found.spec == model.spec
 
 
+@full_on("jax", "torch")
 def test_gathered_mlm_head_is_recognized(small, tmp_path):
     model = model_of(small, "pretraining", seq_len=11, max_predictions=5)
     model.save(tmp_path / "bert.keras")
@@ -179,6 +180,7 @@ def test_gathered_mlm_head_is_recognized(small, tmp_path):
         assert found.tensors.keys() == arrays_of(model).keys()
 
 
+@full_on("jax", "torch")
 def test_bfloat16_weights_are_read_as_bfloat16(small, tmp_path):
     import keras
 

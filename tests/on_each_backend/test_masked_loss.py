@@ -72,7 +72,7 @@ def test_fit_loss_is_the_mean_over_masked_positions(small, data):
     assert abs(mlm[inputs[2] != 0].mean() - mlm[counted].mean()) > 1e-3
 
 
-@full_on("jax")
+@full_on("jax", "tensorflow")
 def test_gathered_head_counts_nonzero_positions(small, data):
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = kbert.build_bert(config, seq_len=LENGTH, max_predictions=4)
@@ -104,7 +104,7 @@ def test_fit_learns_the_masked_tokens(small, data):
     assert losses[-1] < 0.8 * losses[0]
 
 
-@full_on("jax")
+@full_on("jax", "tensorflow")
 def test_token_classifier_loss_ignores_padding(small, data):
     import keras
 

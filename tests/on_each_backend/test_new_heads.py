@@ -30,6 +30,7 @@ def of(model, name):
     return [keras.ops.convert_to_numpy(weight) for weight in model.get_layer(name).weights]
 
 
+@full_on("jax")
 @pytest.mark.parametrize(
     ("head", "layer"), [("classifier", "Classifier"), ("tokens", "TokenClassifier")]
 )

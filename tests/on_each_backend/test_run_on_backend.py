@@ -109,7 +109,7 @@ def test_memory_of_earlier_runs_is_freed(start):
     assert alive == [1, 1, 1]
 
 
-@full_on("jax", "torch")
+@full_on("jax", "tensorflow")
 def test_early_stopping_ends_the_run_with_the_best_weights(start):
     stopping = keras.callbacks.EarlyStopping(
         "val_loss", mode="max", patience=1, restore_best_weights=True
@@ -121,7 +121,7 @@ def test_early_stopping_ends_the_run_with_the_best_weights(start):
     assert all(any(np.array_equal(a, b) for b in best) for a in ours)
 
 
-@full_on("jax", "torch")
+@full_on("jax", "tensorflow")
 def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path):
     from kbert.tasks.resume import resume
     from kbert.training.stopping import Stopped

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.sizes import SIZES
 from helpers.training_batches import arrays, batch_of
 from test_training_step import BATCH, engine_of
@@ -53,6 +54,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
+@full_on("jax")
 def test_no_step_is_applied_after_a_non_finite_one(tmp_path):
     engine, batches = about_to_fail(), Batches()
     begun = engine.state()

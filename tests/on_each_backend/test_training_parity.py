@@ -59,7 +59,9 @@ def updates(folder: Path, kind: str, **options):
     return engine, {name: np.array([float(log[name]) for log in logs]) for name in logs[0]}
 
 
-@pytest.mark.parametrize("kind", ["pretraining", "classifier"])
+@pytest.mark.parametrize(
+    "kind", ["pretraining", pytest.param("classifier", marks=[pytest.mark.full])]
+)
 def test_training_steps_equal_transformers(trained, kind, request):
     folder, peer = trained(kind)
     if kind == "pretraining":

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS
 from test_training_ahead import BAD, SEGMENT, SEGMENTS, STEPS, Batches
@@ -107,6 +108,7 @@ def test_run_with_steps_per_call_acts_at_the_same_steps(both, tmp_path, stopped)
         assert_equal(other_states[name], states[name])
 
 
+@full_on("jax", "tensorflow")
 def test_no_step_in_a_call_follows_a_non_finite_one(both):
     one, several = both
     state = one.state()

@@ -134,7 +134,8 @@ def by_jax(total, given):
     import jax
 
     places = tuple(range(len(given)))
-    (_, results), gradients = jax.value_and_grad(total, places, has_aux=True)(*given)
+    compiled = jax.jit(jax.value_and_grad(total, places, has_aux=True))  # else bit by bit
+    (_, results), gradients = compiled(*given)
     return results, gradients
 
 
