@@ -28,17 +28,16 @@ LONGEST = (
     "project/test_notebooks.py",
     "training/test_training_processes.py",
     "checkpoints/test_exports.py",
-    "on_each_backend/test_training_step.py",
     "checkpoints/damaged/test_mutated_json.py",
     "checkpoints/test_fuzzed_files.py",
 )
 
 
 def pytest_configure(config):
-    """Ctrl-C as it is; what JAX compiled and peers computed in one process, the others take.
+    """Restore Ctrl-C, and share what JAX compiled and peers computed between the processes.
 
-    A shell has a job in the background ignore Ctrl-C, and with it all that the job starts: tests
-    that press it would wait for nothing. The folders are gone at the end.
+    A shell has a background job ignore Ctrl-C, and with it all that the job starts: tests that
+    press it would wait for nothing. The shared folders are removed at the end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""The tests in on_each_backend, on JAX and torch; and neither of them brings TensorFlow in."""
+"""Run the tests in on_each_backend on JAX and torch, one process per backend and round."""
 
 import importlib.util
 import os
@@ -51,7 +51,7 @@ def backend(request):
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """Starts a round's tests on JAX and on torch, side by side: a process and its output each."""
+    """Start the tests of a round on JAX and on torch, side by side, a process each."""
     folder = tmp_path_factory.mktemp("backends")
     processes = {}
 
@@ -96,7 +96,7 @@ def test_each_backend_passes_the_same_tests(which, backend, start):
 
 @pytest.mark.full
 def test_no_tensorflow_module_is_imported(backend, tmp_path):
-    """Where TensorFlow is not installed, building, summing, checking, drawing and running work."""
+    """Without TensorFlow a model can be built, summarized, verified, drawn and run."""
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "bert.svg")]
     environment = os.environ | environment_of(backend)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

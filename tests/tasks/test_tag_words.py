@@ -29,7 +29,6 @@ def plain(words) -> list[tuple[str, str]]:
 
 
 @pytest.mark.full
-@pytest.mark.transformers
 @pytest.mark.filterwarnings("ignore")
 def test_words_have_the_labels_of_transformers_first_subwords(bert, tmp_path):
     transformers = pytest.importorskip("transformers")

@@ -36,7 +36,6 @@ def changes(weights: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate([first[None], weights]).astype("float64"), axis=0)
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("decayed", [True, False])
 def test_adamw_equals_torch(decayed):
     torch = pytest.importorskip("torch")
@@ -112,7 +111,6 @@ def test_learning_rate_of_a_step(schedule, step, share):
 
 
 @pytest.mark.full
-@pytest.mark.transformers
 @pytest.mark.parametrize("warmup", [0, 1, 7, 29])
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
 def test_learning_rate_of_every_step_equals_transformers(schedule, warmup):
