@@ -66,7 +66,7 @@ def recorded():
     return np.load(record_tokenizer.FILE)
 
 
-@pytest.mark.parametrize("place", range(len(RULES)), ids=lambda place: str(RULES[place].values()))
+@pytest.mark.parametrize("place", range(len(RULES)), ids=str)
 def test_ids_offsets_and_words_equal_transformers(recorded, place):
     tokenizer = Tokenizer.from_vocab(record_tokenizer.VOCABULARY, **RULES[place])
     for name, (lines, pairs, options) in record_tokenizer.calls_of(RULES[place]).items():
