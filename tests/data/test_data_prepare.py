@@ -1,6 +1,5 @@
 """Shards: the tokenizer's ids, the same bytes whatever happened meanwhile, and what is refused."""
 
-import gzip
 import random
 import shutil
 import signal
@@ -162,17 +161,6 @@ def children(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.full
-def test_gzipped_text_gives_the_same_tokens(tmp_path):
-    path = tmp_path / "valid.txt.gz"
-    path.write_bytes(gzip.compress(text_files()[1].read_bytes()))
-    packed = prepare(path, folders()[0], tmp_path / "packed")
-    plain = prepare(text_files()[1], folders()[0], tmp_path / "plain")
-    assert np.array_equal(packed.offsets, plain.offsets)
-    everything = np.arange(plain.offsets[-1])
-    assert np.array_equal(packed.take(everything), plain.take(everything))
-
-
 def test_special_tokens_in_a_text_become_unknown(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("the [SEP] game [MASK] was\n\x01\x02\n\n\x03\n\n[PAD] [CLS] [UNK]\n", "utf-8")
@@ -184,7 +172,6 @@ def test_special_tokens_in_a_text_become_unknown(tmp_path):
     assert shards.documents == 2 and len(shards.offsets) == 3  # control characters are no sentence
 
 
-@pytest.mark.full
 def test_a_huge_line_is_tokenized_in_pieces(tmp_path):
     path = tmp_path / "text.txt"
     line = "the game was released " * 20_000  # more than three pieces
