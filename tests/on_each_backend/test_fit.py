@@ -6,6 +6,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
+from helpers.rounds import full_on
 
 import kbert
 from kbert.model.keras_internals import registered_gradients
@@ -38,7 +39,7 @@ def fit(model, optimizer) -> list[float]:
     return model.fit(inputs, labels, **options).history["loss"]
 
 
-@pytest.mark.full
+@full_on("jax", "tensorflow")
 def test_fit_equals_fit_of_a_plain_keras_model():
     """With dropout, whose masks are then the same ones, an activity regularizer, and an Adam whose
     setting is changed between two fits."""

@@ -37,6 +37,7 @@ def test_any_length_gradients_equal_the_graph_layers(head):
     assert furthest(plain, own) < 2e-5
 
 
+@pytest.mark.full
 def test_steps_of_several_lengths_equal_the_graph():
     plain, own = (any_length("classifier", fused=fused) for fused in (0, 1))
     given = batch("classifier")

@@ -150,7 +150,7 @@ def test_whole_fused_step_equals_the_graph():
             assert float(one[figure]) == pytest.approx(float(other[figure]), rel=1e-5)
 
 
-@full_on("tensorflow")
+@full_on("jax", "tensorflow")
 @pytest.mark.parametrize(
     ("head", "reading"),
     [

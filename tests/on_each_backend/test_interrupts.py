@@ -15,10 +15,10 @@ from helpers.small_berts import TEXTS, small_bert
 import kbert
 
 THREADS = 8
-INTERRUPTS = {"kbert.embed": 60}
+INTERRUPTS = {"kbert.embed": 30}
 if keras.backend.backend() == "jax":  # which alone takes a model's weights while it computes
-    INTERRUPTS |= {"kbert.predict": 60, "predict": 60, "evaluate": 30}
-    INTERRUPTS |= {"predict_on_batch": 30, "test_on_batch": 30}
+    INTERRUPTS |= {"kbert.predict": 30, "predict": 30, "evaluate": 20}
+    INTERRUPTS |= {"predict_on_batch": 20, "test_on_batch": 20}
 PACKAGES = re.compile(r"[/\\](kbert|keras)[/\\]")
 SIZES = {
     "vocab_size": 40,

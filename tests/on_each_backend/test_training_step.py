@@ -294,6 +294,7 @@ def test_indivisible_batch_is_refused_in_one_line():
         engine.rows(12)
 
 
+@full_on("jax")
 def test_gradients_reuse_the_memory_of_the_last_step(data, backend):
     if backend != "jax":
         pytest.skip("JAX gives memory back and asks for new")
