@@ -236,7 +236,7 @@ def test_devices_and_pipes_are_refused_and_kept(capsys, small, tmp_path, make):
     path.with_suffix(".svg").unlink()
     assert os.stat(path).st_mode == mode and os.lstat(path).st_ino
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.json"]
-    for ending in (".keras", ".onnx"):
+    for ending in (".keras", ".tflite"):
         make(path.with_suffix(ending))
         bert = kbert.Bert(small, "encoder", kbert.build_encoder(small))
         with pytest.raises(OSError, match="not a regular file"):

@@ -153,7 +153,8 @@ def test_mlm_head_differs_in_activation_and_epsilon_alone(out, caplog):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "backend", ["jax", "torch", pytest.param("tensorflow", marks=pytest.mark.nightly)]
+    "backend",
+    ["jax", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("torch", "tensorflow"))],
 )
 def test_a_live_model_gives_its_own_numbers(out, computed, backend):
     if backend != "jax":
