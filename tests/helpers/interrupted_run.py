@@ -1,4 +1,4 @@
-"""A run that ends in the middle, within the process."""
+"""End a run in the middle, within the process."""
 
 import keras
 

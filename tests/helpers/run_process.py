@@ -12,7 +12,7 @@ def die(*_) -> None:
 
 
 def kill_at(point: str, place: float) -> None:
-    """Arranges that this process is killed: after so many updates, or seconds, or at a state."""
+    """Have this process killed after so many steps or seconds, or at a state."""
     from safetensors import numpy as st
 
     from kbert.training.loop.loop import _Trainer
@@ -74,7 +74,7 @@ def kill_at(point: str, place: float) -> None:
 
 
 def write_late(before, of_state, place: int) -> None:
-    """Has the thread write a state once two more updates are done, and dies of it then."""
+    """Have the thread write a state once two more steps are done, and die then."""
     from kbert.training.loop.loop import _Trainer
     from kbert.training.run import run_folder
 

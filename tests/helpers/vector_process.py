@@ -107,7 +107,7 @@ def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: di
 
 
 def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
-    """What some updates end with."""
+    """Train a few steps; return weights, moments and metrics."""
     figures = []
     for step in range(UPDATES):
         rows = batch(loss, columns, step).rows(engine.rows(BATCH))
@@ -122,7 +122,7 @@ def trained(engine, loss: str, columns: int) -> dict[str, np.ndarray]:
 
 
 def results(devices: int | None, cases: list[str]) -> dict[str, np.ndarray]:
-    """What every case ends with; one device does a case once, whatever the options of two."""
+    """Train every case; one device does a case once, whatever the options of two."""
     from kbert.training import engines
 
     found, done = {}, {}

@@ -1,4 +1,4 @@
-"""What the tests of training share."""
+"""Share the processes of the training tests."""
 
 import pytest
 from helpers.forks import Forks

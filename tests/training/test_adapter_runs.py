@@ -1,4 +1,4 @@
-"""Fine-tuning with adapters and frozen parts, end to end: runs, their folders, bad adapters."""
+"""Fine-tuning with LoRA and frozen layers: runs, their folders, bad adapters."""
 
 import dataclasses
 import json

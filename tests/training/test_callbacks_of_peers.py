@@ -1,4 +1,4 @@
-"""Callbacks of W&B and MLflow in a run of kbert's, and callbacks that are refused."""
+"""W&B and MLflow log a run by their Keras callbacks; unsuitable callbacks are refused."""
 
 import keras
 import pytest

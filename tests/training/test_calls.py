@@ -1,4 +1,4 @@
-"""Which updates go to the device in one call."""
+"""Steps are grouped into calls of the device."""
 
 import numpy as np
 import pytest

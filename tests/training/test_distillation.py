@@ -1,4 +1,4 @@
-"""Runs with a teacher: they go on bit for bit, keep nothing of it, and say who can be none."""
+"""Runs with a teacher resume bit for bit, keep nothing of it, and refuse an unsuitable one."""
 
 import dataclasses
 
@@ -167,7 +167,7 @@ ROWS = {
     "name", [pytest.param(name, marks=[pytest.mark.full] * (name != "qa")) for name in ROWS]
 )
 def test_every_task_has_its_distillation_loss(heads, name):
-    """What says the teacher's words has nothing to learn; else what the formula says."""
+    """A student that predicts as the teacher has no loss; another one has the formula's."""
     labels = {"regress": 1, "multilabel": 3, "tag": 2}.get(name)
     teacher = heads[{"tag": "tokens", "qa": "qa"}.get(name, "classifier")]
     if labels:

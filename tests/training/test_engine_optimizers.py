@@ -1,4 +1,4 @@
-"""AdamW beside torch's, LAMB beside the paper's lines in NumPy, the rates beside transformers'."""
+"""AdamW equals torch, LAMB the paper's lines in NumPy, learning rates transformers."""
 
 import numpy as np
 import pytest

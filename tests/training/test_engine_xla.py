@@ -1,4 +1,4 @@
-"""The update as XLA is given it on TensorFlow."""
+"""TensorFlow's step as XLA is given it."""
 
 import pytest
 from helpers.sizes import SIZES

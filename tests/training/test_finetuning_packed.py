@@ -1,4 +1,4 @@
-"""Fine-tuning with several examples a row, from end to end."""
+"""Fine-tuning with several examples in a row of the batch, end to end."""
 
 import dataclasses
 import json

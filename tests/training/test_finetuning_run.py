@@ -1,4 +1,4 @@
-"""Fine-tuning a classifier from end to end: it learns, goes on bit for bit, keeps the best."""
+"""Fine-tuning a classifier end to end: it learns, resumes bit for bit, keeps the best weights."""
 
 import dataclasses
 import json

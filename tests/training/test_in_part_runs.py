@@ -1,4 +1,4 @@
-"""Runs that train a part: sentence vectors with LoRA or frozen parts; LoRA in pretraining."""
+"""Sentence embeddings and pretraining train with LoRA or frozen layers."""
 
 import dataclasses
 import importlib.util

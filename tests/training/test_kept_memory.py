@@ -1,4 +1,4 @@
-"""Memory that is given back stays with the process while an owner lives, by Linux's own count."""
+"""Freed memory stays with the process while an owner lives, by Linux's own count."""
 
 import subprocess
 import sys

@@ -1,5 +1,4 @@
-"""What waits for what in an update's graph on TensorFlow, so that less is in memory at a time; and
-the gradients of its products are NumPy's."""
+"""TensorFlow's step computes gradients in an order that keeps less in memory at a time."""
 
 import numpy as np
 import pytest

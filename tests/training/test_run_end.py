@@ -1,4 +1,4 @@
-"""How a run ends: what is recorded last, whose figures are said, and what its folder keeps."""
+"""A run ends: its last record, its metrics, and what its folder keeps."""
 
 import dataclasses
 import json
@@ -78,7 +78,7 @@ def stopped(folder):
 
 
 def assert_last(run, steps: list[int]) -> None:
-    """The last update is recorded, and the result is its."""
+    """Check that the last step is recorded and the result is of it."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == steps
     result = json.loads((run / "result.json").read_text())

@@ -1,4 +1,4 @@
-"""A run's files: states that are whole or refused, records that stand once, TensorBoard's."""
+"""A run's files: states are whole or refused, records appear once, TensorBoard reads its events."""
 
 import errno
 import json
@@ -49,7 +49,7 @@ def test_state_round_trip_is_bit_equal(state):
 
 
 def test_safetensors_opens_a_state(state):
-    """Not ours: the package's own loader, and the header as the format's page describes it."""
+    """Read it by safetensors, and its header as the format's page describes it."""
     from safetensors.numpy import load_file
 
     assert np.array_equal(load_file(state)["turned"], ARRAYS["turned"])

@@ -1,4 +1,4 @@
-"""A run that is killed, at any point and as often as you like, ends with the same bits."""
+"""A run that is killed, at any point and any number of times, ends with the same bits."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""The live line, the speed, the page: what a run shows."""
+"""A run shows a progress line and its speed."""
 
 import io
 import logging
@@ -33,7 +33,7 @@ class Terminal(io.StringIO):
 
 
 def seen(text: str) -> list[str]:
-    """What a terminal shows of it."""
+    """Return the lines that a terminal shows."""
     lines = []
     for written in text.split("\n"):
         shown = ""

@@ -1,4 +1,4 @@
-"""`kbert pretrain` and its two functions: results, refusals, and how a run goes on."""
+"""`kbert pretrain`, its function and `resume`: results, errors, and resumed runs."""
 
 import dataclasses
 import json

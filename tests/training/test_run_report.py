@@ -1,4 +1,4 @@
-"""The page of a run: what it says is what the run's files say, each curve once, in one file."""
+"""The report page shows what the run's files hold, each curve once, in one file."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ FINETUNING = PRETRAINING | {"task": "classify", "save_every": None, "labels": ["
 
 
 class Page(HTMLParser):
-    """What a reader finds: tags that are closed, texts by tag, attributes."""
+    """The page as a reader finds it: closed tags, texts by tag, attributes."""
 
     def __init__(self, text: str):
         super().__init__()

@@ -1,4 +1,4 @@
-"""States are written beside the updates: one at a time, none lost, errors said."""
+"""States are written while training goes on: one at a time, none lost, errors raised."""
 
 import errno
 import threading

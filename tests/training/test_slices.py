@@ -1,4 +1,4 @@
-"""An update compiled for TPU slices: the compiler's text read, and what the compiler makes."""
+"""A step is compiled for TPU slices: the compiler's text is parsed and its results are checked."""
 
 import importlib.util
 import json
@@ -185,7 +185,7 @@ def test_compile_option_is_for_tpus_only(capsys):
 
 @pytest.fixture
 def answer():
-    """Of the compiler, made up: 3e6 cycles, 1 MiB beside 2 MiB of arguments."""
+    """A made-up answer of the compiler: 3e6 cycles, 1 MiB beside 2 MiB of arguments."""
     return {
         "seconds": 1.5,
         "arguments": 2 * 2**20,

@@ -1,4 +1,4 @@
-"""torch on several devices, a process each: who meets whom, what they add up, who is missing."""
+"""torch trains on several devices, one process each: they meet, sum, and name who is absent."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""TensorFlow on TPU, with none at hand: what its chips would be given, and what is said of one."""
+"""TensorFlow on TPU, with none at hand: the program for its chips, and errors about them."""
 
 import importlib.metadata
 import re
@@ -59,7 +59,7 @@ def problems(text: str) -> list[str]:
 
 
 def call_of(engine, head: str):
-    """What a call of the device is made with."""
+    """Return the arguments of a call of the device."""
     from kbert.training.engines.spread import stacked
 
     each = [engine._each(batch, step, (False, False)) for step, batch in enumerate(batches(head))]
@@ -87,7 +87,7 @@ def test_call_is_one_program_without_host_or_dynamic_size(head, options):
 
 
 class Chips:
-    """Of several chips what one of them does, where an update asks for the others."""
+    """One of several chips: it names the others where a step sums over them."""
 
     num_replicas_in_sync = 2
 

@@ -1,4 +1,4 @@
-"""Hosts that are not there, and variables that name none: one line, before a library waits."""
+"""Absent hosts and bad variables are one line, before a library waits."""
 
 import contextlib
 import json

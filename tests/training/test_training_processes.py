@@ -1,4 +1,4 @@
-"""One device, several, and several hosts do the same updates: real processes on loopback."""
+"""One device, several devices and several hosts compute the same steps, in real processes."""
 
 import json
 import socket
@@ -73,7 +73,7 @@ def backend_of(kind: str) -> str:
 
 
 def ended(forks, kind: str, place: Path, function: str, *arguments) -> list[dict]:
-    """What each process of a way to train ends with: a file of arrays, its first argument."""
+    """Return the arrays that each process of a way to train writes to its first argument."""
     forks, running = forks(backend_of(kind)), []
     for index, variables in enumerate(environments(kind)):
         out = place / f"{kind}-{index}.npz"

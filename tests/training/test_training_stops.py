@@ -1,4 +1,4 @@
-"""A stop that one host alone sees ends all of them after the same update; without a backend."""
+"""A stop that one host alone sees ends all hosts after the same step; without a backend."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""Sentence vectors on two devices: their losses are of the whole batch, as on one device."""
+"""Losses of sentence embeddings on two devices are of the whole batch, as on one device."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs that train sentence vectors, and what sentence-transformers makes of their results."""
+"""Runs train sentence embeddings; sentence-transformers opens their results."""
 
 import dataclasses
 import importlib.util
