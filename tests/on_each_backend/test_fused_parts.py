@@ -129,6 +129,7 @@ def test_gradients_of_read_positions_equal_all_positions(head):
     assert furthest(gradients_of(head, fused=False), by_layers) < 2e-5
 
 
+@pytest.mark.full
 @nightly_test_on("jax", "torch")
 def test_models_of_other_sizes_have_their_own_gradients():
     """TensorFlow keeps the parts' programs, and those that saw two sizes know none."""

@@ -109,7 +109,7 @@ def test_an_error_keeps_the_weights(bert):
         np.testing.assert_allclose(calls[name](), expected, rtol=1e-6)
 
 
-@full_on("jax")
+@full_on("jax", "tensorflow")
 def test_threads_share_a_model():
     """The first calls of all: the function is compiled while others ask for it."""
     bert, alone = build_bert(), build_bert()

@@ -64,6 +64,7 @@ def with_adapters(engine, first):
     }
 
 
+@full_on("jax")
 @pytest.mark.parametrize(
     "any_length",
     [pytest.param(False, marks=pytest.mark.full), True],
