@@ -41,12 +41,10 @@ def trained(monkeypatch, name, worth, small=0):
     ("name", "small"),
     [
         ("adamw", 10**6),
-        pytest.param("adamw", 300, marks=pytest.mark.full),
         pytest.param("lamb", 300, marks=pytest.mark.full),
-        pytest.param("lamb", 0, marks=pytest.mark.full),
         *(
             pytest.param(*case, marks=pytest.mark.nightly)
-            for case in (("adamw", 0), ("lamb", 10**6))
+            for case in (("adamw", 0), ("adamw", 300), ("lamb", 0), ("lamb", 10**6))
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_bad_packing_arguments_are_one_line_errors(folder, sources, options, sai
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_finetune_command_packs(folder, sources, tmp_path, capsys):
     data = ("--train", sources["train"], "--dev", sources["dev"], "-o", tmp_path / "run")
     asked = ("--epochs", "1", "--batch-size", "33", "--quiet", "--packing")

@@ -69,8 +69,8 @@ def test_freed_memory_is_kept_until_the_last_owner_is_gone():
     "variables",
     [
         {"MALLOC_TRIM_THRESHOLD_": "131072"},
-        pytest.param({"MALLOC_MMAP_MAX_": "65536"}, marks=pytest.mark.full),
-        pytest.param({"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"}, marks=pytest.mark.full),
+        pytest.param({"MALLOC_MMAP_MAX_": "65536"}, marks=pytest.mark.nightly),
+        pytest.param({"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"}, marks=pytest.mark.nightly),
     ],
 )
 def test_glibc_settings_of_the_user_win(variables):

@@ -90,7 +90,7 @@ def test_last_step_is_recorded_where_a_callback_stops(stopped):
     assert_last(stopped, [10, 15])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_last_step_is_recorded_before_the_first_line(folder, tmp_path):
     trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
     assert_last(tmp_path / "run", [3])
@@ -152,7 +152,7 @@ def evaluations(monkeypatch):
     return give
 
 
-@pytest.mark.parametrize("with_folder", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.parametrize("with_folder", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_lowest_loss_wins_among_equal_scores(folder, tmp_path, evaluations, with_folder):
     evaluations((0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.5))
     seen = Heads()

@@ -42,7 +42,6 @@ CASES = {
         ("pretrain", "torch"): EVERY,
         ("pretrain", "tensorflow"): [["two updates later", 12]],  # after the rename, too
         ("pretrain", "jax"): [["within the write", 8]],
-        ("finetune", "tensorflow"): [["within the write", 6]],
     },
     "nightly": {
         ("pretrain", "tensorflow"): EVERY,

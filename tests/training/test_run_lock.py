@@ -91,9 +91,11 @@ class Moves(keras.callbacks.Callback):
                 self.run.mkdir()
 
 
-@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="where a file is now is read from /proc")
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    "again",
+    [pytest.param(False, marks=pytest.mark.nightly), pytest.param(True, marks=pytest.mark.full)],
+)
 def test_moved_run_folder_is_named_in_the_error(folder, tmp_path, again):
     run, to = tmp_path / "run", tmp_path / "moved"
     with pytest.raises(FileNotFoundError) as error:

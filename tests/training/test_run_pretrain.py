@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -23,9 +21,12 @@ from kbert.tasks.resume import resume
 
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
 QUIET = {"show": False, "peak_flops": 1e9}
-MAIN = """from kbert.cli.console import run
-from kbert.cli.pretraining_commands import pretrain
-run(pretrain)"""
+# as the kernel says that a disk is full: a limit on the size of files, which the state exceeds
+LIMITED = """import resource
+from kbert.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+main(arguments)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +62,6 @@ def unfinished(trained, tmp_path):
     (tmp_path / "unfinished" / "result.json").unlink()
     (tmp_path / "unfinished" / "checkpoints" / "step-00000006.safetensors").unlink()
     return tmp_path / "unfinished"
-
-
-def command(*arguments, **environment) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", MAIN, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-    )
-
-
-def said(process) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
 
 
 def test_run_folder_has_report_environment_and_result(trained):
@@ -184,17 +170,13 @@ def test_moved_shards_are_the_same_data(unfinished, data, tmp_path, trained):
 
 
 @pytest.mark.full
-def test_full_disk_ends_the_run_with_a_whole_state(unfinished):
-    """As the kernel says it: a limit on the size of files, which the state exceeds."""
-    limited = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (20000, r.RLIM_INFINITY)); "
-    done = subprocess.run(
-        [sys.executable, "-c", limited + MAIN, "--resume", unfinished, "--quiet"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and "File too large" in last and "step-00000006" in last
+def test_full_disk_ends_the_run_with_a_whole_state(unfinished, forks, tmp_path):
+    arguments = ["pretrain", "--resume", str(unfinished), "--quiet"]
+    asked = "builtins:exec", LIMITED, {"arguments": arguments}
+    process = forks("tensorflow").start(*asked, out=tmp_path / "out.txt")
+    assert forks("tensorflow").wait(process, 120) == 2
+    last = (tmp_path / "out.txt").read_text().splitlines()[-1]
+    assert "File too large" in last and "step-00000006" in last
     assert "last good state is that after update" in last and f"--resume {unfinished}" in last
     assert not list((unfinished / "checkpoints").glob(".*"))
     assert resume(unfinished, **QUIET).history.updates[-1]["step"] == 6
@@ -224,18 +206,19 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
 
 
 @pytest.mark.full
-def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
+def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     settings = {"steps": 100_000, "batch-size": 6, "seq-len": 17, "held-out": 0.2}
     options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
     options += ["--config", str(data / "tiny.json"), "--evaluate-every", "100000"]
-    run = tmp_path / "run"
-    process = command(data / "shards", "-o", run, "--save-every", "100000", *options)
+    run, out = tmp_path / "run", tmp_path / "out.txt"
+    arguments = ["pretrain", str(data / "shards"), "-o", str(run), "--save-every", "100000"]
+    process = forks("tensorflow").start("kbert.cli.main:main", [*arguments, *options], out=out)
     records = run / "metrics.jsonl"
     end = time.monotonic() + 90
     while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    status, _, err = said(process)
+    os.kill(process, signal.SIGINT)
+    status, err = forks("tensorflow").wait(process, 120), out.read_text()
     assert status == 130, err
     last = err.splitlines()[-1]
     assert last.startswith("kbert: stopped after update ") and "of 100,000 and saved" in last

@@ -100,13 +100,13 @@ def one_device(folder, tmp_path_factory):
         "torch_accumulated",  # compiles nothing
         *(
             pytest.param(kind, marks=pytest.mark.full)
-            for kind in ("mirrored", "jax_devices", "workers", "jax_hosts")
+            for kind in ("mirrored", "workers", "jax_hosts")
         ),
-        # one device beside transformers: on_each_backend/test_training_parity.py; two processes
-        # without micro-batches
+        # one device beside transformers: on_each_backend/test_training_parity.py; two devices of
+        # JAX: test_two_jax_devices_draw_the_masks_of_one; two processes without micro-batches
         *(
             pytest.param(kind, marks=pytest.mark.nightly)
-            for kind in ("jax", "torch", "torch_processes")
+            for kind in ("jax", "jax_devices", "torch", "torch_processes")
         ),
     ],
 )

@@ -9,8 +9,8 @@ from test_training_processes import ended
 
 LOSSES = ("infonce", "cosent", "triplet", "cosine")
 QUICK = {  # torch compiles nothing, and has every loss
-    "mirrored": ("cosent", "infonce_in_parts", "infonce_in_parts_by_xla"),
-    "jax_devices": ("triplet", "infonce_in_parts", "drawing_in_parts"),
+    "mirrored": ("cosent", "infonce_in_parts"),
+    "jax_devices": ("triplet", "drawing_in_parts"),
     "torch_processes": (*LOSSES, "infonce_in_parts", "encoder", "adapters_in_parts"),
 }
 WHOLE = {kind: tuple(CASES | (BY_XLA if kind == "mirrored" else {})) for kind in QUICK} | {

@@ -205,8 +205,13 @@ KINDS = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.nightly if kind == "pairs" else pytest.mark.full)
+        for kind in KINDS
+    ],
+)
 def test_every_kind_of_embedding_data_is_learned(source, kind):
     rows, pooling, figure = KINDS[kind]
     loss = "triplet" if kind == "triplets" else None
