@@ -9,6 +9,7 @@ from helpers.small_berts import TEXTS, small_berts
 from numpy.testing import assert_allclose
 
 import kbert
+from kbert.checkpoints.exports import quantization
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
@@ -149,7 +150,7 @@ def test_large_channels_are_evened_out_before_int8(uneven, tmp_path, monkeypatch
     """In float32 that changes nothing; in int8 the other channels keep their bits."""
     import onnx
 
-    from kbert.checkpoints.exports import quantization, smoothing
+    from kbert.checkpoints.exports import smoothing
 
     bert, proto = uneven
     batch = bert.tokenizer.encode_batch(TEXTS)
@@ -177,8 +178,6 @@ def test_large_channels_are_evened_out_before_int8(uneven, tmp_path, monkeypatch
 
 @pytest.mark.full
 def test_what_comes_out_of_an_int8_product_is_float32(uneven):
-    from kbert.checkpoints.exports import quantization
-
     bert, proto = uneven
     graph = quantization.quantized(proto, bert, "int8", TEXTS, feed_of).graph
     products = {node.output[0] for node in graph.node if node.op_type == "MatMul"}
@@ -198,7 +197,7 @@ def test_what_comes_out_of_an_int8_product_is_float32(uneven):
 )
 def test_what_cannot_be_quantized_is_one_line(berts, tmp_path, options, said):
     with pytest.raises(ValueError, match=said) as raised:
-        kbert.save(berts["encoder"], tmp_path / "out", format="transformers_onnx", **options)
+        quantization.check(berts["encoder"], **{"calibration": None} | options)
     assert "\n" not in str(raised.value)
     with pytest.raises(ValueError, match=r"goes with format='onnx' or 'transformers_onnx', got"):
         kbert.save(berts["encoder"], tmp_path / "out", **options)
