@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import kbert
 from kbert.training import optimizers
 from kbert.training.optimizers import Optimizer
 
@@ -80,6 +81,14 @@ def test_lamb_equals_algorithm_2_of_the_paper(decayed, corrected):
             x = x - 0.02 * r
         expected.append(x)
     np.testing.assert_allclose(ours(settings, decayed), expected, rtol=0, atol=3e-6)
+
+
+def test_biases_and_layer_norm_are_not_decayed(small):
+    """google-research/bert's exclude_from_weight_decay: LayerNorm, layer_norm, bias."""
+    paths = [weight.path for weight in kbert.build_bert(small, seq_len=7).weights]
+    excluded = [path for path in paths if "Norm/" in path or path.endswith("/bias")]
+    assert [path for path in paths if not optimizers.is_decayed(path)] == excluded
+    assert len(excluded) == 2 + 10 * small.num_hidden_layers + 6  # embeddings, blocks, heads
 
 
 def test_lamb_moves_a_weight_of_zeros():
