@@ -135,7 +135,9 @@ def saved_model_runner(path):
 
 
 def onnx_runner(path):
-    onnxruntime = pytest.importorskip("onnxruntime", reason="runs ONNX: pip install -e '.[test]'")
+    onnxruntime = pytest.importorskip(
+        "onnxruntime", reason="runs ONNX: pip install -e '.[test-full]'"
+    )
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     shapes = {tuple(value.shape[:1]) for value in session.get_inputs() + session.get_outputs()}
@@ -151,7 +153,7 @@ def onnx_runner(path):
 
 def litert_interpreter(path):
     if importlib.util.find_spec("ai_edge_litert") is None:
-        pytest.skip("ai-edge-litert runs LiteRT: pip install -e '.[test]'")
+        pytest.skip("ai-edge-litert runs LiteRT: pip install -e '.[test-full]'")
     from ai_edge_litert.interpreter import Interpreter
 
     return Interpreter(model_path=str(path))

@@ -82,7 +82,7 @@ def test_a_masked_word_of_roberta_is_attributed(folders):
 @pytest.mark.parametrize("name", [*CLASSES[1:3], *map(nightly, CLASSES[3:])])
 def test_an_onnx_folder_gives_transformers_numbers(folders, tmp_path, name):
     for package in ("tf2onnx", "onnxruntime"):
-        pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test]'")
+        pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test-full]'")
     bert, peer = opened(folders, name), np.load(folders / f"{name}.npz")
     found, _ = run_onnx(bert, peer["ids"], tmp_path / "out")
     wanted = [peer[key] for key in peer.files if key.startswith("arr_")]
@@ -109,7 +109,7 @@ def run_onnx(bert, ids, folder, **options):
 
 
 def test_int8_is_near_transformers_numbers(folders, tmp_path):
-    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[test]'")
+    pytest.importorskip("tf2onnx", reason="writes ONNX: pip install -e '.[test-full]'")
     name = "RobertaModel"
     bert, peer = opened(folders, name), np.load(folders / f"{name}.npz")
     options = {"quantize": "int8", "calibration": TEXTS}

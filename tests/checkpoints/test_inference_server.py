@@ -20,7 +20,7 @@ from kbert.checkpoints.sentence_settings import SentenceSettings
 pytestmark = pytest.mark.full
 
 for package in ("tf2onnx", "onnxruntime"):
-    pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test]'")
+    pytest.importorskip(package, reason="writes and runs ONNX: pip install -e '.[test-full]'")
 
 LONGEST_BATCH = 8  # max_batch_size
 

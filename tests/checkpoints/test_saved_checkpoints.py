@@ -10,7 +10,7 @@ import kbert
 
 pytestmark = pytest.mark.full
 
-transformers = pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
+transformers = pytest.importorskip("transformers", reason="the peer: pip install -e '.[test-full]'")
 torch = pytest.importorskip("torch")
 
 

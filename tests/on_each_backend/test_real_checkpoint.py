@@ -45,7 +45,7 @@ def folder():
 
 @pytest.fixture(scope="module")
 def peer(folder, tmp_path_factory):
-    pytest.importorskip("transformers", reason="the peer: pip install -e '.[test]'")
+    pytest.importorskip("transformers", reason="the peer: pip install -e '.[test-full]'")
     out = tmp_path_factory.mktemp("minilm")
     (out / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}

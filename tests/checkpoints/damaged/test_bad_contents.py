@@ -134,7 +134,7 @@ FOREIGN = {
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.filterwarnings("ignore")  # transformers' own
 def test_another_architecture_is_named(capsys, tmp_path, name):
-    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test-full]'")
     config = getattr(transformers, f"{name}Config")(**FOREIGN[name] | {"vocab_size": 99})
     getattr(transformers, f"{name}Model")(config).save_pretrained(tmp_path / "f")
     capsys.readouterr()
@@ -144,7 +144,7 @@ def test_another_architecture_is_named(capsys, tmp_path, name):
 
 @pytest.mark.full
 def test_every_key_that_transformers_writes_is_known(folder, small):
-    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[test-full]'")
     config = transformers.BertConfig(**small.to_dict(), num_labels=5)
     values = json.loads(config.to_json_string(use_diff=False)) | config.to_dict()
     (folder / "config.json").write_text(json.dumps(values))
