@@ -32,6 +32,30 @@ LONGEST = (
     "checkpoints/test_fuzzed_files.py",
 )
 
+# Files whose tests run in processes that tests/training/conftest.py forks: one worker runs them
+# all, so that each backend is imported once for them, which takes 5 seconds.
+FORKING = (
+    "training/test_run_kills.py",
+    "training/test_run_workers.py",
+    "training/test_torch_processes.py",
+    "training/test_tpu_program.py",
+    "training/test_training_processes.py",
+    "training/test_vector_processes.py",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each file to one worker, and the files that fork processes all to the same one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "forking" if file.endswith(FORKING) else file
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
 
 def pytest_configure(config):
     """Restore Ctrl-C, and share what JAX compiled and peers computed between the processes.

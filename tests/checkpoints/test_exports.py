@@ -4,6 +4,7 @@ Each head and each activation is exported in one format in the gate, in the othe
 """
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import os
@@ -60,6 +61,7 @@ def on_tensorflow():
         pytest.skip("these are TensorFlow's; the others run in processes of their own")
 
 
+@functools.cache
 def bert_of(head="encoder", hidden_act="gelu", *, tokenizer=None, blocks=1, **options):
     """A Bert of fixed length, and a model of any length with the same odd weights."""
     from kbert.graph.spec import GraphSpec
@@ -233,7 +235,7 @@ def test_exported_sentence_vectors_equal_embed(tmp_path, form, head, sentence):
     if form == "onnx":
         pytest.importorskip("tf2onnx", reason="writes ONNX: pip install onnx tf2onnx")
     tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
-    bert = dataclasses.replace(bert_of(head, tokenizer=tokenizer)[0], sentence=sentence)
+    bert = dataclasses.replace(bert_of(head)[0], tokenizer=tokenizer, sentence=sentence)
     texts = ["w3 w70 w9 w1", "w2", "", "w5 w6 w7 w8 w9 w10 w11"]
     wanted = kbert.embed(bert, texts)
     batch = tokenizer.encode_batch(texts)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 
@@ -158,6 +158,6 @@ def test_adapter_of_another_family_is_refused(folders, tmp_path, small):
     config = peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["q_lin"])
     model = peft.get_peft_model(theirs(folders / name, name), config)
     model.save_pretrained(tmp_path / "adapter")
-    kbert.save(small_berts(small)["encoder"], tmp_path / "bert")
+    kbert.save(small_bert(small, "encoder"), tmp_path / "bert")
     with pytest.raises(ValueError, match="got another's: names of a DistilBERT for a BERT"):
         kbert.load(tmp_path / "bert", adapter=tmp_path / "adapter")

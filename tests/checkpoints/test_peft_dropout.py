@@ -4,7 +4,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 from helpers.training_batches import LENGTH, arrays, batch_of
 
 import kbert
@@ -51,7 +51,7 @@ def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
 
     monkeypatch.setattr(elementwise, "dropped", by_mask)
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    bert = small_berts(config)["classifier"]
+    bert = small_bert(config, "classifier")
     kbert.save(bert, tmp_path / "base")
     engine = engines.start()
     model = build(bert.spec)

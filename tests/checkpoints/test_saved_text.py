@@ -13,7 +13,7 @@ import tokenizers
 from helpers import page_blocks, texts
 from helpers.command_line import kbert as run
 from helpers.sizes import ROOT
-from helpers.small_berts import TEXTS, small_berts
+from helpers.small_berts import TEXTS, small_bert, small_berts
 from numpy.testing import assert_allclose
 
 import kbert
@@ -221,7 +221,7 @@ def test_a_regression_gives_its_value(small, tmp_path):
     import tensorflow as tf
 
     model = kbert.build_classifier(small, num_labels=1, seq_len=None)
-    tokenizer = small_berts(small)["encoder"].tokenizer
+    tokenizer = small_bert(small, "encoder").tokenizer
     bert = kbert.Bert(small, "classifier", model, tokenizer, problem_type="regression")
     _, answers = signatures(bert, tmp_path / "saved")
     found = answers["serving_default"](texts=tf.constant(TEXTS))

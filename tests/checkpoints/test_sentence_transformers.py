@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import peer_sentence_folders
 from helpers.peer_outputs import run_peer
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 from numpy.testing import assert_allclose
 
 import kbert
@@ -98,7 +98,7 @@ def test_written_cross_encoder_gives_its_scores(written):
 @pytest.fixture(scope="module")
 def bert(small):
     pytest.importorskip("sentence_transformers", reason="the peer")
-    found = small_berts(small)["encoder"]
+    found = small_bert(small, "encoder")
     tokens = found.tokenizer.tokens
     return dataclasses.replace(found, tokenizer=kbert.Tokenizer.from_vocab(tokens, lowercase=False))
 

@@ -11,7 +11,7 @@ def saved(small, tmp_path_factory):
     import kbert
 
     out = tmp_path_factory.mktemp("saved")
-    berts = small_berts(small)
+    berts = small_berts(small.replace(num_hidden_layers=2))
     for head, bert in berts.items():
         kbert.save(bert, out / head)
     return out, berts

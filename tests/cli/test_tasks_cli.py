@@ -134,10 +134,10 @@ def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
 
 def test_attention_writes_the_functions_picture(ok, saved, tmp_path):
     out, same = tmp_path / "map.svg", tmp_path / "same.svg"
-    assert ok("attention", "encoder", "cat sees", "dog", "-o", out, "--layer", 2).startswith(
+    assert ok("attention", "encoder", "cat sees", "dog", "-o", out, "--layer", 1).startswith(
         f"wrote {out} ("[:20]
     )
-    attention(saved[1]["encoder"], "cat sees", "dog", layer=2).plot(same)
+    attention(saved[1]["encoder"], "cat sees", "dog", layer=1).plot(same)
     assert out.read_bytes() == same.read_bytes()
 
 
@@ -179,7 +179,7 @@ MISTAKES = [  # command, head, arguments; what the line must say
     ("embed", "encoder", ["empty.txt", "-o", "o.txt"], [".npy", "o.txt"]),
     ("embed", "encoder", ["empty.txt", "-o", "nowhere/o.npy"], ["no such folder"]),
     ("attention", "encoder", ["cat", "-o", "map.gif"], [".png", "map.gif"]),
-    ("attention", "encoder", ["cat", "-o", "map.png", "--layer", "4"], ["1 … 3", "got 4"]),
+    ("attention", "encoder", ["cat", "-o", "map.png", "--layer", "3"], ["1 … 2", "got 3"]),
     ("attention", "encoder", ["cat", "-o", "map.html", "--head", "5"], ["1 … 4", "got 5"]),
     ("embed", "nowhere", ["latin1.txt", "-o", "o.npy"], ["latin1.txt"]),
     ("next-sentence", "nowhere", ["a", "b"], ["nowhere"]),

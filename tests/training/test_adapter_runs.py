@@ -1,6 +1,5 @@
 """Fine-tuning with LoRA and frozen layers: runs, their folders, bad adapters."""
 
-import dataclasses
 import json
 import shutil
 
@@ -11,7 +10,7 @@ from helpers.interrupted_run import Crash
 from helpers.labelled_texts import write_texts
 from helpers.run_shards import CONFIG, VOCABULARY, make_shards
 from helpers.run_shards import SETTINGS as SHARD_SETTINGS
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 from safetensors.numpy import load_file, save_file
 
 import kbert
@@ -26,16 +25,16 @@ STEPS = 12  # 4 epochs of 39 examples
 
 
 @pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(dataclasses.replace(small, num_hidden_layers=2))
+def encoder(small):
+    return small_bert(small.replace(num_hidden_layers=2), "encoder")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, berts):
+def folder(tmp_path_factory, encoder):
     folder = tmp_path_factory.mktemp("adapters")
     write_texts(folder / "train.tsv", 39, 1)
     write_texts(folder / "dev.tsv", 13, 2)
-    kbert.save(berts["encoder"], folder / "source")
+    kbert.save(encoder, folder / "source")
     return folder
 
 
@@ -50,19 +49,19 @@ def whole(folder):
     return run(folder, "whole")
 
 
-def test_lora_training_changes_adapters_and_head_only(whole, folder, berts):
+def test_lora_training_changes_adapters_and_head_only(whole, folder, encoder):
     losses = [line["Classifier_loss"] for line in whole.history.updates]
     assert len(losses) == STEPS and np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
     assert whole.metrics["loss"] < np.log(2)  # a coin's, of texts that it was not taught
     arrays, _ = read_state(folder / f"whole/checkpoints/step-{STEPS:08d}.safetensors")
     moments = [name for name in arrays if name.startswith("optimizer/second/")]
     assert len(moments) == 2 * 3 * 2 + 2  # A and B of 3 matrices of 2 blocks, and the head
-    config, names = berts["encoder"].config, SETTINGS["lora_on"]
+    config, names = encoder.config, SETTINGS["lora_on"]
     memory = kbert.account(config, head="classifier", lora=5, lora_on=names).memory
     held = [(name, one.nbytes) for name, one in arrays.items() if one.ndim and "seed" not in name]
     assert memory.adam == sum(size for name, size in held if name.startswith("optimizer/"))
     assert memory.weights == sum(size for name, size in held if not name.startswith("optimizer/"))
-    given = {layer.name: layer.get_weights() for layer in berts["encoder"].model.layers}
+    given = {layer.name: layer.get_weights() for layer in encoder.model.layers}
     changed = {
         layer.name
         for layer in whole.bert.model.layers
@@ -116,7 +115,7 @@ def test_frozen_blocks_get_no_adapter(folder):
     assert np.isfinite(tuned.metrics["loss"])
 
 
-def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, berts, tmp_path, capsys):
+def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, encoder, tmp_path, capsys):
     adapter = tmp_path / "adapter"
     shutil.copytree(folder / "whole/adapter", adapter)
 
@@ -130,13 +129,13 @@ def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, berts, tm
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert not (tmp_path / "out").exists()
 
-    wide = small_berts(berts["encoder"].config.replace(hidden_size=28))["encoder"]
+    wide = small_bert(encoder.config.replace(hidden_size=28), "encoder")
     kbert.save(wide, folder / "wide")
     refused(
         "adapter of .*wide, got another's: query of block 1 for a matrix of 24 × 24, .* 28 × 28",
         "wide",
     )
-    shallow = small_berts(berts["encoder"].config.replace(num_hidden_layers=1))["encoder"]
+    shallow = small_bert(encoder.config.replace(num_hidden_layers=1), "encoder")
     kbert.save(shallow, folder / "shallow")
     refused("got another's: block 2, of 1", "shallow")
     other = kbert.load(folder / "source")

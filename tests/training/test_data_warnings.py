@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 from helpers.peer_tasks import VOCABULARY
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
@@ -54,7 +54,7 @@ def test_repeated_documents_are_counted(tmp_path, said):
 
 def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
     """Duplicates, dev data of the training data, texts that are all cut: a line each."""
-    bert = small_berts(small.replace(num_hidden_layers=1))["encoder"]
+    bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
     train = [(f"the {word} runs", n % 2) for n, word in enumerate(VOCABULARY[60:67])] * 3
     dev = train[:2] + [(f"a {word} sat", 1) for word in VOCABULARY[60:70]]
     kbert.finetune(bert, "classify", train=train, dev=dev, max_length=4, **SETTINGS)
@@ -68,7 +68,7 @@ def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
 
 
 def test_max_length_above_positions_is_refused(small):
-    bert = small_berts(small.replace(num_hidden_layers=1))["classifier"]
+    bert = small_bert(small.replace(num_hidden_layers=1), "classifier")
     most = f"max_length must be at most {small.max_position_embeddings}, as many tokens as the"
     for call in (
         lambda: kbert.finetune(bert, "classify", train=ROWS, max_length=1000, **SETTINGS),
@@ -82,6 +82,6 @@ def test_max_length_above_positions_is_refused(small):
 @pytest.mark.full
 def test_max_length_defaults_to_the_positions(small, said):
     """To 128, or as many as the model has."""
-    bert = small_berts(small.replace(num_hidden_layers=1))["classifier"]
+    bert = small_bert(small.replace(num_hidden_layers=1), "classifier")
     tuned = kbert.finetune(bert, "classify", train=ROWS, **SETTINGS)
     assert tuned.bert.labels == ("0", "1") and not said()

@@ -9,7 +9,7 @@ from helpers.interrupted_run import Crash
 from helpers.labelled_texts import write_texts
 from helpers.run_shards import CONFIG, make_shards
 from helpers.run_shards import VOCABULARY as OF_SHARDS
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert, small_berts
 
 import kbert
 from kbert.tasks.finetuning.finetune import finetune
@@ -39,7 +39,7 @@ def folder(tmp_path_factory, small, heads):
     write_texts(folder / "dev.tsv", 11, 2)
     student = heads["encoder"]
     wide = dataclasses.replace(small, num_hidden_layers=2, hidden_size=28)
-    found = small_berts(wide)["classifier"]
+    found = small_bert(wide, "classifier")
     model = kbert.build_classifier(wide, seq_len=None, num_labels=2)
     random = np.random.default_rng(6)
     for weight in model.weights:
@@ -220,7 +220,7 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
 
 
 def other(config):
-    return small_berts(config)["pretraining"]
+    return small_bert(config, "pretraining")
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.run_shards import CONFIG, VOCABULARY, make_shards
 from helpers.run_shards import SETTINGS as SHARD_SETTINGS
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.tasks.resume import resume
@@ -27,7 +27,7 @@ def source(small, tmp_path_factory):
     folder = tmp_path_factory.mktemp("source") / "source"
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     two_blocks = dataclasses.replace(small, num_hidden_layers=2, **no_dropout)
-    kbert.save(small_berts(two_blocks)["encoder"], folder)
+    kbert.save(small_bert(two_blocks, "encoder"), folder)
     return folder
 
 

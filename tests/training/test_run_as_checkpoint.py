@@ -1,13 +1,12 @@
 """The folder of a run opens like any checkpoint: it is its model."""
 
-import dataclasses
 import shutil
 
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import pytest
 from helpers.command_line import kbert as run
 from helpers.labelled_texts import write_texts
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 from numpy.testing import assert_allclose
 
 import kbert
@@ -16,7 +15,7 @@ import kbert
 @pytest.fixture(scope="module")
 def tuned(small, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    bert = small_berts(dataclasses.replace(small, num_hidden_layers=1))["encoder"]
+    bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
     write_texts(folder / "train.tsv", 13, 1)
     options = {"epochs": 1, "batch_size": 13, "show": False, "peak_flops": 1e9}
     kbert.finetune(bert, "classify", train=folder / "train.tsv", output=folder / "run", **options)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.labelled_texts import write_texts
 from helpers.run_shards import SETTINGS, make_shards, without_times
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.training.run.records import read_records
@@ -61,7 +61,7 @@ def folder(tmp_path_factory, small):
         write_texts(folder / f"{name}.tsv", count, seed=count)
     config = small.replace(num_hidden_layers=1)
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.1
-    kbert.save(small_berts(config)["encoder"], folder / "source")
+    kbert.save(small_bert(config, "encoder"), folder / "source")
     return folder
 
 

@@ -1,6 +1,5 @@
 """One process trains in a run's folder; a moved folder is named; SIGTERM exits with 143."""
 
-import dataclasses
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Crash
 from helpers.labelled_texts import write_texts
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
@@ -35,8 +34,7 @@ def folder(tmp_path_factory, small):
     """train.tsv and a checkpoint."""
     folder = tmp_path_factory.mktemp("lock")
     write_texts(folder / "train.tsv", 26, 1)
-    berts = small_berts(dataclasses.replace(small, num_hidden_layers=1))
-    kbert.save(berts["encoder"], folder / "source")
+    kbert.save(small_bert(small.replace(num_hidden_layers=1), "encoder"), folder / "source")
     return folder
 
 

@@ -212,13 +212,13 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     options += ["--config", str(data / "tiny.json"), "--evaluate-every", "100000"]
     run, out = tmp_path / "run", tmp_path / "out.txt"
     arguments = ["pretrain", str(data / "shards"), "-o", str(run), "--save-every", "100000"]
-    process = forks("tensorflow").start("kbert.cli.main:main", [*arguments, *options], out=out)
+    process = forks("torch").start("kbert.cli.main:main", [*arguments, *options], out=out)
     records = run / "metrics.jsonl"
     end = time.monotonic() + 90
     while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
         time.sleep(0.1)
     os.kill(process, signal.SIGINT)
-    status, err = forks("tensorflow").wait(process, 120), out.read_text()
+    status, err = forks("torch").wait(process, 120), out.read_text()
     assert status == 130, err
     last = err.splitlines()[-1]
     assert last.startswith("kbert: stopped after update ") and "of 100,000 and saved" in last

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.peer_vector_losses import SCALE
 from helpers.sizes import FILES, HELPERS
-from helpers.small_berts import small_berts
+from helpers.small_berts import small_bert
 from numpy.testing import assert_allclose
 
 import kbert
@@ -57,7 +57,7 @@ def scored(count: int, seed: int) -> list[tuple[str, str, float]]:
 def source(small):
     sizes = {"num_hidden_layers": 1, "initializer_range": 0.2, "hidden_dropout_prob": 0.0}
     sizes |= {"attention_probs_dropout_prob": 0.0}
-    bert = small_berts(dataclasses.replace(small, **sizes))["encoder"]
+    bert = small_bert(small.replace(**sizes), "encoder")
     return dataclasses.replace(bert, sentence=kbert.SentenceSettings("max", True, 15))
 
 
