@@ -173,8 +173,8 @@ def test_moved_shards_are_the_same_data(unfinished, data, tmp_path, trained):
 def test_full_disk_ends_the_run_with_a_whole_state(unfinished, forks, tmp_path):
     arguments = ["pretrain", "--resume", str(unfinished), "--quiet"]
     asked = "builtins:exec", LIMITED, {"arguments": arguments}
-    process = forks("tensorflow").start(*asked, out=tmp_path / "out.txt")
-    assert forks("tensorflow").wait(process, 120) == 2
+    process = forks("torch").start(*asked, out=tmp_path / "out.txt")
+    assert forks("torch").wait(process, 120) == 2
     last = (tmp_path / "out.txt").read_text().splitlines()[-1]
     assert "File too large" in last and "step-00000006" in last
     assert "last good state is that after update" in last and f"--resume {unfinished}" in last
