@@ -35,14 +35,6 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("kbert", "ker
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def on_tensorflow():
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("a SavedModel is TensorFlow's")
-
-
 @pytest.fixture(scope="module")
 def berts(small):
     return small_berts(small)

@@ -3,6 +3,7 @@
 A test makes `Forks`; `python -m helpers.forks` is the process that forks.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -66,6 +67,7 @@ def import_libraries() -> None:
     import kbert.tasks.resume  # noqa: F401
 
     importlib.import_module(f"kbert.training.engines.{keras.backend.backend()}_engine")
+    gc.freeze()
 
 
 def call(function: str, arguments: list, out: str, env: dict) -> None:

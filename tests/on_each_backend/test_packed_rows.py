@@ -91,7 +91,7 @@ def gradients_of(head, packing, micro_batches=1, updates=FEW) -> dict:
 
 @pytest.mark.parametrize("head", FEW_HEADS)
 @pytest.mark.parametrize(
-    "micro_batches", [pytest.param(1, marks=[pytest.mark.full, *nightly_on("jax")]), 3]
+    "micro_batches", [pytest.param(1, marks=[pytest.mark.full, nightly_on("jax")]), 3]
 )
 @on_both
 def test_packed_gradients_equal_unpacked(head, micro_batches, updates):

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training import engines
 from kbert.training import loss as objectives
+from kbert.training.engines import glibc, kept_memory
 from kbert.training.loop import diagnosis
 from kbert.training.optimizers import Optimizer
 
@@ -219,6 +221,17 @@ def test_non_finite_step_changes_nothing(data):
     assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
     engine.restore(before)
     assert float(engine.update(batch, 1)["finite"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
+def test_engine_keeps_freed_memory_after_a_step(data, monkeypatch, backend):
+    if backend == "tensorflow":
+        pytest.skip("TensorFlow has an allocator of its own")
+    engine, told = engine_of(), []
+    monkeypatch.setattr(glibc, "set_options", told.append)
+    monkeypatch.setattr(kept_memory, "_owners", set())
+    engine.update(batch_of(data, 0), 0)
+    assert any(glibc.MMAP_MAX in options for options in told)
 
 
 @pytest.mark.full
