@@ -47,6 +47,7 @@ def test_every_command_takes_the_casing(folder, tmp_path, capsys):
     assert settings["do_lower_case"] is False
 
 
+@pytest.mark.full
 def test_a_run_keeps_the_casing(folder, tmp_path, capsys):
     data = tmp_path / "train.tsv"
     write_texts(data, 6, 1)

@@ -60,7 +60,7 @@ def test_mlflow_logs_settings_and_metrics(tmp_path, monkeypatch):
 
 def test_callback_that_sets_learning_rate_is_refused():
     class Sets(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
+        def on_epoch_begin(self, epoch, logs=None):
             self.model.optimizer.learning_rate = 1.0
 
     with pytest.raises(ValueError, match="a callback set the learning rate, which the run's sch"):

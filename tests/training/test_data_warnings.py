@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+from helpers.interrupted_run import Beginning
 from helpers.peer_tasks import VOCABULARY
 from helpers.small_berts import small_bert
 
@@ -57,7 +58,9 @@ def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
     bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
     train = [(f"the {word} runs", n % 2) for n, word in enumerate(VOCABULARY[60:67])] * 3
     dev = train[:2] + [(f"a {word} sat", 1) for word in VOCABULARY[60:70]]
-    kbert.finetune(bert, "classify", train=train, dev=dev, max_length=4, **SETTINGS)
+    data = {"train": train, "dev": dev, "max_length": 4, "callbacks": [Beginning()]}
+    with pytest.raises(RuntimeError, match="begun"):
+        kbert.finetune(bert, "classify", **data, **SETTINGS)
     assert [line for line in said() if "first weights" not in line] == [
         "train: 14 of 21 records repeat the text of another",
         "dev: 2 of 12 records have a text of the training data: their metrics do not show how the "
