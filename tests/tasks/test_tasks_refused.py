@@ -99,9 +99,9 @@ def test_bad_task_arguments_are_one_line(berts):
         (lambda: answer(qa, "cat " * 15, "dog"), "question must leave room"),
         (lambda: answer(qa, "cat", " "), "context must have a token"),
         (lambda: similarity(berts["encoder"], "cat"), "texts must be a list of str, got one str"),
-        (lambda: attention(mlm, "cat", layer=4), "layer must be one of 1 … 3, got 4"),
+        (lambda: attention(mlm, "cat", layer=3), "layer must be one of 1 … 2, got 3"),
         (lambda: attention(mlm, "cat", head=0), "head must be one of 1 … 4, got 0"),
-        (lambda: attention(mlm, "cat", layer=True), "layer must be one of 1 … 3, got True"),
+        (lambda: attention(mlm, "cat", layer=True), "layer must be one of 1 … 2, got True"),
     ):
         with pytest.raises(ValueError, match=says) as raised:
             call()

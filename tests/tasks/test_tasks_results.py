@@ -69,17 +69,17 @@ def test_an_answer_is_found_in_any_window(berts):
 
 def test_attention_map_between_tokens(bert):
     found = attention(bert, "cat sees dog", "dog")
-    assert found.weights.shape == (3, 4, 7, 7)
+    assert found.weights.shape == (2, 4, 7, 7)
     assert found.between("cat", "sees", layer=2, head=3) == found.weights[1, 2, 1, 2]
     assert_allclose(found.between(1, 3, layer=2), found.weights[1, :, 1, 3].mean(), rtol=1e-6)
     assert_allclose(found.mean(head=4), found.weights[:, 3].mean(0), rtol=1e-6)
-    one = attention(bert, "cat sees dog", "dog", layer=3, head=2)
-    assert_array_equal(one.weights, found.weights[2:, 1:2])
-    assert one.between("cat", "sees", layer=3) == found.weights[2, 1, 1, 2]
+    one = attention(bert, "cat sees dog", "dog", layer=2, head=2)
+    assert_array_equal(one.weights, found.weights[1:, 1:2])
+    assert one.between("cat", "sees", layer=2) == found.weights[1, 1, 1, 2]
     for token, says in (("dog", r"places \[3, 5\]"), ("tree", "none"), (7, "0 … 6")):
         with pytest.raises(ValueError, match=says):
             found.between(token, "cat")
-    with pytest.raises(ValueError, match="layer must be one of 3 … 3, got 1"):
+    with pytest.raises(ValueError, match="layer must be one of 2 … 2, got 1"):
         one.mean(layer=1)
 
 
