@@ -9,7 +9,7 @@ if keras.backend.backend() != "tensorflow":
     pytest.skip("TensorFlow's alone", allow_module_level=True)
 
 import tensorflow as tf
-from test_fused_parts import HEADS, batch, engine_of, furthest
+from test_fused_parts import BLOCKS, HEADS, batch, engine_of, furthest
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.model import layers as kl
@@ -101,7 +101,7 @@ def test_only_bias_additions_read_the_matrix_products():
             if one.type != "IdentityN":
                 asking[source(tensor)].add(one.type)
     products = [types - {"Identity"} for made, types in asking.items() if made.type == "MatMul"]
-    assert products.count({"BiasAdd"}) == 2 * 4  # of two blocks
+    assert products.count({"BiasAdd"}) == BLOCKS * 4
 
 
 def source(tensor):

@@ -50,7 +50,9 @@ def bert():
 def calls_of(bert) -> dict:
     """What computes with the weights, by name; Keras's own functions among it."""
     model, inputs = bert.model, ids()
-    zeros = [np.zeros((len(inputs[0]), *one.shape[1:]), "float32") for one in model(inputs)]
+    count, length = inputs[0].shape
+    width = SIZES["hidden_size"]
+    zeros = [np.zeros(shape, "float32") for shape in ((count, length, width), (count, width))]
     return {
         "kbert.embed": lambda: kbert.embed(bert, TEXTS[:5], progress=False),
         "kbert.predict": lambda: next(iter(kbert.predict(model, *inputs, batch_size=4).values())),

@@ -59,10 +59,10 @@ def arrays_of(model):
     return {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
 
 
-@pytest.fixture
-def plain(small, tmp_path):
+@pytest.fixture(scope="module")
+def plain(small, tmp_path_factory):
     """A file that Keras wrote by itself."""
-    path = tmp_path / "plain.keras"
+    path = tmp_path_factory.mktemp("plain") / "plain.keras"
     model_of(small, "pretraining", seq_len=11).save(path)
     return path
 

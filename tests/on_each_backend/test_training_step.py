@@ -1,9 +1,13 @@
-"""What an update is made of: weights of labels, states, dropout, updates that are not finite."""
+"""An update: weights of labels, states, dropout, non-finite updates, snapshots, several a call.
+
+One compiled engine serves most tests: that is why they are in one file.
+"""
 
 import functools
 import re
 import sys
 
+import keras
 import numpy as np
 import pytest
 from helpers.backend_gradients import slopes_of
@@ -14,20 +18,29 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.training import engines
+from kbert.model.parts import dropout_seeds
+from kbert.training import engines, precision
 from kbert.training import loss as objectives
 from kbert.training.engines import glibc, kept_memory
+from kbert.training.engines.engine import Engine
+from kbert.training.engines.host_memory import HostMemory
 from kbert.training.loop import diagnosis
+from kbert.training.loop.callbacks import watch_batches
+from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimizers import Optimizer
+from kbert.training.run.run_folder import RunFolder
+from kbert.training.run.state_files import read_state
 
 BATCH, BLOCKS = 12, 1
+STEPS, BAD = 7, 2  # BAD: the update, counted from 0, that is not finite
+SEGMENT = 2  # which alone that update's batch has
+SEGMENTS = f"model/{names.SEGMENT_EMBEDDING}/embeddings"
+TOGETHER = 3  # updates of one call
 
 
 @functools.cache
-def compiled(number: int, dropout: float, mixed: str, learning_rate: float, rematerialize: bool):
+def compiled(number, dropout, mixed, learning_rate, rematerialize, together, accumulation):
     """An engine and its first state: compiled once, as that is most of the time it takes."""
-    import keras
-
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": BLOCKS}, **rates)
@@ -35,7 +48,8 @@ def compiled(number: int, dropout: float, mixed: str, learning_rate: float, rema
     with engine.scope():
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS, dtype=mixed)
     optimizer = Optimizer(learning_rate=learning_rate, total_steps=50)
-    engine.prepare(model, optimizer, rematerialize=rematerialize)
+    several = {"accumulation": accumulation, "steps_per_execution": together}
+    engine.prepare(model, optimizer, rematerialize=rematerialize, **several)
     return engine, engine.state()
 
 
@@ -46,11 +60,14 @@ def engine_of(
     learning_rate: float = 1e-2,
     rematerialize: bool = False,
     number: int = 0,
+    together: int = 1,
+    accumulation: int = 1,
 ):
     """An engine at its first state; another `number` for a second one beside it."""
-    engine, first = compiled(number, dropout, mixed, learning_rate, rematerialize)
+    how = dropout, mixed, learning_rate, rematerialize, together, accumulation
+    engine, first = compiled(number, *how)
     engine.restore(first)
-    engine.seed, engine.accumulation = seed, 1
+    engine.seed, engine.accumulation = seed, accumulation
     return engine
 
 
@@ -64,15 +81,13 @@ def loss_of(engine, batch, step) -> float:
 
 
 def test_cross_entropy_is_a_weighted_sum():
-    from keras import ops
-
     random = np.random.default_rng(3)
     logits = random.standard_normal((5, 3, 7)).astype("float32")
     labels = random.integers(0, 7, (5, 3)).astype("int32")
     weights = random.random((5, 3)).astype("float32")
     weights[1], logits[1, 2] = 0.0, np.nan  # counts for nothing, whatever it is
-    tensors = [ops.convert_to_tensor(array) for array in (logits, labels, weights)]
-    found = ops.convert_to_numpy(objectives.measured(*tensors))
+    tensors = [keras.ops.convert_to_tensor(array) for array in (logits, labels, weights)]
+    found = keras.ops.convert_to_numpy(objectives.measured(*tensors))
     loss = hits = 0.0
     for place in np.ndindex(5, 3):
         if weights[place]:
@@ -237,15 +252,13 @@ def test_engine_keeps_freed_memory_after_a_step(data, monkeypatch, backend):
 @pytest.mark.full
 def test_non_finite_gradient_is_named(data, monkeypatch):
     """As sqrt at 0 makes it: finite forwards, NaN backwards."""
-    from keras import ops
-
     engine, batch, whole = engine_of(), batch_of(data, 0), objectives.objective
     found = diagnosis.first_bad(engine, batch, 0)
     assert found.text(0).startswith("first bad: none: weights, layer outputs and gradients are")
 
     def bad(outputs, *given):
         loss, sums = whole(outputs, *given)
-        return loss + ops.sqrt(ops.sum(0.0 * outputs[names.NSP])), sums
+        return loss + keras.ops.sqrt(keras.ops.sum(0.0 * outputs[names.NSP])), sums
 
     monkeypatch.setattr(objectives, "objective", bad)
     text = diagnosis.first_bad(engine, batch, 0).text(0)
@@ -322,3 +335,303 @@ def test_gradients_reuse_the_memory_of_the_last_step(data, backend):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     assert places[0] == places[1] == places[2]
     assert len(set(places[0])) == len(engine.weights)
+
+
+# An update is begun before the figures of the last one are read, as on an accelerator.
+
+
+class Batches:
+    """Those of `arrays`; one has a segment that no other has."""
+
+    batch_size, fingerprint = BATCH, {}
+
+    def __init__(self):
+        self.arrays = arrays("pretraining", STEPS, BATCH)
+        self.arrays["segments"] %= SEGMENT
+        self.arrays["segments"][BAD, 4] = SEGMENT
+
+    def batch(self, step, part=slice(None)):
+        return batch_of(self.arrays, step).rows(part)
+
+
+class Without(Batches):
+    """No batch of those has the segment that fails."""
+
+    def batch(self, step, part=slice(None)):
+        return super().batch(step + BAD + 1, part)
+
+
+@pytest.fixture
+def ahead(monkeypatch):
+    monkeypatch.setattr(Engine, "ahead", lambda self: 1)
+
+
+def about_to_fail(**options):
+    """An engine whose segment vector makes the LayerNorm overflow, and is finite itself."""
+    engine = engine_of(**options)
+    state = engine.state()
+    state[SEGMENTS][SEGMENT] = 3e38
+    engine.restore(state)
+    return engine
+
+
+def assert_equal(state, expected):
+    assert state.keys() == expected.keys()
+    assert not [name for name in state if not np.array_equal(state[name], expected[name])]
+
+
+@full_on("jax")
+def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
+    engine, batches = about_to_fail(), Batches()
+    begun = engine.state()
+    for step in range(BAD):
+        engine.update(batches.batch(step), step)
+    good = engine.state()
+    engine.restore(begun)
+    RunFolder.create(tmp_path / "run", {}, {})
+    run = RunFolder.open(tmp_path / "run")
+    with pytest.raises(NotFinite) as error:
+        train(engine, batches, STEPS, run=run, save_every=2, show=False)
+    text = str(error.value)
+    assert f"update {BAD + 1} is not finite" in text and "\n" not in text
+    assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
+    assert f"the last good state is that after update {BAD} in" in text
+    assert_equal(engine.state(), good)
+    assert_equal(run.last_state().arrays, good)
+    engine.restore(good)  # and from there it goes on
+    assert float(engine.update(batches.batch(0), BAD)["finite"])
+
+
+@full_on("jax", "tensorflow")
+def test_loss_scale_may_be_too_high_for_limited_steps():
+    good, engine = Batches().batch(0), engine_of(mixed="mixed_float16")
+    state = engine.state() | {"optimizer/loss_scale": np.float32(2.0**8)}
+    for skipped, applied in ((precision.MOST_SKIPPED, True), (precision.MOST_SKIPPED + 1, False)):
+        engine.restore(state)
+        engine.counts[-1].assign(np.float32(skipped))  # in a row
+        assert float(engine.update(good, 0)["finite"]) == applied
+        if not applied:
+            assert_equal(engine.state(), state)
+
+
+def test_batch_callback_runs_before_the_next_step(ahead):
+    calls = []
+    watching = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: calls.append(("begin", batch)),
+        on_train_batch_end=lambda batch, logs: calls.append(("end", batch)),
+    )
+    train(engine_of(), Batches(), STEPS, callbacks=[watching], show=False)
+    assert calls == [(what, step) for step in range(STEPS) for what in ("begin", "end")]
+
+
+def test_callbacks_that_watch_batches_are_recognized():
+    class Watching(keras.callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
+            """By its class."""
+
+    def nothing(*_):
+        """A hook."""
+
+    of = keras.callbacks.LambdaCallback
+    assert not watch_batches([keras.callbacks.Callback(), of(), of(on_epoch_end=nothing)])
+    assert watch_batches([keras.callbacks.Callback(), Watching()])
+    for name in ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end"):
+        assert watch_batches([of(**{name: nothing})]), name
+
+
+def with_dropout(hidden: float, attention: float):
+    rates = {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
+    return kbert.build_bert(kbert.BertConfig(**SIZES | {"num_hidden_layers": 1}, **rates))
+
+
+@pytest.mark.parametrize(
+    ("hidden", "attention"),
+    [
+        (0.1, 0.1),
+        *(pytest.param(*rates, marks=pytest.mark.full) for rates in ((0.1, 0.0), (0.0, 0.1))),
+    ],
+)
+def test_dropout_whose_seeds_are_not_found_is_refused(monkeypatch, hidden, attention):
+    model = with_dropout(hidden, attention)
+    drawing = 3 * (hidden > 0) + (attention > 0)  # embeddings, two of the block; its attention
+    assert len(dropout_seeds.seed_states(model)) == drawing
+    monkeypatch.setattr(type(model), "variables", property(lambda model: model.weights))
+    with pytest.raises(RuntimeError, match=f"has 0 seeds .* {drawing} layers with dr") as error:
+        dropout_seeds.seed_states(model)
+    assert "\n" not in str(error.value)
+    assert dropout_seeds.seed_states(with_dropout(0.0, 0.0)) == []
+
+
+# What a save copies: the numbers of its moment, in the same memory each time.
+
+
+@pytest.fixture
+def engine():
+    return engine_of()
+
+
+@pytest.fixture
+def update(engine, data):
+    def run(step: int) -> None:
+        float(engine.update(batch_of(data, step), step)["loss"])
+
+    return run
+
+
+def held(state: dict) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in state.items()}
+
+
+def test_training_steps_leave_a_snapshot_unchanged(engine, update):
+    """They write to the weights' own memory: a view would change with them."""
+    update(0)
+    snapshot = engine.snapshot()
+    before = held(snapshot)
+    assert before == held(engine.state())
+    update(1)
+    update(2)
+    assert held(snapshot) == before
+    assert all(not np.array_equal(after, snapshot[name]) for name, after in moved(engine))
+    engine.restore(snapshot)
+    assert held(engine.state()) == before
+
+
+def moved(engine):
+    return [pair for pair in engine.state().items() if pair[0].startswith("optimizer/first/")]
+
+
+def test_next_snapshot_reuses_memory_and_a_state_does_not(engine, update):
+    first = engine.snapshot()
+    state = engine.state()
+    kept, before = held(state), held(first)
+    update(3)
+    second = engine.snapshot()
+    assert all(np.shares_memory(second[name], array) for name, array in first.items())
+    assert held(second) == held(engine.state()) != before
+    assert held(state) == kept == before
+
+
+def test_restoring_weights_keeps_the_optimizer_state(engine, update):
+    def parts():
+        of_model, of_optimizer = {}, {}
+        for name, value in held(engine.state()).items():
+            (of_optimizer if name.startswith("optimizer/") else of_model)[name] = value
+        return of_model, of_optimizer
+
+    update(4)
+    weights, (before, _) = engine.weights_now(), parts()
+    update(5)
+    after, moments = parts()
+    assert after != before and held(weights) == before
+    engine.restore_weights(weights)
+    assert parts() == (before, moments)
+
+
+def test_snapshot_arrays_are_contiguous_and_in_order():
+    memory = HostMemory()
+    whole = np.arange(42, dtype="float32").reshape(6, 7)
+    given = {"turned": whole.T, "every other": whole[::2], "one": np.float32(3), "none": whole[:0]}
+    for _ in range(2):
+        found = memory.copies({name: np.asarray(array) for name, array in given.items()})
+        for name, array in given.items():
+            assert found[name].flags.c_contiguous and found[name].dtype == array.dtype
+            np.testing.assert_array_equal(found[name], array)
+    other = memory.copies({"one": np.arange(3)})
+    assert list(other) == ["one"] and other["one"].tolist() == [0, 1, 2]
+
+
+# Several updates in one call of the device: those of one a call, and the run around them too.
+
+
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.full)])
+def both(request):
+    """Engines of one update a call and of several, with one micro-batch or two."""
+    several = {"together": TOGETHER, "accumulation": request.param}
+    return engine_of(accumulation=request.param), engine_of(**several)
+
+
+def test_several_steps_per_call_equal_single_steps(both):
+    one, several = both
+    batches = [Batches().batch(step) for step in range(STEPS) if step != BAD]
+    expected = [one.updates([batch], step)()[0] for step, batch in enumerate(batches)]
+    found = []
+    for step in range(0, len(batches), TOGETHER):
+        found += several.updates(batches[step : step + TOGETHER], step)()
+    assert found == expected and len(expected) % TOGETHER == 0
+    rest = [one.updates(batches[n : n + 1], 6 + n)()[0] for n in range(2)]
+    assert several.updates(batches[:2], 6)() == rest  # a call that is not full
+    assert_equal(several.state(), one.state())
+
+
+def run_of(engine, folder, **options):
+    RunFolder.create(folder, {}, {}, keep="all")
+    run = RunFolder.open(folder)
+    history = train(engine, Batches(), STEPS, run=run, show=False, **options)
+    lines = [
+        {
+            name: value
+            for name, value in line.items()
+            if name not in ("seconds", "tokens_per_second")
+        }
+        for line in history.updates
+    ]
+    states = {path.name: read_state(path)[0] for path in folder.glob("checkpoints/*")}
+    return lines, states, history.stopped
+
+
+def stops_after(update: int, model) -> keras.callbacks.Callback:
+    """Ends the run at the end of an epoch."""
+
+    def at_end(epoch, logs):
+        model.stop_training = (epoch + 1) * 5 >= update
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=at_end)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stopped", [False, True])
+def test_run_with_steps_per_call_acts_at_the_same_steps(both, tmp_path, stopped):
+    """Calls of 3 where a state is saved every 4 updates and an evaluation comes every 5."""
+    found = []
+    for place, engine in enumerate(both):
+        batch = Batches().batch(0)
+
+        def evaluate(engine=engine, batch=batch):
+            pairs = engine.evaluate(batch)
+            return {"loss": sum(pair[0] for name, pair in pairs.items() if "loss" in name)}
+
+        callbacks = [stops_after(5, engine.model)] if stopped else []
+        options = {"save_every": 4, "evaluate": evaluate, "evaluate_every": 5, "log_every": 2}
+        found.append(run_of(engine, tmp_path / str(place), callbacks=callbacks, **options))
+    (lines, states, why), (others, other_states, other_why) = found
+    assert others == lines and other_why == why and bool(why) == stopped
+    assert [line["step"] for line in lines] == ([2, 4, 5] if stopped else [2, 4, 5, 6, 7])
+    assert other_states.keys() == states.keys() and len(states) > 1
+    for name in states:
+        assert_equal(other_states[name], states[name])
+
+
+@full_on("jax", "tensorflow")
+def test_no_step_in_a_call_follows_a_non_finite_one(both):
+    one, several = both
+    state = one.state()
+    state[SEGMENTS][SEGMENT] = 3e38
+    for engine in both:
+        engine.restore(state)
+    for step in range(BAD):
+        one.updates([Batches().batch(step)], step)
+    with pytest.raises(NotFinite, match=rf"update {BAD + 1} is not finite .* batch {BAD}, row 4"):
+        train(several, Batches(), STEPS, show=False)
+    assert_equal(several.state(), one.state())
+
+
+def test_batch_callbacks_get_one_step_per_call(both):
+    _, several = both
+    seen = []
+    watching = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(
+            (batch, float(several.state()["optimizer/iteration"]))
+        )
+    )
+    train(several, Without(), 4, callbacks=[watching], show=False)
+    assert seen == [(step, step + 1.0) for step in range(4)]
