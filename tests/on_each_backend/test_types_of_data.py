@@ -111,7 +111,8 @@ def assert_same(found: dict, wanted: dict) -> None:
 @pytest.mark.parametrize(
     ("kind", "dtypes"),
     [
-        ("marks", TYPES),
+        ("marks", ["bool", "uint8", "int64", ml_dtypes.bfloat16]),
+        pytest.param("marks", TYPES, marks=pytest.mark.full),
         ("positions", ["bool", "uint8", "int64", "float32"]),
         ("tokens", ["bool", "uint8", "int64", "float32"]),
     ],
