@@ -1,6 +1,7 @@
 """Commands that use a checkpoint print and write what their functions return."""
 
 import dataclasses
+import functools
 import io
 import json
 
@@ -12,6 +13,7 @@ from helpers.small_berts import TEXTS
 from numpy.testing import assert_allclose
 
 import kbert
+from kbert.checkpoints import bert as checkpoints
 from kbert.tasks.answering.inference import answer
 from kbert.tasks.attention.inference import attention
 from kbert.tasks.classification.inference import classify, next_sentence
@@ -20,9 +22,16 @@ from kbert.tasks.fill_mask.inference import fill_mask
 from kbert.tasks.tagging.inference import tag
 
 
+@pytest.fixture(scope="module")
+def load():
+    """Loads a folder, and traces its model, once for all commands."""
+    return functools.cache(checkpoints.load)
+
+
 @pytest.fixture
-def ok(capsys, saved):
+def ok(capsys, saved, load, monkeypatch):
     """Runs a command on a head's folder; gives what it printed."""
+    monkeypatch.setattr(checkpoints, "load", load)
 
     def call(name, head, *arguments, says=""):
         done = run(capsys, name, saved[0] / head, *arguments)

@@ -1,16 +1,14 @@
 """Fine-tuning with several examples in a row of the batch, end to end."""
 
-import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
+from helpers import small_berts
 from helpers.command_line import kbert as kbert_command
-from helpers.interrupted_run import Crash
+from helpers.interrupted_run import Copies
 from helpers.labelled_texts import write_texts
 from helpers.sample_data import TAGGED, small_bert
-from helpers.small_berts import small_berts
 
 import kbert
 from kbert.graph.names import CLASSIFIER
@@ -32,8 +30,9 @@ def folder(tmp_path_factory, small):
     folder = tmp_path_factory.mktemp("packed")
     write_texts(folder / "train.tsv", 66, 1)
     write_texts(folder / "dev.tsv", 23, 2)
-    one_block = dataclasses.replace(small, num_hidden_layers=1)
-    kbert.save(small_berts(one_block)["encoder"], folder / "source")
+    kbert.save(
+        small_berts.small_bert(small.replace(num_hidden_layers=1), "encoder"), folder / "source"
+    )
     return folder
 
 
@@ -44,7 +43,9 @@ def sources(folder):
 
 @pytest.fixture(scope="module")
 def whole(folder, sources):
-    return finetune(folder / "source", "classify", output=folder / "whole", **sources, **SETTINGS)
+    copies = Copies(folder / "whole", folder / "crashed", 23, state=20)
+    options = {"output": folder / "whole", "callbacks": [copies]}
+    return finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
 
 
 def test_packed_training_learns(whole, folder, sources):
@@ -58,21 +59,15 @@ def test_packed_training_learns(whole, folder, sources):
 
 
 @pytest.mark.full
-def test_resume_of_packed_run_is_bit_equal(whole, folder, sources, tmp_path):
-    with pytest.raises(RuntimeError, match="crash"):
-        options = {"output": tmp_path / "run", "callbacks": [Crash(23)]}
-        finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
+def test_resume_of_packed_run_is_bit_equal(whole, folder):
     with pytest.raises(ValueError, match=r"packing: the run has true, now false"):
-        resume(tmp_path / "run", packing=False, **QUIET)
-    tuned = resume(tmp_path / "run", **QUIET)
+        resume(folder / "crashed", packing=False, **QUIET)
+    tuned = resume(folder / "crashed", **QUIET)
     last = f"checkpoints/step-{STEPS:08d}.safetensors"
-    (arrays, _), (others, _) = (
-        read_state(path / last) for path in (folder / "whole", tmp_path / "run")
-    )
+    (arrays, _), (others, _) = (read_state(folder / name / last) for name in ("whole", "crashed"))
     assert set(arrays) == set(others)
     assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
     assert tuned.metrics == whole.metrics
-    shutil.rmtree(tmp_path / "run")
 
 
 @pytest.mark.full

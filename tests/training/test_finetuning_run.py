@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import shutil
-import time
 
 import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.interrupted_run import Beginning
+from helpers.interrupted_run import Beginning, Copies
 from helpers.labelled_texts import read_texts, write_texts
 from helpers.small_berts import small_berts
 
@@ -54,24 +53,9 @@ def sources(folder):
 @pytest.fixture(scope="module")
 def whole(folder, sources):
     """A run that nothing stops; `crashed` is its folder in the middle."""
-    options = {"output": folder / "whole", "callbacks": [Copies(folder)]}
+    copies = Copies(folder / "whole", folder / "crashed", 23, state=20)
+    options = {"output": folder / "whole", "callbacks": [copies]}
     return finetune(folder / "source", "classify", **options, **sources, **SETTINGS)
-
-
-class Copies(keras.callbacks.Callback):
-    """Copies the folder as a kill would leave it between two states, in the fourth epoch."""
-
-    def __init__(self, folder):
-        super().__init__()
-        self.folder, self.left = folder, 23
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if not self.left:
-            while not (self.folder / "whole/checkpoints/step-00000020.safetensors").is_file():
-                time.sleep(0.01)  # it is written in a thread, which removes an older one then
-            older = shutil.ignore_patterns("step-*0[01]?.*", "step-*5.*")
-            shutil.copytree(self.folder / "whole", self.folder / "crashed", ignore=older)
 
 
 @pytest.fixture(scope="module")
