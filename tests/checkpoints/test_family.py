@@ -5,6 +5,7 @@ classes in the default round, all of them in the full one.
 """
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -51,9 +52,12 @@ def there(request, name):
     return request.getfixturevalue("quick" if name in QUICK else "folders")
 
 
+load = functools.cache(kbert.load)  # of folders and models that no test changes
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_every_class_gives_transformers_numbers(there, name):
-    bert, peer = kbert.load(there / name), np.load(there / f"{name}.npz")
+    bert, peer = load(there / name), np.load(there / f"{name}.npz")
     assert bert.report.initialized == bert.report.ignored == ()
     found = list(kbert.predict(bert.model, peer["ids"]).values())
     real = peer["ids"] != bert.config.pad_token_id
@@ -65,7 +69,7 @@ def test_every_class_gives_transformers_numbers(there, name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_closed_form_graph_and_transformers_count_the_same(there, name):
-    bert = kbert.load(there / name)
+    bert = load(there / name)
     counted = kbert.account(bert.config, head=bert.head, num_labels=bert.spec.num_labels)
     assert bert.model.count_params() == counted.params
     assert counted.params == np.load(there / f"{name}.npz")["params"]
@@ -74,7 +78,7 @@ def test_closed_form_graph_and_transformers_count_the_same(there, name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(there, name, tmp_path):
-    kbert.save(kbert.load(there / name), tmp_path)
+    kbert.save(load(there / name), tmp_path)
     theirs, ours = (load_file(path / "model.safetensors") for path in (there / name, tmp_path))
     assert set(theirs) - COPIES == set(ours)
     for key in ours:
@@ -85,7 +89,7 @@ def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(there, name, tmp_p
     for key in ("model_type", "architectures", "vocab_size", "max_position_embeddings"):
         assert values[key] == wanted[key]
     again = kbert.load(tmp_path)
-    assert again.spec == kbert.load(there / name).spec
+    assert again.spec == load(there / name).spec
 
 
 @pytest.mark.full

@@ -39,7 +39,8 @@ def test_a_h5_file_opens_in_keras_and_in_kbert(berts, tmp_path, head):
 
 def test_model_checkpoint_callbacks_file_opens(berts, tmp_path):
     model = keras.models.clone_model(berts["classifier"].model)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
     file = tmp_path / "best.h5"
     save = keras.callbacks.ModelCheckpoint(str(file), monitor="loss", save_best_only=True)
     model.fit(IDS, np.array([1]), verbose=0, callbacks=[save])

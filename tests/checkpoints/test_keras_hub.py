@@ -1,5 +1,6 @@
 """Presets and live models of KerasHub give its numbers, and it reads what kbert writes."""
 
+import functools
 import importlib.util
 import json
 import re
@@ -53,7 +54,7 @@ def out(tmp_path_factory):
 def written(out):
     """The presets that kbert wrote from KerasHub's."""
     for name in PRESETS:
-        kbert.save(kbert.load(out / name), out / "kbert" / name, format="keras_hub")
+        kbert.save(load(out / name), out / "kbert" / name, format="keras_hub")
     return out / "kbert"
 
 
@@ -62,6 +63,9 @@ def computed(out, written):
     """What KerasHub computes with what kbert wrote."""
     run_live(out, "jax", "read", "live")
     return written
+
+
+load = functools.cache(kbert.load)  # of folders and models that no test changes
 
 
 def inputs(out, name="backbone"):
@@ -82,7 +86,7 @@ def expected(out, name):
 @pytest.mark.parametrize("name", [full("backbone"), full("masked_lm"), "classifier", "embedder"])
 def test_keras_file_of_keras_hub_equals_its_preset(out, name):
     """What `backbone.save` and `task.save` write: the same weights, tokenizer and settings."""
-    preset, file = kbert.load(out / name), kbert.load(out / f"{name}.keras")
+    preset, file = load(out / name), kbert.load(out / f"{name}.keras")
     assert (file.config, file.head, file.sentence) == (preset.config, preset.head, preset.sentence)
     assert file.report.initialized == preset.report.initialized
     assert set(file.report.assigned) == set(preset.report.assigned)
@@ -98,7 +102,7 @@ def test_keras_file_of_keras_hub_equals_its_preset(out, name):
     [*map(full, ["backbone", "sharded", "float16"]), "bfloat16", "classifier", "other_padding"],
 )
 def test_a_preset_gives_keras_hubs_numbers(out, name):
-    bert = kbert.load(out / name)
+    bert = load(out / name)
     assert bert.report.initialized == bert.report.ignored == ()
     theirs = expected(out, "backbone" if name == "sharded" else name)
     for value, wanted in zip(outputs_of(bert, out, name), theirs, strict=True):
@@ -106,7 +110,7 @@ def test_a_preset_gives_keras_hubs_numbers(out, name):
 
 
 def test_the_configuration_is_keras_hubs(out):
-    bert = kbert.load(out / "classifier")
+    bert = load(out / "classifier")
     assert bert.config == kbert.BertConfig(
         vocab_size=99,
         hidden_size=12,
@@ -119,13 +123,13 @@ def test_the_configuration_is_keras_hubs(out):
         classifier_dropout=0.3,
     )
     assert (bert.head, bert.model.output_shape) == ("classifier", (None, 5))
-    assert kbert.load(out / "other_padding").config.pad_token_id == 3
+    assert load(out / "other_padding").config.pad_token_id == 3
     with h5py.File(out / "float16" / "model.weights.h5") as file:
         assert file["layers/dense/vars/0"].dtype == "float16"
 
 
 def test_an_embedder_brings_its_sentence_vector(out):
-    bert = kbert.load(out / "embedder")
+    bert = load(out / "embedder")
     assert bert.sentence == kbert.checkpoints.sentence_settings.SentenceSettings("max", False, 13)
     sequence, _ = outputs_of(bert, out)
     real = inputs(out)[2][:, :, None] == 1
@@ -162,7 +166,7 @@ def test_a_live_model_gives_its_own_numbers(out, computed, backend):
     found = np.load(out / f"live_{backend}.npz")
     for name in ("backbone kbert 0", "backbone kbert 1", "classifier kbert 0"):
         assert_allclose(found[name], found[name.replace("kbert", "hub")], atol=1e-5)
-    tokenizer = kbert.load(out / "classifier").tokenizer
+    tokenizer = load(out / "classifier").tokenizer
     assert_array_equal(found["classifier ids"], tokenizer.encode(LINES[0]).ids)
     errors = json.loads((out / f"live_{backend}.json").read_text())
     assert [line.rsplit(", ", 1)[1] for line in errors] == ["got int", "got Dense"]
@@ -176,7 +180,7 @@ def test_keras_hub_computes_the_same_with_what_kbert_wrote(out, computed, name):
         assert_allclose(value, wanted, atol=1e-5)  # jax beside tensorflow
     encoder = expected(computed, f"{name}_encoder")
     if name in ("backbone", "embedder"):
-        bert = kbert.load(computed / name)
+        bert = load(computed / name)
         for value, wanted in zip(outputs_of(bert, out), encoder, strict=True):
             assert_allclose(value, wanted, atol=1e-5)
 
@@ -212,13 +216,13 @@ def test_saved_preset_files_equal_keras_hubs(out, written, name, head):
         else:
             assert ours[file].read_bytes() == theirs[file].read_bytes()
     again = kbert.load(written / name)
-    assert (again.head, again.config) == (head, kbert.load(out / name).config)
+    assert (again.head, again.config) == (head, load(out / name).config)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", PRESETS[1:])
 def test_keras_hubs_tokenizer_gives_kberts_ids(computed, name):
-    tokenizer = kbert.load(computed / name).tokenizer
+    tokenizer = load(computed / name).tokenizer
     ours = [encoding.ids for encoding in map(bare(tokenizer), LINES)]
     assert ours == json.loads((computed / f"{name}.ids.json").read_text())
     assert len(set(ours[0])) > 5 and tokenizer.mask_id in ours[2]

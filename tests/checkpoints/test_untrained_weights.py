@@ -35,7 +35,7 @@ def trained_a_little(bert):
     """The same model after one step of the user's own `fit`."""
     batch = bert.tokenizer.encode_batch(["cat dog", "red sun", "moon ."])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    bert.model.compile(keras.optimizers.SGD(0.5), loss)
+    bert.model.compile(keras.optimizers.SGD(0.5), loss, run_eagerly=True)
     bert.model.fit([batch.token_ids, batch.segment_ids], np.arange(3), verbose=0)
     return bert
 

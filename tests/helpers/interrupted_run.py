@@ -31,7 +31,9 @@ class Copies(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.left -= 1
         if not self.left:
+            end = time.monotonic() + 60
             while not (self.run / "checkpoints" / self.state).is_file():
+                assert time.monotonic() < end, f"no {self.state}"
                 time.sleep(0.01)  # it is written in a thread, which removes older ones then
             shutil.copytree(self.run, self.to, ignore=self.older)
 
