@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
@@ -105,6 +105,7 @@ def test_callbacks_see_compiled_model_and_current_weights(scores, tmp_path):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_callback_sees_merged_adapter_weights():
     looks = Looks()
     tuned = tune([looks], lora=2, keep_best=False, epochs=1)
@@ -114,6 +115,7 @@ def test_callback_sees_merged_adapter_weights():
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_pretraining_loss_in_callbacks_is_mlm_plus_nsp(tmp_path):
     """Of a made-up batch: the sum of two means, of the predicted positions alone."""
     shards, found = make_shards(tmp_path), []

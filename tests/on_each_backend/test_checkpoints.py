@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.peer_checkpoints import CLASSES
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
 
@@ -104,7 +104,7 @@ def test_another_head_keeps_encoder_and_reports_new_weights(folders, caplog):
         assert_array_equal(first, second)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("name", "head"),
     [("BertForSequenceClassification", "tokens"), ("BertForTokenClassification", "classifier")],
@@ -133,7 +133,7 @@ def edited(folders, tmp_path, change):
     return folder
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_one_error_lists_all_problems_of_a_checkpoint(folders, tmp_path):
     def change(tensors):
         del tensors["bert.encoder.layer.1.output.dense.bias"]
@@ -151,7 +151,7 @@ def test_one_error_lists_all_problems_of_a_checkpoint(folders, tmp_path):
         assert part in str(raised.value)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_allow_missing_and_ignore_name_the_weights(folders, tmp_path):
     def change(tensors):
         del tensors["bert.encoder.layer.1.output.dense.bias"]
@@ -164,7 +164,7 @@ def test_allow_missing_and_ignore_name_the_weights(folders, tmp_path):
     assert bert.report.ignored == ("extra",)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_untied_decoder_is_refused(folders, tmp_path):
     def change(tensors):
         tied = tensors["bert.embeddings.word_embeddings.weight"]
@@ -174,7 +174,7 @@ def test_untied_decoder_is_refused(folders, tmp_path):
         kbert.load(edited(folders, tmp_path, change))
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_nan_in_a_file_is_reported_with_its_tensor(folders, tmp_path, caplog):
     def change(tensors):
         tensors["bert.pooler.dense.bias"][3] = np.nan
@@ -184,7 +184,7 @@ def test_nan_in_a_file_is_reported_with_its_tensor(folders, tmp_path, caplog):
     assert "pooler.dense.bias" in caplog.text
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_a_truncated_file_is_refused_with_its_name(folders, tmp_path):
     folder = edited(folders, tmp_path, lambda tensors: None)
     content = (folder / "model.safetensors").read_bytes()
@@ -193,7 +193,7 @@ def test_a_truncated_file_is_refused_with_its_name(folders, tmp_path):
         kbert.load(folder)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_a_missing_shard_is_named(folders, tmp_path):
     folder = tmp_path / "sharded"
     shutil.copytree(folders / "sharded", folder)
@@ -202,7 +202,7 @@ def test_a_missing_shard_is_named(folders, tmp_path):
         kbert.load(folder)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
 def test_a_folder_without_one_of_its_files_is_refused(folders, tmp_path, missing):
     folder = edited(folders, tmp_path, lambda tensors: None)

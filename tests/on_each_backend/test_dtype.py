@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
@@ -13,7 +13,7 @@ from kbert.model.builder import build
 CASES = [("pretraining", "mixed_bfloat16")]
 OTHERS = [(head, "mixed_bfloat16") for head in HEADS if head != "pretraining"]
 OTHERS += [("pretraining", policy) for policy in ("mixed_float16", "bfloat16", "float32")]
-CASES += [pytest.param(*case, marks=pytest.mark.full) for case in OTHERS]
+CASES += [pytest.param(*case, marks=[pytest.mark.full, nightly_on("jax")]) for case in OTHERS]
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ class Watcher(keras.callbacks.Callback):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=nightly_on("jax"))])
 def test_run_in_another_precision_leaves_the_keras_policy(tmp_path, fails):
     watcher = Watcher(fails)
     options = SETTINGS | {"steps": 2, "precision": "mixed_bfloat16", "evaluate_every": 2}

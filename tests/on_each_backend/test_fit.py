@@ -6,7 +6,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 
 import kbert
 from kbert.model.keras_internals import registered_gradients
@@ -39,7 +39,8 @@ def fit(model, optimizer) -> list[float]:
     return model.fit(inputs, labels, **options).history["loss"]
 
 
-@full_on("jax", "tensorflow")
+@full_on("tensorflow")
+@nightly_on("jax")
 def test_fit_equals_fit_of_a_plain_keras_model():
     """With dropout, whose masks are then the same ones, an activity regularizer, and an Adam whose
     setting is changed between two fits."""

@@ -157,7 +157,7 @@ def test_whole_fused_step_equals_the_graph():
     [
         ("pretraining", True),
         pytest.param("pretraining", False, marks=pytest.mark.full),
-        pytest.param("tokens", False, marks=pytest.mark.full),
+        pytest.param("tokens", False, marks=[pytest.mark.full, nightly_on("jax")]),
     ],
 )
 def test_fused_dropout_equals_the_graph_with_equal_masks(head, reading, monkeypatch, backend):

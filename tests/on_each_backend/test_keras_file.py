@@ -9,7 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_test_on
+from helpers.rounds import full_on, nightly_on
 from helpers.xla_flags import environment_of
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -104,7 +104,7 @@ def test_names_and_shapes_in_the_file_equal_the_table(small, tmp_path, head):
 
 
 @pytest.mark.full
-@nightly_test_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_plain_keras_opens_the_file_on_another_backend(small, tokenizer, tmp_path, backend):
     other = {"tensorflow": "jax", "jax": "torch", "torch": "tensorflow"}[backend]
     if importlib.util.find_spec(other) is None:
@@ -128,7 +128,7 @@ def test_plain_keras_opens_the_file_on_another_backend(small, tokenizer, tmp_pat
         assert_allclose(found[name], value, atol=1e-5, rtol=1e-5)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "silu", "swish", "linear"])
 def test_configuration_is_inferred_from_a_plain_keras_file(small, tmp_path, hidden_act):
     config = small.replace(
@@ -198,7 +198,7 @@ def test_bfloat16_weights_are_read_as_bfloat16(small, tmp_path):
         assert_array_equal(tensor.read().astype("float32"), expected.astype("float32"))
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_compressed_keras_file_is_read(plain, tmp_path):
     with (
         zipfile.ZipFile(plain) as old,
@@ -222,7 +222,7 @@ def refused(path, *parts):
         assert part in message
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_a_damaged_file_is_refused(plain, tmp_path):
     content = plain.read_bytes()
     path = tmp_path / "damaged.keras"
@@ -234,7 +234,7 @@ def test_a_damaged_file_is_refused(plain, tmp_path):
     refused(path, "must be a whole .keras file")
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_a_changed_bit_is_found_when_weights_are_read(small, tmp_path):
     model = model_of(small, "encoder", seq_len=11)
     path = tmp_path / "bert.keras"
@@ -259,7 +259,7 @@ def rewritten(source, target, **members):
     return target
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("members", "parts"),
     [
@@ -281,7 +281,7 @@ def test_missing_or_wrong_member_is_named(plain, tmp_path, members, parts):
     refused(rewritten(plain, tmp_path / "wrong.keras", **members), *parts)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("change", "part"),
     [
@@ -299,7 +299,7 @@ def test_settings_that_contradict_the_graph_are_refused(small, tmp_path, change,
     refused(rewritten(path, tmp_path / "wrong.keras", **members), part)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_members_cannot_leave_the_vocabulary_folder(small, tokenizer, tmp_path):
     path = tmp_path / "bert.keras"
     keras_file.write(kbert.Bert(small, "encoder", model_of(small, "encoder"), tokenizer), path)
@@ -310,7 +310,7 @@ def test_members_cannot_leave_the_vocabulary_folder(small, tokenizer, tmp_path):
         assert not (found.vocabulary.parent / "evil.txt").exists()
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_weights_in_an_external_file_are_refused(plain, tmp_path):
     import h5py
 
@@ -327,7 +327,7 @@ def test_weights_in_an_external_file_are_refused(plain, tmp_path):
     refused(rewritten(plain, tmp_path / "linked.keras", **members), "must hold its own numbers")
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_file_of_another_model_names_that_model(small, tmp_path):
     import keras
 
@@ -345,7 +345,7 @@ def test_file_of_another_model_names_that_model(small, tmp_path):
     refused(tmp_path / "part.keras", "got another")
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("layer", "key", "value"),
     [
@@ -367,7 +367,7 @@ def test_layer_with_other_settings_is_named(plain, tmp_path, layer, key, value):
     refused(rewritten(plain, tmp_path / "set.keras", **members), f"{layer} has {key} {value!r}")
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_layer_with_other_inputs_is_named(plain, tmp_path):
     with zipfile.ZipFile(plain) as archive:
         text = archive.read("config.json").decode()
@@ -392,7 +392,7 @@ def test_a_quantized_model_is_refused(small, tmp_path, layer, part):
     refused(tmp_path / "int8.keras", part)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_failed_save_keeps_the_old_file(small, tmp_path):
     class Full:
         def save(self, folder, **_):

@@ -6,7 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 from helpers.small_berts import small_berts
 from numpy.testing import assert_array_equal
 
@@ -69,7 +69,7 @@ def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path, caplo
     assert_array_equal(of(other.model, "NSP-Dense")[0], of(old.model, "NSP-Dense")[0])
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -90,7 +90,7 @@ def test_impossible_heads_are_refused_in_one_line(berts, tmp_path, options, says
     assert "\n" not in str(raised.value)
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_labels_in_another_order_are_refused(berts, tmp_path):
     folder = saved(dataclasses.replace(berts["tokens"], labels=LABELS), tmp_path / "bert")
     with pytest.raises(ValueError, match="in the order of the checkpoint's outputs, neg, so so"):

@@ -101,7 +101,7 @@ def test_packed_gradients_equal_unpacked(head, micro_batches, updates):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("head", FEW_HEADS)
+@pytest.mark.parametrize("head", ["classifier", pytest.param("tokens", marks=nightly_on("jax"))])
 @on_both
 def test_packed_steps_equal_unpacked(head, updates):
     given = batch(head)
@@ -122,7 +122,7 @@ def test_packed_graph_layers_with_xla_equal_unpacked():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("head", FEW_HEADS)
+@pytest.mark.parametrize("head", ["classifier", pytest.param("tokens", marks=nightly_on("jax"))])
 @on_both
 def test_gradient_checkpointing_keeps_packed_gradients(head, updates):
     again = engine_of(head, True, updates=updates, rematerialize=True).gradients(batch(head), 0)

@@ -5,7 +5,7 @@ import threading
 
 import keras
 import pytest
-from helpers.rounds import full_on
+from helpers.rounds import nightly_on
 
 import kbert
 from kbert.model import keras_internals
@@ -46,7 +46,7 @@ def layers_of(model) -> list:
     return [model, *model._flatten_layers(include_self=False)]
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_layer_has_the_attributes_that_keras_gives(small, monkeypatch):
     keras.utils.clear_session()  # and with it the numbers of names: softmax_3
     with monkeypatch.context() as patch:

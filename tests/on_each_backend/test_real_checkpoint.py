@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+from helpers.rounds import nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -100,7 +101,7 @@ def test_it_has_the_published_number_of_parameters(bert):
     ("head", "layer", "output"),
     [
         ("tokens", "TokenClassifier", "sequence_output"),
-        ("classifier", "Classifier", "pooled_output"),
+        pytest.param("classifier", "Classifier", "pooled_output", marks=nightly_on("jax")),
     ],
 )
 def test_several_texts_a_row_are_those_of_transformers(bert, peer, head, layer, output):

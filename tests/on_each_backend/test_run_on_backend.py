@@ -7,7 +7,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_test_on
+from helpers.rounds import full_on, nightly_on
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 from kbert import BertConfig
@@ -90,7 +90,7 @@ def test_callbacks_are_called_as_fit_calls_them(whole):
 
 
 @pytest.mark.full
-@nightly_test_on("jax")
+@nightly_on("jax")
 def test_memory_of_earlier_runs_is_freed(start):
     """Weights, moments and programs of a run are gone once the next one computes."""
     made, alive = weakref.WeakSet(), []
@@ -145,7 +145,7 @@ def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path)
 
 
 @pytest.mark.full
-@nightly_test_on("jax")
+@nightly_on("jax")
 def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
     from kbert.training.loop.loop import NotFinite
 
@@ -167,7 +167,7 @@ def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
     assert "\n" not in text
 
 
-@full_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_harmful_callbacks_are_refused_with_an_alternative(start):
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 1.0)
     with pytest.raises(ValueError, match="LearningRateScheduler cannot be used here: the schedule"):

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backend_gradients import slopes_of
-from helpers.rounds import full_on
+from helpers.rounds import full_on, nightly_on
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
@@ -250,6 +250,7 @@ def test_engine_keeps_freed_memory_after_a_step(data, monkeypatch, backend):
 
 
 @pytest.mark.full
+@nightly_on("jax")
 def test_non_finite_gradient_is_named(data, monkeypatch):
     """As sqrt at 0 makes it: finite forwards, NaN backwards."""
     engine, batch, whole = engine_of(), batch_of(data, 0), objectives.objective
@@ -261,7 +262,7 @@ def test_non_finite_gradient_is_named(data, monkeypatch):
         return loss + keras.ops.sqrt(keras.ops.sum(0.0 * outputs[names.NSP])), sums
 
     monkeypatch.setattr(objectives, "objective", bad)
-    text = diagnosis.first_bad(engine, batch, 0).text(0)
+    text = diagnosis.first_bad(engine_of(number=2), batch, 0).text(0)
     assert re.match(r"first bad: the gradient of NSP/bias and \d+ more before it", text), text
 
 
@@ -543,7 +544,7 @@ def test_snapshot_arrays_are_contiguous_and_in_order():
 # Several updates in one call of the device: those of one a call, and the run around them too.
 
 
-@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.fixture(params=[1, pytest.param(2, marks=[pytest.mark.full, nightly_on("jax", "torch")])])
 def both(request):
     """Engines of one update a call and of several, with one micro-batch or two."""
     several = {"together": TOGETHER, "accumulation": request.param}
