@@ -1,4 +1,4 @@
-"""The small real samples of tests/data, and a tokenizer for them."""
+"""The small real samples in tests/files, and a tokenizer for them."""
 
 import re
 from collections import Counter

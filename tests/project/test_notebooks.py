@@ -96,6 +96,14 @@ def test_notebook_prints_its_committed_output(path, executed):
         assert printed(after) == printed(before)
 
 
+def test_files_that_notebooks_name_exist():
+    named = [re.findall(r"\.\./[\w./-]+", path.read_text(encoding="utf-8")) for path in NOTEBOOKS]
+    ours = {name for names in named for name in names if not name.startswith("../../shared")}
+    assert len(ours) > 10 and not [
+        name for name in ours if not (NOTEBOOKS[0].parent / name).exists()
+    ]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("data", ["there", "none"])
 @pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)

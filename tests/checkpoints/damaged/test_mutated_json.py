@@ -31,6 +31,7 @@ from kbert.checkpoints import formats
 from kbert.checkpoints.inspection import inspect, inspection_text
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.io import printable
 
 LABELS = ("bad", "so so", "good", "café", "東")
@@ -142,7 +143,7 @@ def outcome(path, document: Document, look) -> str:
         said = str(error)
         named = document.name.split("/")[-1] in said or str(path) in said
         named = named or str(path) == getattr(error, "filename", None)
-        plain = type(error) in (ValueError, FileNotFoundError)
+        plain = type(error) in (ValueError, FileNotFoundError, UnknownCasing)
         ended = "refused" if named and plain and len(said) < 1500 else f"{error!r:.300}"
     except Exception as error:
         ended = f"{error!r:.300}"
