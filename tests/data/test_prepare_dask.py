@@ -147,7 +147,7 @@ def test_missing_dask_scheduler_is_one_line_soon(call, monkeypatch):
             status, out, err = call(address)
             assert (status, out, err.count("\n")) == (2, "", 1), err
             assert f"answers within 0.7 seconds, got {address!r}: " in err
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 20  # of the 30 of Dask itself
 
 
 def test_dask_missing_or_with_processes_is_refused(call, monkeypatch):

@@ -10,7 +10,8 @@ from kbert.model import devices
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 
-# 300 MiB asked for, written and given back, in a thread and in the main one; page faults of each
+# 100 MiB, more than a thread's own heap holds, asked for, written and given back, in a thread and in
+# the main one; page faults of each
 _PROGRAM = """
 import ctypes, gc, resource
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,8 @@ libc.free.argtypes = [ctypes.c_void_p]
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    place = libc.malloc(300 << 20)
-    ctypes.memset(place, 1, 300 << 20)
+    place = libc.malloc(100 << 20)
+    ctypes.memset(place, 1, 100 << 20)
     libc.free(place)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
@@ -43,7 +44,8 @@ with ThreadPoolExecutor(1) as thread:
     owners.pop(); gc.collect()
     print(*both())
 """
-PAGES = 300 * 256
+PAGES = 100 * 256
+FEW = PAGES // 20  # others of the process, which a busy machine may have more of
 
 
 def counts(**variables) -> list[list[int]]:
@@ -61,7 +63,7 @@ def counts(**variables) -> list[list[int]]:
 def test_freed_memory_is_kept_until_the_last_owner_is_gone():
     before, two, one, none = counts()
     assert min(before) > 0.9 * PAGES, "it stays by itself: the test shows nothing"
-    assert max(two) < 50 and max(one) < 50
+    assert max(two) < FEW and max(one) < FEW
     assert min(none) > 0.9 * PAGES
 
 
@@ -79,7 +81,7 @@ def test_glibc_settings_of_the_user_win(variables):
 
 def test_kept_memory_does_nothing_elsewhere():
     found = counts(GLIBC_TUNABLES="glibc.cpu.x86_data_cache_size=32768")  # not of memory
-    assert max(found[1]) < 50
+    assert max(found[1]) < FEW
     from kbert.training.engines import kept_memory
 
     class Owner:
