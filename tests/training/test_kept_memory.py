@@ -10,8 +10,8 @@ from kbert.model import devices
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
 
-# 100 MiB, more than a thread's own heap holds, asked for, written and given back, in a thread and in
-# the main one; page faults of each
+# 100 MiB, more than a thread's own heap holds, asked for, written and given back, in a thread and
+# in the main one; page faults of each
 _PROGRAM = """
 import ctypes, gc, resource
 from concurrent.futures import ThreadPoolExecutor
