@@ -20,19 +20,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-# Files that take minutes: pytest-xdist gives out files in this order, and one that comes last would
-# keep one core busy alone.
-LONGEST = (
-    "test_backends.py",
-    "training/test_run_workers.py",
-    "training/test_run_kills.py",
-    "project/test_notebooks.py",
-    "training/test_training_processes.py",
-    "checkpoints/test_exports.py",
-    "checkpoints/damaged/test_mutated_json.py",
-    "checkpoints/test_fuzzed_files.py",
-)
-
 # Files whose tests run in processes that tests/training/conftest.py forks: one worker runs them
 # all, so that each backend is imported once for them, which takes 5 seconds.
 FORKING = (
@@ -44,6 +31,8 @@ FORKING = (
     "training/test_training_processes.py",
     "training/test_vector_processes.py",
 )
+# What takes longest begins first: at the end it would keep one core busy alone.
+LONGEST = ("test_backends.py", *FORKING, "project/test_notebooks.py", "checkpoints/test_exports.py")
 
 
 @pytest.hookimpl(optionalhook=True)

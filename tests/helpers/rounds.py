@@ -14,6 +14,3 @@ def full_on(*backends: str):
 def nightly_on(*backends: str):
     """Return the mark of the nightly round on these backends, for a test or one of its cases."""
     return pytest.mark.nightly if keras.backend.backend() in backends else NO_MARK
-
-
-nightly_test_on = nightly_on

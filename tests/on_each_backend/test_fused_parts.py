@@ -6,7 +6,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from helpers.rounds import full_on, nightly_on, nightly_test_on
+from helpers.rounds import full_on, nightly_on
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
@@ -130,7 +130,7 @@ def test_gradients_of_read_positions_equal_all_positions(head):
 
 
 @pytest.mark.full
-@nightly_test_on("jax", "torch")
+@nightly_on("jax", "torch")
 def test_models_of_other_sizes_have_their_own_gradients():
     """TensorFlow keeps the parts' programs, and those that saw two sizes know none."""
     others = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 17}

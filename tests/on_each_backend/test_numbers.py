@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.peer_bert import CASES
 from helpers.peer_outputs import run_peer
-from helpers.rounds import full_on, nightly_test_on
+from helpers.rounds import full_on, nightly_on
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -112,7 +112,7 @@ def test_gathered_head_equals_the_full_head(small, peer, fill, ids):
 
 
 @pytest.mark.full
-@nightly_test_on("torch")  # a minute, most of it for Keras's own code
+@nightly_on("torch")  # a minute, most of it for Keras's own code
 @pytest.mark.filterwarnings("ignore")  # torch's compiler warns of itself, as errors even within it
 def test_compiled_outputs_equal_uncompiled(small, peer, fill, ids, backend):
     """XLA on TensorFlow and JAX, torch.compile on torch."""
