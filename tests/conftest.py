@@ -89,6 +89,19 @@ def pytest_runtest_setup(item):
     random.seed(item.nodeid)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    """What tests share draws the same too, whichever of them asks for it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = random.getstate()
+    random.seed(fixturedef.argname)
+    try:
+        return (yield)
+    finally:
+        random.setstate(before)
+
+
 @pytest.fixture(autouse=True)
 def nothing_takes_long(monkeypatch):
     """On a machine that is busy a test may be slow; no test is about what is said then."""

@@ -250,7 +250,7 @@ def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, caps
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_continued_pretraining_leaves_frozen_layers(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 2, "show": False, "output": tmp_path / "run"}

@@ -128,7 +128,7 @@ def compare_with_peft(folder, bert):
     np.testing.assert_allclose(ours["NSP"], theirs.seq_relationship_logits.numpy(), atol=1e-5)
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_packed_training_with_lora_dropout(source, tmp_path):
     texts = [text for pair in PAIRS for text in pair]
     rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]

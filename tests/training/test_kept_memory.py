@@ -20,6 +20,7 @@ from kbert.training.engines import kept_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
+libc.prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: huge pages would be few whatever glibc does
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

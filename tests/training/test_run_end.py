@@ -88,7 +88,7 @@ def test_last_step_is_recorded_where_a_callback_stops(stopped):
     assert_last(stopped, [10, 15])
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_last_step_is_recorded_before_the_first_line(folder, tmp_path):
     trained = pretrained(folder, tmp_path / "run", 3, log_every=10)
     assert_last(tmp_path / "run", [3])
