@@ -106,6 +106,8 @@ def main() -> int:
     options = parser.parse_args()
     names = options.names or [""]
     chosen = [one for one in read_list() if any(name in one.name for name in names)]
+    if not chosen:
+        parser.error(f"no mutation is named {' or '.join(map(repr, names))}: --list shows all")
     if options.list:
         print(*(one.row() for one in chosen), sep="\n")
         return 0

@@ -1,6 +1,6 @@
 """What keeps XLA short where it compiles what runs once: that is most of JAX's time in the tests.
 
-The real checkpoint's tests on JAX run without it, in .ci/run.
+The tests run once more on JAX without it, in .ci/nightly.
 """
 
 FLAGS = (

@@ -183,7 +183,7 @@ def test_fused_dropout_equals_the_graph_with_equal_masks(head, reading, monkeypa
 def test_tpu_operations_equal_cpu_operations(head, backend):
     """Masks of dropout too: the order of the numbers in memory is no part of them."""
     if backend != "jax":
-        pytest.skip("TPUs compute on JAX")
+        pytest.skip("only on JAX: the code for TPUs")
     cpu = gradients_of(head, dropout=0.3, reading=False)
     assert furthest(cpu, gradients_of(head, dropout=0.3, platform="tpu")) < 2e-5
 
@@ -195,7 +195,7 @@ def test_tpu_operations_equal_cpu_operations(head, backend):
 def test_tpu_attention_gradient_equals_autodiff(at_once, rate, packed, once, backend, monkeypatch):
     """The scores of some sequences at a time, with the masks of all."""
     if backend != "jax":
-        pytest.skip("TPUs compute on JAX")
+        pytest.skip("only on JAX: the code for TPUs")
     import jax
 
     from kbert.model.parts import tpu_attention
@@ -265,7 +265,7 @@ def test_each_micro_batch_and_step_has_its_own_masks():
 @pytest.mark.parametrize("platform", [None, "tpu"])
 def test_gradient_checkpointing_keeps_fused_gradients(platform, backend):
     if platform and backend != "jax":
-        pytest.skip("TPUs compute on JAX")
+        pytest.skip("only on JAX: the code for TPUs")
     options = {"dropout": 0.3} | ({"platform": platform} if platform else {})
     again = engine_of("pretraining", rematerialize=True, **options)
     kept = gradients_of("pretraining", **options)

@@ -168,7 +168,7 @@ def test_each_layer_has_its_own_learning_rate(data):
 def test_flops_of_partial_training_equal_torchs_count(data, backend):
     """Matrix products, each counted as it is computed; the look-up of segments is one here too."""
     if backend != "torch":
-        pytest.skip("torch counts")
+        pytest.skip("only on torch, which counts its products")
     from torch.utils.flop_counter import FlopCounterMode
 
     def counted(every_row=True, **parts):
@@ -200,7 +200,7 @@ def test_flops_of_partial_training_equal_torchs_count(data, backend):
 def test_layers_below_trained_ones_keep_no_residuals(data, backend):
     """One block of two: what autograd keeps is its own and the head's, not that of all."""
     if backend != "torch":
-        pytest.skip("torch says what it keeps")
+        pytest.skip("only on torch, which says what it keeps for gradients")
     import torch
 
     def kept(**parts):
