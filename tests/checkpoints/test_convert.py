@@ -16,6 +16,8 @@ from safetensors.numpy import load_file
 import kbert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 
+SENTENCE = SentenceSettings("cls", True, 11, include_prompt=False)
+
 
 def contents(folder) -> dict:
     return {
@@ -36,7 +38,7 @@ def made(small, tmp_path_factory):
         for weight in model.weights:
             weight.assign(random.normal(0, 0.2, weight.shape))
         head = "pretraining" if name == "both" else "encoder"
-        settings = SentenceSettings("cls", True, 11) if name == "sentence" else None
+        settings = SENTENCE if name == "sentence" else None
         kbert.save(kbert.Bert(small, head, model, tokenizer, sentence=settings), place / name)
     return place
 
@@ -97,7 +99,7 @@ def test_convert_error_is_one_line_and_writes_nothing(capsys, both, tmp_path, op
 def test_convert_keeps_sentence_settings(capsys, made, tmp_path):
     out = tmp_path / "out"
     assert command(capsys, "convert", made / "sentence", out).status == 0
-    assert kbert.inspect(out).sentence == SentenceSettings("cls", True, 11)
+    assert kbert.inspect(out).sentence == SENTENCE
     assert contents(out) == contents(made / "sentence")
 
 

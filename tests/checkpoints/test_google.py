@@ -41,10 +41,11 @@ def arrays():
 
 @pytest.fixture(scope="module")
 def release(arrays, tmp_path_factory):
-    """A release with Adam's slots in it and 99 tokens that do not say their casing."""
+    """A release with Adam's and LAMB's slots in it, and 99 tokens that do not say their casing."""
     folder = tmp_path_factory.mktemp("google") / "uncased_L-3_H-24_A-4"
     vocabulary = SPECIAL + [f"t{place}" for place in range(94)]
-    return write_release(folder, with_training(arrays), vocabulary)
+    slots = {f"bert/pooler/dense/bias/lamb_{slot}": np.float32([1]) for slot in "mv"}
+    return write_release(folder, with_training(arrays) | slots, vocabulary)
 
 
 def test_base_has_the_206_released_names():
@@ -87,8 +88,9 @@ def test_google_to_transformers_is_transformers_conversion(release, arrays, tmp_
 def test_optimizer_slots_are_left_out_and_named(release):
     with formats.opened(release) as checkpoint:
         assert {"global_step", "beta1_power", "output_bias"} & set(checkpoint.tensors) == set()
-        assert len(checkpoint.left_out) == 2 * len(checkpoint.tensors) + 5
-        assert "bert/pooler/dense/bias/Adam_1" in checkpoint.left_out
+        assert len(checkpoint.left_out) == 2 * len(checkpoint.tensors) + 7
+        for slot in ("Adam_1", "lamb_m", "lamb_v"):
+            assert f"bert/pooler/dense/bias/{slot}" in checkpoint.left_out
         tensor = checkpoint.tensors["cls/seq_relationship/output_weights"]
         assert (tensor.shape, tensor.dtype) == ((2, 24), "float32")
 

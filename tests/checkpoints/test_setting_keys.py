@@ -103,12 +103,16 @@ def encoder(small, tmp_path):
         ({"num_labels": 3}, ("LABEL_0", "LABEL_1", "LABEL_2")),
     ],
 )
-def test_a_new_head_has_the_labels_of_config_json(encoder, said, labels):
-    """As AutoModelForSequenceClassification of transformers."""
+def test_a_new_head_has_the_labels_of_config_json(encoder, tmp_path, said, labels):
+    """As AutoModelForSequenceClassification of transformers; a save writes them both ways."""
     write(encoder / "config.json", said)
     for head in ("classifier", "tokens"):
         bert = kbert.load(encoder, head=head)
         assert (bert.labels, bert.spec.num_labels) == (labels, 3)
+    kbert.save(bert, tmp_path / "out")
+    saved = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert saved["id2label"] == {str(place): label for place, label in enumerate(labels)}
+    assert saved["label2id"] == {label: place for place, label in enumerate(labels)}
     assert kbert.load(encoder, head="classifier", num_labels=5).labels is None
     assert kbert.load(encoder).labels is None
 

@@ -71,31 +71,32 @@ def test_an_answer_within_a_word_becomes_the_pieces_that_hold_it():
 
 
 def test_windows_hold_the_whole_answer_or_point_to_cls():
-    words = [f"{'abcdefgh'[n % 8]}{n}" for n in range(70)]
-    context, answer = " ".join(words), " ".join(words[30:33])
-    record = asked(context, answer)
+    """Answers at each place: a window ends a token before the end of one of them."""
+    words, vocabulary = [f"{'abcdefgh'[n % 8]}{n}" for n in range(70)], tokenizer()
+    context, answers = " ".join(words), [" ".join(words[n : n + 3]) for n in range(20, 45)]
+    records = [asked(context, answer) for answer in answers]
     none = Question("q2", "why?", context, (), "f, question q2")
-    examples = encode_squad([record, none], tokenizer(), 40, stride=10)
-    pieces = len(tokenizer().encode(context, add_special_tokens=False))
-    seen, hits = set(), 0
+    examples = encode_squad([*records, none], vocabulary, 40, stride=10)
+    pieces = len(vocabulary.encode(context, add_special_tokens=False))
+    seen, hits = set(), set()
     for (number, where), note, ids in zip(
         labelled(examples), examples.notes, examples.ids, strict=True
     ):
         assert len(ids) <= 40
-        assert ids[note.first - 1] == ids[-1] == tokenizer().sep_id
+        assert ids[note.first - 1] == ids[-1] == vocabulary.sep_id
         assert len(ids) == note.first + len(note.offsets) + 1
-        if number == 1:
+        if number == len(records):
             assert where is None
             continue
         seen |= set(note.offsets)
-        start = record.answers[0][1]
-        whole = note.offsets[0][0] <= start and note.offsets[-1][1] >= start + len(answer)
-        assert (where is not None) == whole
-        hits += whole
-        assert where is None or context[where] == answer
+        answer, start = records[number].answers[0]
+        end = start + len(answer)
+        whole = note.offsets[0][0] <= start and note.offsets[-1][1] >= end
+        assert where == (slice(start, end) if whole else None)
+        hits |= {number} if whole else set()
     assert len(seen) == pieces
-    assert hits >= 1
-    assert len(examples) > 8
+    assert len(hits) == len(records)
+    assert len(examples) > 4 * len(records)
 
 
 def test_long_questions_are_cut_with_a_warning(caplog):
