@@ -39,7 +39,7 @@ TOGETHER = 3  # updates of one call
 
 
 @functools.cache
-def compiled(number, dropout, mixed, learning_rate, rematerialize, together, accumulation):
+def compiled(number, dropout, mixed, learning_rate, rematerialize, together, accumulation, decay):
     """An engine and its first state: compiled once, as that is most of the time it takes."""
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -47,7 +47,7 @@ def compiled(number, dropout, mixed, learning_rate, rematerialize, together, acc
     engine = engines.start()
     with engine.scope():
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS, dtype=mixed)
-    optimizer = Optimizer(learning_rate=learning_rate, total_steps=50)
+    optimizer = Optimizer(learning_rate=learning_rate, weight_decay=decay, total_steps=50)
     several = {"accumulation": accumulation, "steps_per_execution": together}
     engine.prepare(model, optimizer, rematerialize=rematerialize, **several)
     return engine, engine.state()
@@ -62,9 +62,10 @@ def engine_of(
     number: int = 0,
     together: int = 1,
     accumulation: int = 1,
+    decay: float = 0.01,
 ):
     """An engine at its first state; another `number` for a second one beside it."""
-    how = dropout, mixed, learning_rate, rematerialize, together, accumulation
+    how = dropout, mixed, learning_rate, rematerialize, together, accumulation, decay
     engine, first = compiled(number, *how)
     engine.restore(first)
     engine.seed, engine.accumulation = seed, accumulation
@@ -164,8 +165,8 @@ def test_restored_state_continues_bit_equal(data):
 
 @full_on("jax", "tensorflow")
 def test_steps_equal_adamw_in_numpy(data):
-    """Clipped to 1, decayed by 0.01 but for biases and LayerNorm's; gradients from the engine."""
-    engine, rate = engine_of(dropout=0.0), 1e-2
+    """Clipped to 1, decayed by 1 but for biases and LayerNorm's; gradients from the engine."""
+    engine, rate = engine_of(dropout=0.0, decay=1.0), 1e-2
     one, other = (engine.gradients(batch_of(data, 0), step) for step in (0, 1))
     assert all(np.array_equal(other[path], array) for path, array in one.items())  # no dropout
     state = {name: array.astype("float64") for name, array in engine.state().items()}
@@ -181,7 +182,7 @@ def test_steps_equal_adamw_in_numpy(data):
             first += 0.1 * (gradient - first)
             second += 0.001 * (gradient**2 - second)
             root = np.sqrt(second / (1 - 0.999 ** (done + 1))) + 1e-6
-            decay = 0.0 if path.endswith(("bias", "beta", "gamma")) else 0.01
+            decay = 0.0 if path.endswith(("bias", "beta", "gamma")) else 1.0
             now = rate * (1 - done / 50)
             weight -= now * (decay * weight + first / (1 - 0.9 ** (done + 1)) / root)
         engine.update(batch_of(data, done), done)
@@ -271,11 +272,13 @@ def test_float16_halves_its_loss_scale_and_continues(data):
     engine = engine_of(mixed="mixed_float16")
     state = engine.state()
     state["optimizer/loss_scale"] = np.float32(2.0**40)
+    state["optimizer/good_updates"] = np.float32(5)
     engine.restore(state)
     logs = engine.update(batch_of(data, 0), 0)
     assert not float(logs["finite"]) and float(logs["loss_scale"]) == 2.0**40
     after = engine.state()
     assert after["optimizer/loss_scale"] == 2.0**39 and after["optimizer/iteration"] == 0
+    assert after["optimizer/good_updates"] == 0
     after["optimizer/loss_scale"], after["optimizer/good_updates"] = 2.0**8, np.float32(1999)
     engine.restore(
         {

@@ -14,7 +14,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training.engines.engine import Engine
 from kbert.training.loop import loop
-from kbert.training.stopping import Stopped, StopRequest, Wishes
+from kbert.training.stopping import Stopped, StopRequest, Wishes, stop_requests
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
 
@@ -233,3 +233,31 @@ def test_second_signal_ends_a_waiting_host():
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_stops_this_process_at_once(second):
+    """A run of one process: the first signal is a wish, the second an error where it comes."""
+    before = signal.getsignal(signal.SIGINT)
+    said = "stopped at once, by a second signal"
+    with pytest.raises(Stopped, match=said) as stopped, stop_requests() as request:
+        assert not request
+        signal.raise_signal(signal.SIGINT)
+        assert request and request.signal == signal.SIGINT
+        signal.raise_signal(second)
+    assert stopped.value.status == 128 + second
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(("loss", "states"), [(0.7, [23]), (0.5, [23]), (0.3, [14, 23])])
+def test_resumed_run_keeps_its_best_score(monkeypatch, loss, states):
+    """Begun again after update 7, whose loss was 0.5: a worse one of update 14 is not saved."""
+    monkeypatch.setattr(Engine, "snapshot", lambda self: {})
+    engine, saved = Host(Meeting(), 0, ahead=0), Saved(chief=True)
+    engine.meeting.total = lambda host, numbers: HOSTS * np.array(numbers, float)
+    saved.begin = lambda step: [{"step": step, "val_loss": 0.5}]
+    saved.has_state = lambda step: True
+    losses = iter((loss, 0.9, 0.9))
+    options = {"evaluate": lambda: {"loss": next(losses)}, "evaluate_every": EPOCH}
+    loop.train(engine, Batches(), STEPS, run=saved, start=EPOCH, show=False, **options)
+    assert saved.states == states
