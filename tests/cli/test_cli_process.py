@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from helpers.sizes import SIZES
 
 OTHERS = ("tensorflow", "torch")
 KBERT = Path(sys.executable).with_name("kbert")
+PYTHON = shlex.quote(sys.executable)
 
 
 @pytest.fixture
@@ -101,11 +103,9 @@ def test_closed_stream_gives_one_line(run, tmp_path):
 
 
 def test_python_m_kbert_equals_kbert(run):
-    module, script = (
-        run(f"{name} account tiny") for name in (f"{sys.executable} -m kbert", "kbert")
-    )
+    module, script = (run(f"{name} account tiny") for name in (f"{PYTHON} -m kbert", "kbert"))
     assert module.stdout == script.stdout and module.returncode == 0
-    assert one_line(run(f"{sys.executable} -m kbert acount"))
+    assert one_line(run(f"{PYTHON} -m kbert acount"))
 
 
 def test_unknown_backend_gives_one_line_with_the_known_ones(run):
@@ -138,7 +138,7 @@ for name in submodules & set(kbert.__all__):
     exec(f"from kbert import {name}", namespace)
     assert namespace[name] is value
 """
-    done = run(f"{sys.executable} - <<'EOF'\n{code}\nEOF")
+    done = run(f"{PYTHON} - <<'EOF'\n{code}\nEOF")
     assert done.returncode == 0, done.stderr
 
 
@@ -161,5 +161,5 @@ def command():
 
 run(command, [])
 """
-    done = run(f"{sys.executable} - <<'EOF'\n{code}\nEOF")
+    done = run(f"{PYTHON} - <<'EOF'\n{code}\nEOF")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "kbert: stopped\n")

@@ -1,6 +1,7 @@
 """Bad paths, missing programs and failed drawings: one line, and nothing half-written."""
 
 import os
+import shlex
 import shutil
 import sys
 from xml.etree import ElementTree
@@ -100,9 +101,11 @@ def test_dot_program_draws_without_pygraphviz(chain, tmp_path, monkeypatch, endi
     expected = plot(chain, tmp_path / f"a.{ending}").read_bytes()
     folder = tmp_path / "bin"
     folder.mkdir()
-    program = folder / "dot"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nassert sys.argv[1:] == ['-T{ending}'] or "
+    program, script = folder / "dot", folder / "dot.py"
+    command = shlex.join([sys.executable, str(script)])
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    script.write_text(
+        f"import sys\nassert sys.argv[1:] == ['-T{ending}'] or "
         f"sys.argv[1:] == ['-Tsvg']\nopen({str(folder / 'used')!r}, 'w')"
         f"\n{graphviz._PYGRAPHVIZ}"
     )
