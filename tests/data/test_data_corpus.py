@@ -5,7 +5,7 @@ import json
 
 import pytest
 from helpers.corpus_documents import read_documents
-from helpers.wikitext_shards import text_files
+from helpers.wikitext_shards import wikitext_files
 
 from kbert.data.corpus import text_files as corpus
 from kbert.data.corpus.sentences import cut
@@ -106,7 +106,7 @@ def test_json_file_is_not_read_as_plain_text(tmp_path, name, content):
 
 
 def test_wikitext_2_has_its_articles_and_no_headings():
-    files = text_files()
+    files = wikitext_files()
     documents = list(read_documents(files))
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     headings = [s for line in lines if (s := line.strip()).startswith("= ") and s.endswith(" =")]

@@ -21,7 +21,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 
 @pytest.fixture
 def damaged(tmp_path):
-    """A copy of WikiText-2's shards."""
+    """A copy of the shards."""
     shutil.copytree(folders()[1], tmp_path / "copy")
     return tmp_path / "copy"
 

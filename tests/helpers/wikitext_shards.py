@@ -17,10 +17,16 @@ VOCABULARY, SHARD = 2003, 150_001  # tokens
 FOLDER = SHARED / "data" / "wikitext-2"
 
 
-def text_files() -> list[Path]:
+def wikitext_files() -> list[Path]:
     if not FOLDER.is_dir():
         pytest.skip("no ../shared beside the project: no WikiText-2")
     return sorted(FOLDER.glob("*.txt"))
+
+
+@functools.cache
+def text_files() -> list[Path]:
+    """WikiText-2's two files, or random ones where there is no WikiText-2."""
+    return wikitext_files() if FOLDER.is_dir() else random_files()
 
 
 def random_files() -> list[Path]:
@@ -35,7 +41,7 @@ def random_files() -> list[Path]:
         lines = []
         for article in range(60):
             lines += ["", f"= Article {article} =", ""]
-            for sentences in random.integers(3, 8, random.integers(10, 40)):
+            for sentences in random.integers(3, 8, random.integers(12, 46)):
                 lines.append("")
                 for length in random.integers(5, 40, sentences):
                     found = random.choice(words, length, p=shares / shares.sum())
@@ -57,7 +63,7 @@ def folders() -> tuple[Path, Path]:
     from kbert.data.corpus.preparing import prepare
     from kbert.data.corpus.vocab_training import train_vocab
 
-    files = text_files() if FOLDER.is_dir() else random_files()
+    files = text_files()
     folder = temporary_folder()
     train_vocab(files, VOCABULARY, folder / "vocabulary")
     prepare(files, folder / "vocabulary", folder / "shards", shard_tokens=SHARD)
