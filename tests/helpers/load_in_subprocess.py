@@ -18,6 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+from helpers.peak_memory import peak_memory
+
 LIMIT = 3 * 2**30
 SECONDS, MIB = 60, 2048
 
@@ -72,11 +74,11 @@ def main() -> None:
     status = Path("/proc/self/status").read_text()
     held = int(status.split("VmData:")[1].split()[0]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
-    print(json.dumps({"peak": peak()}), file=answers, flush=True)
+    print(json.dumps({"peak": peak_memory() // 1024}), file=answers, flush=True)
     for line in sys.stdin:
         start = time.monotonic()
         found = outcome(Path(line.strip()), config)
-        found |= {"seconds": time.monotonic() - start, "peak": peak()}
+        found |= {"seconds": time.monotonic() - start, "peak": peak_memory() // 1024}
         print(json.dumps(found), file=answers, flush=True)
 
 
@@ -117,10 +119,6 @@ def open_one(path: Path, config: dict) -> str:
                 if entry.name in fit.tensors:
                     digest.update(entry.name.encode() + reading.take(entry).tobytes())
     return digest.hexdigest()
-
-
-def peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 if __name__ == "__main__":
