@@ -1,4 +1,4 @@
-"""Which versions kbert takes, by pyproject.toml, whose lowest the gate tests."""
+"""Which versions kbert takes, by pyproject.toml; `.ci/nightly` tests the lowest."""
 
 import re
 import tomllib
