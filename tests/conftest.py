@@ -1,6 +1,5 @@
 """What several test modules share."""
 
-import gc
 import os
 import random
 import signal
@@ -74,13 +73,6 @@ def pytest_collection_modifyitems(items):
     """Put the files that take longest first."""
     places = {str(TESTS / file): place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
-
-
-def pytest_collection_finish():
-    """Let Python's garbage collector pass over the libraries: it saves a seventh of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)

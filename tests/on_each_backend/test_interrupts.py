@@ -67,7 +67,8 @@ def count_calls(call, stop_at: int = 0) -> int:
     """Call a function; Ctrl-C at the start of one of the functions of kbert and Keras in it.
 
     At the start of a function is where Python looks for signals. Not in other packages: tqdm and
-    logging would keep their locks, and have other threads wait for ever.
+    logging would keep their locks, and have other threads wait for ever. In a thread of its own:
+    an interrupt as Keras leaves a name scope would rename the layers of all later tests.
     """
     calls = itertools.count(1)
 
@@ -76,11 +77,15 @@ def count_calls(call, stop_at: int = 0) -> int:
         if counts and next(calls) == stop_at:
             raise KeyboardInterrupt
 
-    sys.setprofile(profile)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
+    def run():
+        sys.setprofile(profile)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(run).result()
     return next(calls)
 
 

@@ -79,7 +79,8 @@ def test_owner_may_be_freed_during_a_search():
     assert newest > max(numbers)
 
 
-@pytest.mark.parametrize("length", [LENGTH, pytest.param(None, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("length", [LENGTH, None])
 def test_graph_and_gradients_are_freed_with_the_engine(length):
     gc.collect()
     before = registered()

@@ -66,9 +66,12 @@ def test_long_sentences_are_windowed_in_linear_time(tmp_path):
     seconds = []
     for words in (2_000, 16_000):
         long = read_tagged(written(tmp_path, "the\tO\nbig\tB-x\n" * (words // 2)))
-        start = time.process_time()
-        examples = encode_tagged(long, pieces, LABELS, 32)
-        seconds.append(time.process_time() - start)
+        times = []
+        for _ in range(3):  # the collector or another process may hold one of them up
+            start = time.process_time()
+            examples = encode_tagged(long, pieces, LABELS, 32)
+            times.append(time.process_time() - start)
+        seconds.append(min(times))
         counted = [word for note in examples.notes for word in note.words]
         assert sorted(counted) == list(range(words))  # each once
     assert seconds[1] < 30 * seconds[0]  # of 8 times the words; it was 64 times

@@ -33,13 +33,16 @@ EVERY = [
     ["within the write", 22],
     ["before the report", 0],
 ]
-SOME = [["update", 2], ["within the write", 8], ["within a line", 14], ["before the report", 0]]
 # a fine-tuning writes states every third step and where the evaluation is the best
 FINETUNE = [["update", 2], ["within the write", 6], ["after the rename", 9]]
 CASES = {
-    "default": {("pretrain", "torch"): SOME, ("finetune", "torch"): FINETUNE},
+    "default": {
+        ("pretrain", "torch"): [["within the write", 8], ["before the report", 0]],
+        ("finetune", "torch"): [["after the rename", 9]],
+    },
     "full": {
         ("pretrain", "torch"): EVERY,
+        ("finetune", "torch"): FINETUNE,
         ("pretrain", "tensorflow"): [["two updates later", 12]],  # after the rename, too
         ("pretrain", "jax"): [["within the write", 8]],
     },

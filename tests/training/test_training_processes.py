@@ -97,10 +97,9 @@ def one_device(folder, tmp_path_factory):
 @pytest.mark.parametrize(
     "kind",
     [
-        "torch_accumulated",  # compiles nothing
         *(
             pytest.param(kind, marks=pytest.mark.full)
-            for kind in ("mirrored", "workers", "jax_hosts")
+            for kind in ("torch_accumulated", "mirrored", "workers", "jax_hosts")
         ),
         # one device beside transformers: on_each_backend/test_training_parity.py; two devices of
         # JAX: test_two_jax_devices_draw_the_masks_of_one; two processes without micro-batches
