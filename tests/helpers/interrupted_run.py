@@ -21,12 +21,15 @@ class Crash(keras.callbacks.Callback):
 
 
 class Copies(keras.callbacks.Callback):
-    """Copies a run's folder after so many updates, as a kill would leave it: one run less."""
+    """Copies a run's folder after some updates, as a kill would leave it.
+
+    The run then goes on: the copy is resumed and compared with it, and no second run is needed.
+    """
 
     def __init__(self, run: Path, to: Path, updates: int, state: int):
         super().__init__()
         self.run, self.to, self.left = run, to, updates
-        self.state = f"step-{state:08d}.safetensors"  # the last before that
+        self.state = f"step-{state:08d}.safetensors"  # the newest of the copy
 
     def on_train_batch_end(self, batch, logs=None):
         self.left -= 1
@@ -34,7 +37,7 @@ class Copies(keras.callbacks.Callback):
             end = time.monotonic() + 60
             while not (self.run / "checkpoints" / self.state).is_file():
                 assert time.monotonic() < end, f"no {self.state}"
-                time.sleep(0.01)  # it is written in a thread, which removes older ones then
+                time.sleep(0.01)  # a thread writes it, and then removes older ones
             shutil.copytree(self.run, self.to, ignore=self.older)
 
     def older(self, folder, names):

@@ -3,6 +3,7 @@
 import keras
 import pytest
 
+# A mark without effect: a test and one of its cases can both take it.
 NO_MARK = pytest.mark.skipif(False, reason="")
 
 

@@ -24,7 +24,7 @@ def tokenizer() -> kbert.Tokenizer:
     return kbert.Tokenizer.from_vocab(vocabulary(), lowercase=True)
 
 
-def small_bert(head: str = "encoder", positions: int = 128) -> kbert.Bert:
+def sample_bert(head: str = "encoder", positions: int = 128) -> kbert.Bert:
     """A model of the tokenizer's vocabulary, with its first weights."""
     import keras
 

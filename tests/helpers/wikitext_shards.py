@@ -18,6 +18,7 @@ FOLDER = SHARED / "data" / "wikitext-2"
 
 
 def wikitext_files() -> list[Path]:
+    """Return WikiText-2's two files; the test is skipped where they are missing."""
     if not FOLDER.is_dir():
         pytest.skip("no ../shared beside the project: no WikiText-2")
     return sorted(FOLDER.glob("*.txt"))
@@ -25,7 +26,7 @@ def wikitext_files() -> list[Path]:
 
 @functools.cache
 def text_files() -> list[Path]:
-    """WikiText-2's two files, or random ones where there is no WikiText-2."""
+    """Return WikiText-2's two files, or random ones where there is no WikiText-2."""
     return wikitext_files() if FOLDER.is_dir() else random_files()
 
 

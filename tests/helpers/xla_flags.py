@@ -1,4 +1,4 @@
-"""What keeps XLA short where it compiles what runs once: that is most of JAX's time in the tests.
+"""XLA's flags for tests on JAX: few optimizations, as compiling takes most of the time there.
 
 The tests run once more on JAX without it, in .ci/nightly.
 """

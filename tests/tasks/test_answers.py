@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.sample_data import ANSWERED, small_bert
+from helpers.sample_data import ANSWERED, sample_bert
 from numpy.testing import assert_allclose
 
 import kbert
@@ -23,7 +23,7 @@ def bert(berts):
 
 @pytest.fixture(scope="module")
 def reader():
-    bert = small_bert("qa")
+    bert = sample_bert("qa")
     model = kbert.build_question_answering(bert.config, seq_len=None)
     random = np.random.default_rng(7)
     model.set_weights([w + random.normal(0, 0.3, w.shape) for w in model.get_weights()])

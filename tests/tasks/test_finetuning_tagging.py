@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 from helpers import record_tokenizer, texts
-from helpers.sample_data import TAGGED, small_bert, tokenizer
+from helpers.sample_data import TAGGED, sample_bert, tokenizer
 
 import kbert
 from kbert.data.labelled.columns import ColumnOptions
@@ -219,7 +219,7 @@ def test_tagging_learns_a_real_sample():
     from kbert.tasks.finetuning.finetune import finetune
 
     options = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "max_length": 64, "seed": 3}
-    tuned = finetune(small_bert(), "tag", train=TAGGED, dev=TAGGED, show=False, **options)
+    tuned = finetune(sample_bert(), "tag", train=TAGGED, dev=TAGGED, show=False, **options)
     first, last = (tuned.history.evaluations[place] for place in (0, -1))
     assert last["val_loss"] < 0.3 * first["val_loss"]
     assert first["val_f1"] < 0.1

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from helpers import small_berts
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Copies
 from helpers.labelled_texts import write_texts
-from helpers.sample_data import TAGGED, small_bert
+from helpers.sample_data import TAGGED, sample_bert
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.graph.names import CLASSIFIER
@@ -30,9 +30,7 @@ def folder(tmp_path_factory, small):
     folder = tmp_path_factory.mktemp("packed")
     write_texts(folder / "train.tsv", 66, 1)
     write_texts(folder / "dev.tsv", 23, 2)
-    kbert.save(
-        small_berts.small_bert(small.replace(num_hidden_layers=1), "encoder"), folder / "source"
-    )
+    kbert.save(small_bert(small.replace(num_hidden_layers=1), "encoder"), folder / "source")
     return folder
 
 
@@ -72,7 +70,7 @@ def test_resume_of_packed_run_is_bit_equal(whole, folder):
 
 @pytest.mark.full
 def test_packed_tagger_learns():
-    bert = small_bert()
+    bert = sample_bert()
     options = {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3, "packing": True}
     tuned = finetune(bert, "tag", train=TAGGED, dev=TAGGED, accumulation=2, **options, **QUIET)
     losses = [line["TokenClassifier_loss"] for line in tuned.history.updates]
