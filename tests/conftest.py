@@ -144,6 +144,17 @@ def shared():
 
 
 @pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A `LocalHub` that huggingface_hub uses in this test, with an empty cache."""
+    from helpers.hub_settings import use_hub
+    from helpers.local_hub import LocalHub
+
+    with LocalHub() as local_hub:
+        use_hub(monkeypatch, local_hub.endpoint, tmp_path / "hf")
+        yield local_hub
+
+
+@pytest.fixture
 def run_python():
     """Runs Python code in a process of its own; returns what it printed."""
 

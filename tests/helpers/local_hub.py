@@ -1,0 +1,91 @@
+"""A server on 127.0.0.1 that speaks Hugging Face's hub protocol, as huggingface_hub 1 and 2 use it.
+
+    with LocalHub() as hub:
+        hub.add("org/name", folder)        # then HF_ENDPOINT=hub.endpoint
+
+Folders become repositories. As on the real hub, a server of its own (the CDN) has the large files.
+`faults` breaks answers; `requests` has what was asked, and how many bytes of files were sent.
+`python -m helpers.local_hub FOLDER` serves each FOLDER/org/name until Ctrl-C.
+"""
+
+import contextlib
+import sys
+import threading
+from collections import Counter
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from helpers.hub_content import LARGE, Fault, File, Repository, Request
+from helpers.hub_protocol import Handler
+
+
+class LocalHub:
+    """The hub; it answers within `with`.
+
+    Attributes:
+        endpoint: the value for HF_ENDPOINT.
+        repositories: by name, "org/name".
+        moved: the new name of each old one.
+        tokens: whether each token may write, and read what is private or gated.
+        faults: by a part of an address.
+        requests: all requests so far.
+    """
+
+    def __init__(self):
+        self.repositories: dict[str, Repository] = {}
+        self.moved: dict[str, str] = {}
+        self.tokens = {"hf_owner": True, "hf_stranger": False}
+        self.faults: dict[str, Fault] = {}
+        self.requests: list[Request] = []
+        self.uploads: dict[str, bytes] = {}  # large files that no commit may have yet
+        self.closing = threading.Event()
+        self._servers = [ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
+        self.endpoint, self.cdn = (f"http://127.0.0.1:{s.server_port}" for s in self._servers)
+
+    def __enter__(self):
+        for server in self._servers:
+            server.hub = self
+            threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.closing.set()
+        for server in self._servers:
+            server.shutdown()
+            server.socket.close()  # threads that wait for a request end with the process
+
+    def add(self, name: str, folder: Path, *, ref: str = "main", **options) -> str:
+        """Make a folder the newest commit of a repository; `options` are a new `Repository`'s."""
+        paths = {path.relative_to(folder).as_posix(): path for path in Path(folder).rglob("*")}
+        files = {
+            name: File(path.read_bytes(), large=name.endswith(LARGE))
+            for name, path in paths.items()
+            if path.is_file()
+        }
+        return self.repositories.setdefault(name, Repository(**options)).commit(files, ref)
+
+    def sent(self) -> dict[str, int]:
+        """Count the bytes that were sent of each file."""
+        counts: Counter = Counter()
+        for request in self.requests:
+            if request.sent:
+                counts[request.file] += request.sent
+        return dict(counts)
+
+    def strike(self, path: str, content: bool) -> Fault:
+        """Return the fault of the next answer: of a file's content, or of any request."""
+        for part, fault in self.faults.items():
+            of_content = not (fault.status or fault.silent)
+            if part in path and fault.times != 0 and of_content == content:
+                fault.times = fault.times and fault.times - 1
+                return fault
+        return Fault()
+
+
+if __name__ == "__main__":
+    with LocalHub() as hub:
+        for folder in Path(sys.argv[1]).glob("*/*"):
+            hub.add(folder.relative_to(sys.argv[1]).as_posix(), folder)
+        print(hub.endpoint, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
