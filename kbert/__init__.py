@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import Bert as Bert
     from kbert.checkpoints.bert import load as load
     from kbert.checkpoints.bert import save as save
+    from kbert.checkpoints.hub.fetching import download as download
     from kbert.checkpoints.inspection import inspect as inspect
     from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
@@ -90,6 +91,7 @@ _PUBLIC = {
     "search": "kbert.tasks.searching.inference",
     "compare_heads": "kbert.show.one_projection",
     "compile_plan": "kbert.training.slices.compiler",
+    "download": "kbert.checkpoints.hub.fetching",
     "embed": "kbert.tasks.embedding.inference",
     "evaluate": "kbert.tasks.finetuning.evaluate",
     "explore": "kbert.show.explorer.explore",

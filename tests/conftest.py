@@ -14,6 +14,10 @@ from helpers.xla_flags import environment_of
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
+# No test asks a hub, or finds what this machine's user downloaded.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HOME"] = os.path.join(tempfile.gettempdir(), "no-hub")
+os.environ["KAGGLEHUB_CACHE"] = os.environ["HF_HOME"]
 # Programs that tests run in processes of their own find the package helpers.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]

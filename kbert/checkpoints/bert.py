@@ -12,6 +12,7 @@ from kbert.checkpoints import first_values, fitting, formats, transfer
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
+from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
@@ -52,6 +53,8 @@ class Bert(aliases.Answering):
             can, or there is none.
         cross_encoder: how a cross-encoder makes a score of its one logit, where the checkpoint
             says.
+        source: the address of the model on a hub that it was loaded from, with the commit, such as
+            "hf://google-bert/bert-base-uncased@COMMIT"; None: it was not loaded from a hub.
     """
 
     config: BertConfig
@@ -67,6 +70,7 @@ class Bert(aliases.Answering):
     adapter: LoraAdapter | None = None
     sentence_problem: str | None = None
     cross_encoder: CrossEncoderSettings | None = None
+    source: str | None = None
 
     @property
     def spec(self) -> GraphSpec:
@@ -103,13 +107,22 @@ def load(
     lowercase: bool | None = None,
     adapter: str | os.PathLike | None = None,
 ) -> Bert:
-    """Opens the checkpoint at a path, whichever of the formats it is of.
+    """Load a BERT by the name of a model or by a path.
 
+        kbert.load("bert-base-uncased")
+        kbert.load("sentence-transformers/all-MiniLM-L6-v2@COMMIT")
+        kbert.load("kaggle://keras/bert/keras/bert_base_en")
+        kbert.load("run")
+
+    A local path is opened first, then the caches of Hugging Face and Kaggle are looked through,
+    and then the model is downloaded into them. What is in a cache opens no connection. The formats:
     Google's release (a folder, or the .zip), a folder of transformers, sentence-transformers or a
     KerasHub preset, keras_bert's .h5, kbert's .keras; or a KerasHub `BertBackbone` itself.
 
     Args:
-        path: the folder or file, or that `BertBackbone`.
+        path: the name of a model, a folder or a file, or that `BertBackbone`. A name is owner/name
+            on Hugging Face, with @ and a branch, a tag or a commit if that matters; one of the
+            names that kbert knows without their owner; kaggle:// and KerasHub's preset.
         head: the graph to build, one of `kbert.graph.spec.HEADS`; None: the one that
             the checkpoint has. A head that it lacks keeps its first weights; the log says so,
             once, by name.
@@ -124,15 +137,17 @@ def load(
         ignore: tensors that the model need not have a place for.
         tokenizer: False leaves the vocabulary unread.
         lowercase: whether the vocabulary is uncased; None: as the checkpoint says.
-        adapter: the folder of a LoRA adapter of this checkpoint, as PEFT or `save(format="peft")`
-            writes it. It is added to the weights, and the head that was trained with it put in;
-            `head` and `labels` are the adapter's, where it says.
+        adapter: the folder or the name of a LoRA adapter of this checkpoint, as PEFT or
+            `save(format="peft")` writes it. It is added to the weights, and the head that
+            was trained with it put in; `head` and `labels` are the adapter's, where it says.
 
     Returns:
         A `Bert`.
 
     Raises:
-        FileNotFoundError: no such path, or one without configuration or weights.
+        FileNotFoundError: no such path or model, or one without configuration or weights.
+        PermissionError: a model that is gated or private; the message says how to log in.
+        ConnectionError: a model that is not in a cache, and no network.
         ValueError: weights that do not fit the configuration: one error lists every missing,
             unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
             tokens than the embedding has rows. A format that is not read. Labels that contradict
@@ -141,7 +156,7 @@ def load(
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
-    added = None if adapter is None else peft_folder.read(Path(adapter))
+    added = None if adapter is None else peft_folder.read(fetching.locate(adapter))
     if added is not None:
         head = head or added.head
         labels = added.labels if labels is None and num_labels is None else labels
@@ -262,6 +277,7 @@ def _built(
         split_punctuation=checkpoint.split_punctuation if own else None,
         sentence_problem=checkpoint.sentence_problem,
         cross_encoder=checkpoint.cross_encoder if own and num_labels == found.num_labels else None,
+        source=checkpoint.address,
     )
 
 

@@ -4,15 +4,15 @@ import contextlib
 import dataclasses
 import importlib
 import os
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints import run_models
+from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.zip_archive import unpacked
 from kbert.graph.config import BertConfig
-from kbert.io import bounds, folders, urls
+from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def opened(
     config: BertConfig | None = None,
     form: str | None = None,
 ) -> "Iterator[Checkpoint]":
-    """The checkpoint at a path, or a KerasHub backbone; its numbers are read within the context.
+    """Open a checkpoint by path or name, or a KerasHub backbone; its numbers are read within.
 
     Raises:
         FileNotFoundError: nothing is there, or no checkpoint is.
@@ -73,6 +73,7 @@ def opened(
             yield checkpoint
         return
     path = located(source)
+    address = fetching.address_of(path)
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
             path = stack.enter_context(unpacked(path))
@@ -80,34 +81,25 @@ def opened(
         checkpoint = stack.enter_context(reader.opened(path, config))
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
-        yield dataclasses.replace(checkpoint, source=str(source))
-
-
-def _missing(source: str) -> str:
-    """Say of a path with nothing there what to do, where it may be the name of a hub's model."""
-    if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) is None or Path(source).suffix:
-        return "there is no such file or folder"
-    return (
-        "there is no such folder, and kbert downloads nothing; to get a model of that name: "
-        f"hf download {source} --local-dir FOLDER"
-    )
+        yield dataclasses.replace(checkpoint, source=str(source), address=address)
 
 
 def located(source: str | os.PathLike) -> Path:
-    """The file or folder that a path means: a run's model, the index of Google's prefix.
+    """Return the file or folder that a path or a model's name means; download it if necessary.
+
+    A run means its model, Google's prefix the index of that name.
 
     Raises:
-        FileNotFoundError: nothing is there, or a run that has no model yet.
-        OSError: no regular file, and no folder.
+        FileNotFoundError: nothing is there, no model has this name, or a run has no model yet.
+        OSError: no regular file, and no folder; a model that cannot be downloaded.
     """
-    urls.refuse_url(source)
     path = Path(source)
     if not os.fspath(source):
         raise ValueError("a checkpoint's path must be given, got an empty one")
     if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
         path = index  # bert_model.ckpt, as Google's own code is given it
-    if not path.exists():
-        raise FileNotFoundError(2, _missing(os.fspath(source)), str(path))
+    else:
+        path = fetching.locate(source)
     bounds.check_regular(path)
     path = run_models.model_of(path) if run_models.is_one(path) else path
     folders.finish(path if path.is_dir() else path.parent)

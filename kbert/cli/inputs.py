@@ -70,9 +70,9 @@ def loaded(source: str, command: str = "", head: str | None = None):
 
 def start_quietly(source: str) -> None:
     """Starts TensorFlow, which talks while it starts, where a reader of Google's needs it."""
-    from kbert.checkpoints import google_folder
+    from kbert.checkpoints import formats, google_folder
 
-    path = Path(source)
+    path = formats.located(source)
     if path.suffix == ".zip" or google_folder.is_one(path):
         with starting("TensorFlow"), contextlib.suppress(ImportError):
             import tensorflow  # noqa: F401

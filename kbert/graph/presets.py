@@ -98,6 +98,11 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     raise ValueError(f"unknown preset {text!r}: {near}")
 
 
+def is_preset(text: str) -> bool:
+    """Return whether a text is a preset's name, or that of a release with a preset's sizes."""
+    return _released_name(text) in PRESETS
+
+
 def _released_name(text: str) -> str:
     if text in _RELEASES:
         return _RELEASES[text]

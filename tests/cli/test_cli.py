@@ -19,7 +19,16 @@ from kbert.cli.main import MODULES, cli
 from kbert.graph.summary_rows import Row
 
 COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "explore", "demo"]
-COMMANDS += ["inspect", "convert", "embed", "similarity", "fill-mask", "next-sentence"]
+COMMANDS += [
+    "download",
+    "cache",
+    "inspect",
+    "convert",
+    "embed",
+    "similarity",
+    "fill-mask",
+    "next-sentence",
+]
 COMMANDS += ["classify", "regress", "tag", "answer", "attention", "search", "rank", "attribute"]
 COMMANDS += ["vocab", "prepare", "pretrain", "finetune", "evaluate", "glue", "completion"]
 # Parameters of document 004's 14 steps, in its order; steps 6 to 9 come 12 times.

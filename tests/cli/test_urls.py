@@ -1,4 +1,4 @@
-"""An address in place of a path is refused in one line that shows it as written."""
+"""An address where only a path is possible is refused in one line that shows it as written."""
 
 from pathlib import Path
 
@@ -16,10 +16,7 @@ LINE += "hf download google/bert --local-dir FOLDER, and give the folder\n"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("inspect", HUB),
-        ("fill-mask", HUB, "[MASK]"),
         ("convert", "x", HUB),
-        ("finetune", HUB, "--task", "classify", "--train", __file__, "-o", "run"),
         ("finetune", "x", "--task", "classify", "--train", HUB, "-o", "run"),
         ("pretrain", "x", "--steps", "1", "-o", HUB),
         ("account", HUB),

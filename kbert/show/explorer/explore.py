@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig, require_positive
-from kbert.graph.presets import PRESETS
+from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.show.explorer import page as pages
@@ -103,12 +104,15 @@ def check_path(path: str | os.PathLike) -> Path:
 
 
 def is_checkpoint(source: object) -> bool:
-    """Whether a source is the path of a checkpoint: neither a preset's name nor a JSON file."""
+    """Return whether a source is a checkpoint's path or name: no preset's name, no JSON file."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     text = os.fspath(source)
-    named = text in PRESETS or text.endswith(".json")
-    return not named and (Path(text).exists() or Path(f"{text}.index").is_file())
+    if text in PRESETS or text.endswith(".json"):
+        return False
+    if Path(text).exists() or Path(f"{text}.index").is_file():
+        return True
+    return not is_preset(text) and ModelName.parse(text) is not None
 
 
 def _explorer(source, batch_size: int, title: str | None) -> Explorer:

@@ -158,9 +158,7 @@ def test_paths_that_are_no_checkpoint(capsys, folder):
     shutil.copytree(folder, above / "inner")
     refused(capsys, above, "is it inner in there?")
     refused(capsys, folder.parent / "nowhere", "there is no such file or folder")
-    refused(
-        capsys, Path("org/nowhere"), "to get a model of that name: hf download org/nowhere --local-"
-    )
+    refused(capsys, Path("org/nowhere"), "kbert download org/nowhere -o FOLDER")
     (folder / WEIGHTS).unlink()
     refused(capsys, folder, "no model.safetensors, pytorch_model.bin, tf_model.h5 or")
 

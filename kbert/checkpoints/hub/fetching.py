@@ -1,0 +1,143 @@
+"""From a path or a model's name to a folder: a local path, then the caches, then the network."""
+
+import functools
+import logging
+import os
+import re
+import shutil
+from pathlib import Path
+
+from kbert.checkpoints.hub import hugging_face, kaggle
+from kbert.checkpoints.hub.names import ModelName, explain_missing, known_models
+from kbert.checkpoints.hub.needed_files import choose_files
+from kbert.io.folders import atomic_folder
+
+_logger = logging.getLogger("kbert")
+_HUBS = {"hf": hugging_face, "kaggle": kaggle}
+
+
+def locate(source: str | os.PathLike) -> Path:
+    """Return the path that a path or a model's name means; download the model if necessary.
+
+    A local path goes before a model of the same name; the log says so.
+
+    Raises:
+        FileNotFoundError: neither a path nor a model.
+        OSError: it cannot be downloaded, see `hugging_face.download`.
+    """
+    path = Path(source)
+    if path.exists():
+        _warn_of_namesake(os.fspath(source))
+        return _open_cache_folder(path)
+    return fetch(_parse(source))
+
+
+def fetch(name: ModelName) -> Path:
+    """Return the folder of a model in the caches; download it if it is not there."""
+    hub = _HUBS[name.hub]
+    if (cached := hub.find_cached(name)) is not None:
+        return cached
+    try:
+        return hub.download(name)
+    except ConnectionError:
+        part = hugging_face.find_cached(name, certain=False) if name.hub == "hf" else None
+        if part is None:
+            raise
+        _logger.warning(
+            "%s is opened as it is in the cache, where the tokenizer or settings of "
+            "sentence-transformers may be missing: download it again when there is a network",
+            name,
+        )
+        return part
+
+
+def download(name: str, folder: str | os.PathLike | None = None) -> Path:
+    """Download a model: the files that kbert reads, one format of the weights.
+
+    Args:
+        name: such as "bert-base-uncased", "google-bert/bert-base-uncased@COMMIT",
+            "kaggle://keras/bert/keras/bert_base_en".
+        folder: a new or empty folder to copy the files to; None: they stay in the cache of
+            Hugging Face or Kaggle, where `load` finds them by the name.
+
+    Returns:
+        The folder of the files.
+
+    Raises:
+        FileNotFoundError: no such model or revision, or no weights that kbert reads.
+        FileExistsError: `folder` is not empty.
+        PermissionError: a model that is gated or private.
+        ConnectionError: no network.
+        OSError: the cache or the folder cannot be written.
+    """
+    parsed = _parse(name)
+    if folder is None:
+        return fetch(parsed)
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(17, "a new or an empty folder expected", str(folder))
+    source = fetch(parsed)
+    settings, weights = choose_files(hugging_face.list_files(source))
+    with atomic_folder(folder) as part:
+        for file in settings + weights:
+            (part / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / file, part / file)
+    return folder
+
+
+def address_of(path: Path) -> str | None:
+    """Return the address, with commit or version, of a model that lies in a hub's cache.
+
+    Args:
+        path: its folder, or a file or folder in it.
+    """
+    text = path.absolute().as_posix()
+    match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
+    if match:
+        name = ModelName.parse(match[1].replace("--", "/", 1))
+        return name and str(ModelName("hf", name.repo, match[2]))
+    kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
+    if text.startswith(kaggle_models):
+        name = ModelName.parse("kaggle://" + "/".join(text[len(kaggle_models) :].split("/")[:5]))
+        return str(name) if name and name.revision else None
+    return None
+
+
+def _parse(source: str | os.PathLike) -> ModelName:
+    name = ModelName.parse(os.fspath(source))
+    if name is None:
+        raise FileNotFoundError(explain_missing(os.fspath(source)))
+    return name
+
+
+@functools.cache  # once for each text
+def _warn_of_namesake(text: str) -> None:
+    """Say that a local path is opened where a model has the same name."""
+    addresses = {name: row["address"] for name, row in known_models().items()}
+    address = addresses.get(text) or (text if text in addresses.values() else None)
+    if address is not None:
+        _logger.warning(
+            "%s is read from the local path of this name; %s means the model on the hub",
+            *(text, address if "://" in address else f"hf://{address}"),
+        )
+
+
+def _open_cache_folder(path: Path) -> Path:
+    """Return the snapshot in a model's folder of Hugging Face's cache; other paths as they are.
+
+    Raises:
+        ValueError: several snapshots, and nothing says which is the newest.
+    """
+    root = path.absolute()
+    root = root.parent if root.name == "snapshots" else root
+    if not root.name.startswith("models--") or not (root / "snapshots").is_dir():
+        return path
+    if (snapshot := hugging_face.find_snapshot(root, "main")) is not None:
+        return snapshot
+    commits = sorted(entry.name for entry in (root / "snapshots").iterdir() if entry.is_dir())
+    if len(commits) != 1:
+        raise ValueError(
+            f"{path} must have one snapshot, or a file refs/main that names one, got "
+            f"{', '.join(commits) or 'none'}: give the path of one, {path}/snapshots/COMMIT"
+        )
+    return root / "snapshots" / commits[0]

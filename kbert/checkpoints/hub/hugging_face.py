@@ -1,0 +1,256 @@
+"""Models on Hugging Face: found in its cache without a network, else downloaded into it.
+
+The cache's layout is that of huggingface_hub's documentation, "Understand caching":
+
+    models--org--name/refs/main                  the commit that a branch or a tag stands for
+    models--org--name/snapshots/COMMIT/          its files: links into blobs/, or copies
+    models--org--name/.no_exist/COMMIT/NAME      the commit has no file of this name
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.checkpoints.hub.names import ModelName, other_repos
+from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files
+from kbert.io import extras, printable
+from kbert.io.progress import is_said
+
+_TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
+_MODULES = "modules.json"
+
+
+def cache_folder() -> Path:
+    """Return the cache's folder, by HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
+    """Find a model in the cache; this opens no connection.
+
+    Args:
+        name: the model.
+        certain: whether every file that the model may need must be known to be there, or known
+            not to exist; else weights and configuration are enough.
+
+    Returns:
+        The snapshot's folder; None if it is not there, or not whole.
+    """
+    for repo in other_repos(name.repo):
+        root = cache_folder() / f"models--{repo.replace('/', '--')}"
+        snapshot = find_snapshot(root, name.revision or "main")
+        if snapshot is not None and _is_whole(snapshot, certain):
+            return snapshot
+    return None
+
+
+def find_snapshot(root: Path, revision: str) -> Path | None:
+    """Find the folder of a branch, a tag or a commit in a model's folder of the cache."""
+    ref = root / "refs" / revision
+    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    snapshot = root / "snapshots" / commit
+    return snapshot if commit and snapshot.is_dir() else None
+
+
+def list_files(folder: Path) -> list[str]:
+    """List the files in a folder by their paths in it; broken links are left out."""
+    return [str(f.relative_to(folder).as_posix()) for f in folder.rglob("*") if f.is_file()]
+
+
+def _is_whole(snapshot: Path, certain: bool) -> bool:
+    """Return whether a snapshot has all files that kbert reads.
+
+    kbert downloads the weights last. Other programs may have cached a part: the weights without a
+    tokenizer, or an encoder without the files that make it a model of sentence-transformers.
+    """
+    names = list_files(snapshot)
+    settings, weights = choose_files(names)
+    if not weights or not any(name.endswith("config.json") for name in settings):
+        return False
+    if not certain:
+        return True
+    absent = snapshot.parent.parent / ".no_exist" / snapshot.name
+    has_tokenizer = any(name in names for name in TOKENIZERS)
+    if not has_tokenizer and not (absent / TOKENIZERS[0]).is_file():
+        return False
+    if _MODULES in names:
+        return _has_modules(snapshot)
+    return (absent / _MODULES).is_file() or not _may_have_modules(snapshot)
+
+
+def _has_modules(snapshot: Path) -> bool:
+    with contextlib.suppress(ValueError, TypeError, KeyError):  # it is read, and refused, later
+        modules = json.loads((snapshot / _MODULES).read_bytes())
+        paths = [one["path"] for one in modules if one["type"].endswith(("Pooling", "Dense"))]
+        return all((snapshot / path / "config.json").is_file() for path in paths)
+    return True
+
+
+def _may_have_modules(snapshot: Path) -> bool:
+    """Return whether a model is an encoder alone, as sentence-transformers publishes them."""
+    with contextlib.suppress(ValueError, AttributeError, OSError):
+        classes = json.loads((snapshot / "config.json").read_bytes()).get("architectures") or [""]
+        return str(classes[0]).endswith("Model")
+    return False
+
+
+def download(name: ModelName) -> Path:
+    """Download the files that kbert reads into the cache, and return the snapshot's folder.
+
+    The settings come first and the weights last: a snapshot with weights is whole. A download that
+    broke off goes on where it stopped. Sizes and SHA-256 are compared with the repository's.
+
+    Raises:
+        FileNotFoundError: no such model or revision, or a model without weights that kbert reads.
+        PermissionError: a gated model, or a token that is refused.
+        ConnectionError: no network, or the hub does not answer.
+        OSError: the cache cannot be written, or a file arrived damaged.
+    """
+    from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+
+    with explained_errors(name):
+        info = HfApi().model_info(
+            name.repo, revision=name.revision, files_metadata=True, timeout=_TIMEOUT_S
+        )
+        files = {file.rfilename: file for file in info.siblings or ()}
+        settings, weights = choose_files(files)
+        _check_loadable(name, list(files), weights)
+        where = {"repo_id": name.repo, "etag_timeout": _TIMEOUT_S}
+        revision = name.revision or "main"
+        with _shown_progress(False):
+            folder = Path(
+                snapshot_download(revision=revision, allow_patterns=settings or ["-"], **where)
+            )
+        _mark_absent(folder, files)
+        for weight in weights:
+            is_new = not (folder / weight).is_file()
+            with _shown_progress(is_said()):
+                hf_hub_download(filename=weight, revision=folder.name, **where)
+            if is_new:
+                _check_content(folder / weight, files[weight])
+    return folder
+
+
+def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> None:
+    if not weights:
+        few = ", ".join(sorted(files)[:5]) or "no files"
+        raise FileNotFoundError(
+            f"{name} has no weights that kbert reads (safetensors, pytorch_model.bin, tf_model.h5, "
+            f"KerasHub's or Google's): got {printable.line(few)}"
+        )
+    if any(weight.endswith(".bin") for weight in weights):
+        extras.require(f"{name}, which has its weights as .bin,", "torch", "torch")
+
+
+def _mark_absent(folder: Path, files) -> None:
+    """Record in the cache which of the files that kbert would look for the commit does not have."""
+    absent = folder.parent.parent / ".no_exist" / folder.name
+    missing = [] if any(name in files for name in TOKENIZERS) else [TOKENIZERS[0]]
+    for name in missing + ([] if _MODULES in files else [_MODULES]):
+        absent.mkdir(parents=True, exist_ok=True)
+        (absent / name).touch()
+
+
+def _check_content(file: Path, expected) -> None:
+    """Compare a downloaded file with the size and the SHA-256 that the repository states."""
+    if not expected.lfs:  # small enough for git: huggingface_hub compares its size
+        return
+    stated = expected.lfs["sha256"]
+    with open(file, "rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != stated:
+        os.unlink(os.path.realpath(file))
+        file.unlink(missing_ok=True)
+        raise OSError(
+            f"{file.name} arrived damaged and was removed: its SHA-256 must be {stated[:12]}…, got "
+            f"{found[:12]}…; download it again"
+        )
+
+
+@contextlib.contextmanager
+def _shown_progress(shown: bool) -> Iterator[None]:
+    """Show huggingface_hub's progress bars, or not; its warnings of retries are left out."""
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+        logging,
+    )
+
+    were_shown, verbosity = not are_progress_bars_disabled(), logging.get_verbosity()
+    logging.set_verbosity_error()
+    if were_shown and not shown:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if were_shown and not shown:
+            enable_progress_bars()
+
+
+@contextlib.contextmanager
+def explained_errors(name: ModelName) -> Iterator[None]:
+    """Turn huggingface_hub's errors into one line that says what to do."""
+    from huggingface_hub import constants, errors
+
+    host = constants.ENDPOINT.partition("://")[2]
+    log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    try:
+        yield
+    except errors.GatedRepoError:
+        raise PermissionError(
+            f"{name.repo} is gated: ask for access at {constants.ENDPOINT}/{name.repo}, then "
+            f"{log_in}"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise FileNotFoundError(
+            f"{name.repo} has no branch, tag or commit {name.revision!r}: leave @{name.revision} "
+            f"out, or choose one from {constants.ENDPOINT}/{name.repo}/commits"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise FileNotFoundError(
+            f"{name.repo!r} is not a local path, is not in the cache, and {host} has no such "
+            f"public model: check the name; if the model is private, {log_in}"
+        ) from None
+    except errors.OfflineModeIsEnabled:
+        raise _unreachable(name, "HF_HUB_OFFLINE forbids the network: unset it, or") from None
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
+        response = getattr(error, "response", None)
+        if response is None:
+            raise _unreachable(name, f"{host} cannot be reached:") from None
+        if response.status_code == 404:
+            raise FileNotFoundError(f"{host} has no model {name.repo!r}: check the name") from None
+        if response.status_code in (401, 403):
+            raise PermissionError(
+                f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
+                f"token in HF_TOKEN, or {log_in}"
+            ) from None
+        raise _unreachable(name, f"{host} answers with status {response.status_code}:") from None
+    except OSError as error:
+        if not error.errno:  # one of kbert's own, or a file of another size than was stated
+            raise
+        raise type(error)(
+            error.errno,
+            f"{error.strerror}, while {name.repo} was downloaded: free space, make the folder "
+            "writable, or set HF_HOME to another one",
+            str(error.filename or cache_folder()),
+        ) from None
+    except ValueError:
+        raise
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "huggingface_hub"):
+            raise
+        raise _unreachable(name, f"{host} cannot be reached ({type(error).__name__}):") from None
+
+
+def _unreachable(name: ModelName, why: str) -> ConnectionError:
+    return ConnectionError(
+        f"{name.repo!r} is not a local path, is not in the cache, and {why} on a machine with a "
+        f"network, run `kbert download {name.repo} -o FOLDER`, and give the folder here"
+    )

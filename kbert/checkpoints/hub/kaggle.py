@@ -1,0 +1,82 @@
+"""KerasHub's presets on Kaggle: found in kagglehub's cache without a network, else downloaded.
+
+models/keras/bert/keras/bert_base_en/3/              the files of version 3
+models/keras/bert/keras/bert_base_en/3.complete      all of them are there
+…/bert_base_en/.complete/3/config.json.complete      this one is: KerasHub downloads one by one
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbert.checkpoints.hub.names import ModelName
+from kbert.io import extras
+
+_NEEDED = ("config.json", "model.weights.h5", "tokenizer.json", "assets/tokenizer/vocabulary.txt")
+
+
+def cache_folder() -> Path:
+    """Return the folder of models in kagglehub's cache, by KAGGLEHUB_CACHE."""
+    root = os.environ.get("KAGGLEHUB_CACHE") or Path.home() / ".cache" / "kagglehub"
+    return Path(root) / "models"
+
+
+def find_cached(name: ModelName) -> Path | None:
+    """Find a preset in the cache, its newest version unless one is named; opens no connection."""
+    folder = cache_folder() / name.repo
+    if name.revision:
+        versions = [name.revision]
+    else:
+        found = folder.iterdir() if folder.is_dir() else ()
+        numbers = [entry.name for entry in found if entry.is_dir() and entry.name.isdigit()]
+        versions = sorted(numbers, key=int, reverse=True)
+    return next((folder / version for version in versions if is_whole(folder / version)), None)
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether the files of a version are all there: kagglehub writes them in their place."""
+    if not all((folder / name).is_file() for name in _NEEDED[:2]):
+        return False
+    marks = folder.parent / ".complete" / folder.name
+    if folder.with_name(f"{folder.name}.complete").is_file() or not marks.parent.is_dir():
+        return True  # without any marks it is a copy of somebody's cache
+    return all((marks / f"{name}.complete").is_file() for name in _NEEDED)
+
+
+def download(name: ModelName) -> Path:
+    """Download a preset by kagglehub, and return its folder in the cache.
+
+    Raises:
+        ImportError: kagglehub is not installed.
+        FileNotFoundError: no such model or version.
+        PermissionError: it needs a login.
+        ConnectionError: no network, or Kaggle does not answer.
+    """
+    extras.require(f"{name}, a model of Kaggle,", "kaggle", "kagglehub")
+    import kagglehub
+
+    with _explained_errors(name):
+        return Path(kagglehub.model_download(str(name).removeprefix("kaggle://")))
+
+
+@contextlib.contextmanager
+def _explained_errors(name: ModelName) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # those of requests are OSErrors without a number
+        if error.errno:
+            raise
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status == 404:
+            raise FileNotFoundError(f"Kaggle has no model {name}: check name and version") from None
+        if status in (401, 403):
+            raise PermissionError(
+                f"Kaggle refuses access to {name} (status {status}): accept the model's licence on "
+                "its page, and log in with `kagglehub.login()` or set KAGGLE_API_TOKEN"
+            ) from None
+        why = f"answers with status {status}" if status else "cannot be reached"
+        raise ConnectionError(
+            f"{name} is not in the cache, and Kaggle {why}: on a machine with a network, run "
+            f"`kbert download {name} -o FOLDER`, and give the folder here"
+        ) from None

@@ -1,0 +1,115 @@
+"""Names of models on Hugging Face and Kaggle, and the table of those that people use (models.tsv).
+
+bert-base-uncased                                a name of the table
+google-bert/bert-base-uncased                    Hugging Face, owner/name
+google-bert/bert-base-uncased@REVISION           a branch, a tag or a commit of it
+hf://google-bert/bert-base-uncased@REVISION      the same as an address
+kaggle://keras/bert/keras/bert_base_en/3         Kaggle, the version may be left out
+"""
+
+import csv
+import functools
+import os
+import re
+from dataclasses import dataclass
+from importlib import resources
+
+from kbert.graph.presets import PRESETS
+from kbert.io.wording import hint
+
+_PART = r"\w(?:[\w.-]*\w)?"
+_REVISION = r"(?!.*\.\.)[\w./-]+"  # a Path makes one slash of the two of hf://
+_HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")
+_KAGGLE = re.compile(rf"kaggle:/+(?P<repo>(?:{_PART}/){{3}}{_PART})(?:/(?P<revision>\d+))?")
+# Endings of files that kbert opens: `run/model.keras` is no owner and name.
+_FILES = (
+    *(".zip", ".keras", ".h5", ".index", ".safetensors", ".bin", ".pt", ".pth", ".ckpt"),
+    *(".json", ".onnx", ".tflite", ".txt", ".tsv"),
+)
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """A model on a hub.
+
+    Attributes:
+        hub: "hf" for Hugging Face, "kaggle" for Kaggle.
+        repo: owner/name; on Kaggle owner/model/framework/variation.
+        revision: a branch, a tag or a commit; on Kaggle the version's number. None: the newest.
+    """
+
+    hub: str
+    repo: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        before = {"hf": "@", "kaggle": "/"}[self.hub]
+        return f"{self.hub}://{self.repo}" + (f"{before}{self.revision}" if self.revision else "")
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelName | None":
+        """Read a name; return None for what can only be a path.
+
+        Raises:
+            ValueError: an address of a hub that is not written as one.
+        """
+        bare, _, revision = text.partition("@")
+        if bare in known_models():
+            name = cls.parse(known_models()[bare]["address"])
+            return cls(name.hub, name.repo, revision or name.revision) if name else None
+        for hub, pattern in (("hf", _HUGGING_FACE), ("kaggle", _KAGGLE)):
+            match = pattern.fullmatch(text)
+            if match and (text.startswith(f"{hub}:") or not _is_path(text)):
+                return cls(hub, match["repo"], match["revision"])
+            if text.startswith(f"{hub}:"):
+                forms = {
+                    "hf": "hf://owner/name",
+                    "kaggle": "kaggle://keras/bert/keras/bert_base_en",
+                }
+                raise ValueError(f"an address of a model must be like {forms[hub]}, got {text!r}")
+        return None
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text like owner/name can only be a path: an ending, a folder that exists."""
+    return text.endswith(_FILES) or os.path.isdir(text.split("/")[0])
+
+
+@functools.cache
+def known_models() -> dict[str, dict[str, str]]:
+    """Return the rows of models.tsv by name."""
+    text = (resources.files("kbert.checkpoints.hub") / "models.tsv").read_text(encoding="utf-8")
+    return {row["name"]: row for row in csv.DictReader(text.splitlines(), delimiter="\t")}
+
+
+def other_repos(repo: str) -> list[str]:
+    """Return the names under which a cache may hold a model of Hugging Face.
+
+    The oldest models had no owner when they were uploaded (bert-base-uncased), and programs that
+    were given that name cached them under it.
+    """
+    bare = repo.partition("/")[2]
+    is_known = known_models().get(bare, {}).get("address") == repo
+    return [repo, bare] if is_known else [repo]
+
+
+def explain_missing(text: str) -> str:
+    """Say what is wrong with a text that is neither a path nor a model's name, and what to do."""
+    if text in PRESETS:
+        return (
+            f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "
+            f"random ones, load({_released_as(text)!r}) loads Google's"
+        )
+    if text.endswith(_FILES) or "/" in text or os.sep in text:
+        return f"{text}: there is no such file or folder"
+    way = "a model of Hugging Face has an owner, such as google-bert/bert-base-uncased"
+    return f"{text!r} is no local path, and no model that kbert knows by this name: " + (
+        hint(text, known_models(), "") or way
+    )
+
+
+def _released_as(preset: str) -> str:
+    """Return the address of Google's weights of a preset's sizes, but for the vocabulary's."""
+    released = {"base": "base_uncased", "large": "large_uncased"}.get(preset, preset)
+    rows = known_models().values()
+    return next(r["address"] for r in rows if PRESETS.get(r["preset"]) == PRESETS[released])

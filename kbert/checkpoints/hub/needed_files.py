@@ -1,0 +1,75 @@
+"""Which files of a model kbert reads: settings, the tokenizer's, one format of weights."""
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
+
+from kbert.io import extras
+
+# The repository's own folder; modules of sentence-transformers; KerasHub's vocabulary.
+_FOLDER = re.compile(r"\.|\d+_\w+|assets/tokenizer")
+_SETTINGS = re.compile(
+    r"(bert_|tokenizer_|adapter_|sentence_[\w-]+_)?config\.json"
+    r"|(config_sentence_transformers|kbert_adapter|special_tokens_map|added_tokens|modules)\.json"
+    r"|(tokenizer|vocab|task|preprocessor|metadata)\.json|(vocab|merges|vocabulary)\.txt"
+)
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "assets/tokenizer/vocabulary.txt")
+_SAFETENSORS = (
+    r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json",
+    r"model\.safetensors",
+)
+_TORCH = (r"pytorch_model-\d+-of-\d+\.bin|pytorch_model\.bin\.index\.json", r"pytorch_model\.bin")
+_KERAS_2 = (r"tf_model-\d+-of-\d+\.h5|tf_model\.h5\.index\.json", r"tf_model\.h5")
+_OTHERS = (
+    r"(model|model_\d+|task)\.weights\.h5|model\.weights\.json",
+    r".*\.ckpt[^/]*\.(index|data-.*)|checkpoint",
+)
+_ADAPTERS = (r"adapter_model\.safetensors", r"adapter_model\.bin")
+
+
+def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Choose the files to download from those of a repository.
+
+    Of several formats of weights in a folder, one is taken: safetensors first, then torch's where
+    torch is installed, TensorFlow's, torch's, KerasHub's, Google's.
+
+    Args:
+        names: paths in the repository, with slashes.
+
+    Returns:
+        The settings and the tokenizer's files; the files of weights.
+    """
+    folders: dict[str, list[PurePosixPath]] = {}
+    for name in sorted(names):
+        path = PurePosixPath(name)
+        if _FOLDER.fullmatch(str(path.parent)):
+            folders.setdefault(str(path.parent), []).append(path)
+    settings, weights = [], []
+    for paths in folders.values():
+        settings += [str(path) for path in paths if _SETTINGS.fullmatch(path.name)]
+        weights += _choose_weights(paths)
+    return settings, weights
+
+
+def _choose_weights(paths: Collection[PurePosixPath]) -> list[str]:
+    first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
+    weights = _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
+    return weights + _find_first(paths, _ADAPTERS)
+
+
+def _find_first(paths: Collection[PurePosixPath], patterns: Iterable[str]) -> list[str]:
+    for pattern in patterns:
+        found = [str(path) for path in paths if re.fullmatch(pattern, path.name)]
+        if found and is_whole(found):
+            return found
+    return []
+
+
+def is_whole(names: Collection[str]) -> bool:
+    """Return whether no shard of a set of files of weights is missing."""
+    shards = [match for name in names if (match := re.search(r"-(\d+)-of-(\d+)\.", name))]
+    if not shards:
+        return any(
+            not name.endswith((".index.json", "weights.json", "checkpoint")) for name in names
+        )
+    return len({match[1] for match in shards}) == int(shards[0][2])

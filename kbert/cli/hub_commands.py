@@ -1,0 +1,68 @@
+"""The commands for models by name: downloading one, and listing those in the caches."""
+
+import click
+
+from kbert.cli.command import command
+from kbert.cli.console import progress, say
+from kbert.cli.early_checks import Output
+from kbert.cli.options import output_format
+
+
+@command(
+    short_help="Download a model by its name.",
+    examples=(
+        "kbert download bert-base-uncased",
+        "kbert download sentence-transformers/all-MiniLM-L6-v2 -o minilm",
+        "kbert download google-bert/bert-base-uncased@refs/pr/1",
+        "kbert download kaggle://keras/bert/keras/bert_base_en",
+    ),
+)
+@click.argument("name")
+@click.option("-o", "--output", metavar="FOLDER", type=Output(), help="A new folder to copy it to.")
+def download(name, output):
+    """Download a model of Hugging Face or Kaggle, and print the folder that it is in.
+
+    NAME is owner/name on Hugging Face, with @ and a branch, a tag or a commit if that matters;
+    a name that kbert knows, such as bert-base-uncased; or kaggle:// and KerasHub's preset. Only the
+    files that kbert reads are downloaded, into the cache that transformers and KerasHub use too.
+    A download that was interrupted is resumed.
+    """
+    from kbert.checkpoints.hub import fetching
+
+    with progress(f"downloading {name}"):
+        folder = fetching.download(name, output)
+    say(str(folder))
+
+
+@command(
+    short_help="List the downloaded models, and their sizes.",
+    examples=("kbert cache", "kbert cache --format json"),
+)
+@output_format("json")
+def cache(form):
+    """List the models in the caches of Hugging Face and Kaggle: size, commit, type, name.
+
+    kbert opens those of the types bert, roberta, distilbert and BertBackbone by the name. To remove
+    a model, delete its folder, or use `hf cache rm`.
+    """
+    from kbert.checkpoints.hub import hugging_face, kaggle
+    from kbert.checkpoints.hub.cached_models import list_cached_models
+    from kbert.io import row_formats
+
+    models = list_cached_models()
+    if form == "json":
+        click.echo(row_formats.to_json(models), nl=False)
+        return
+    for one in models:
+        kind = one.kind if one.is_whole else f"{one.kind or 'unknown'}, not whole"
+        say(f"{_megabytes(one.bytes):>12}  {one.revision[:8]:8}  {kind:12}  {one.name}")
+    say(f"{_megabytes(sum(one.bytes for one in models)):>12}  in {len(models)} models")
+    for folder in (hugging_face.cache_folder(), kaggle.cache_folder()):
+        say(f"{'':14}{folder}{'' if folder.is_dir() else ' (not there)'}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+COMMANDS = [download, cache]
