@@ -52,7 +52,7 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
         if part is None:
             raise
         _logger.warning(
-            "%s is opened as it is in the cache%s, as the hub cannot be reached",
+            "the hub cannot be reached: %s is used as it is in the cache%s",
             *(name, "" if cached else ", where files of the tokenizer or modules may be missing"),
         )
         return part
@@ -105,7 +105,7 @@ def address_of(path: Path) -> str | None:
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
     if match:
         name = ModelName.parse(match[1].replace("--", "/", 1))
-        return name and str(ModelName("hf", name.repo, match[2]))
+        return str(ModelName("hf", name.repo, match[2])) if name else None
     kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
     if text.startswith(kaggle_models):
         name = ModelName.parse("kaggle://" + "/".join(text[len(kaggle_models) :].split("/")[:5]))

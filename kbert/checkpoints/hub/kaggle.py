@@ -80,3 +80,7 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
             f"{name} is not in the cache, and Kaggle {why}: on a machine with a network, run "
             f"`kbert download {name} -o FOLDER`, and give the folder here"
         ) from None
+    except Exception as error:  # kagglehub's own have no base of theirs
+        if not type(error).__module__.startswith("kagglehub"):
+            raise
+        raise OSError(f"{name} cannot be downloaded from Kaggle: {error}") from None
