@@ -23,6 +23,7 @@ MEANINGS = {
     "GLIBC_TUNABLES": "glibc's own; where it sets glibc.malloc, kbert leaves glibc's memory alone",
     "KBERT_TRACEBACK": "set: a mistake on the command line shows Python's traceback, not one line",
     "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it, so that a run is the same twice",
+    "KAGGLEHUB_CACHE": "kagglehub's cache; the default is ~/.cache/kagglehub",
     "KERAS_BACKEND": "tensorflow, jax or torch; Keras's own, read before Keras is imported",
     "KERAS_DISTRIBUTION_JOB_ADDRESSES": "JAX on several hosts: host:port of the first, or of all",
     "KERAS_DISTRIBUTION_NUM_PROCESSES": "JAX on several hosts: how many",
@@ -46,9 +47,26 @@ MEANINGS = {
     "_KBERT_COMPLETE": "asks for the completion of a line; the shell's script sets it",
 }
 
+# What huggingface_hub and kagglehub read, where a model is given by its name.
+HUBS = {
+    "HF_HOME": "Hugging Face's folder, with the cache in hub; default ~/.cache/huggingface",
+    "HF_HUB_CACHE": "the cache itself; the default is hub in HF_HOME",
+    "HF_HUB_OFFLINE": "1: no connection to Hugging Face, models in the cache only",
+    "HF_ENDPOINT": "the address of a mirror; the default is https://huggingface.co",
+    "HF_TOKEN": "a token of your account, for private and gated models and for uploads",
+    "HF_HUB_DOWNLOAD_TIMEOUT": "seconds to wait for data of a download; 10 by default",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1: no progress bars of downloads and uploads",
+    "KAGGLE_API_TOKEN": "a token of your account, for Kaggle's gated models",
+}
+
 
 def page() -> str:
-    """A table of the variables, what they are for, and where they are read."""
+    """Tables of the variables that kbert and the hubs' packages read, and what they are for."""
+    hubs = table(("variable", "what it is for"), [(f"`{name}`", HUBS[name]) for name in HUBS])
+    return f"{_own()}\n## Read by huggingface_hub and kagglehub\n\n{hubs}"
+
+
+def _own() -> str:
     lines = [
         (
             f"`{name}`",

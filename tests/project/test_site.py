@@ -1,5 +1,6 @@
 """What the site takes from the code is whole: each name, option, message, total and test."""
 
+import inspect
 import re
 import sys
 import tomllib
@@ -57,6 +58,15 @@ def test_every_environment_variable_is_documented():
     assert {"TF_CONFIG", "WORLD_SIZE", "NO_COLOR", "KBERT_TRACEBACK"} <= set(found)
     assert sorted(set(found) - set(environment.MEANINGS)) == []
     assert sorted(set(environment.MEANINGS) - set(found)) == []
+
+
+def test_variables_of_the_hubs_exist():
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _auth
+
+    source = inspect.getsource(constants) + inspect.getsource(_auth)
+    for name in environment.HUBS:
+        assert name.startswith("KAGGLE_") or f'"{name}"' in source, name
 
 
 def test_error_page_gives_cause_and_remedy():
