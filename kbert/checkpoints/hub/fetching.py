@@ -32,37 +32,27 @@ def locate(source: str | os.PathLike) -> Path:
     return fetch(_parse(source))
 
 
-def fetch(name: ModelName, *, update: bool = False) -> Path:
-    """Return the folder of a model in the caches; download it if it is not there.
-
-    Args:
-        name: the model.
-        update: whether to ask the hub for a newer commit than the one in the cache.
-    """
+def fetch(name: ModelName) -> Path:
+    """Return the folder of a model in the caches; download it if it is not there."""
     hub = _HUBS[name.hub]
-    cached = hub.find_cached(name)
-    if cached is not None and not (update and cached.name != name.revision):
+    if (cached := hub.find_cached(name)) is not None:
         return cached
     try:
         return hub.download(name)
     except ConnectionError:
-        part = cached
-        if part is None and name.hub == "hf":
-            part = hugging_face.find_cached(name, certain=False)
+        part = hugging_face.find_cached(name, certain=False) if name.hub == "hf" else None
         if part is None:
             raise
         _logger.warning(
-            "the hub cannot be reached: %s is used as it is in the cache%s",
-            *(name, "" if cached else ", where files of the tokenizer or modules may be missing"),
+            "%s is opened as it is in the cache, where the tokenizer or settings of "
+            "sentence-transformers may be missing: download it again when there is a network",
+            name,
         )
         return part
 
 
 def download(name: str, folder: str | os.PathLike | None = None) -> Path:
-    """Download the newest commit of a model: the files that kbert reads, weights in one format.
-
-    `load` opens what is in the cache without asking for a newer commit. Without a network this
-    returns what is in the cache, with a warning.
+    """Download a model: the files that kbert reads, one format of the weights.
 
     Args:
         name: such as "bert-base-uncased", "google-bert/bert-base-uncased@COMMIT",
@@ -82,11 +72,11 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     """
     parsed = _parse(name)
     if folder is None:
-        return fetch(parsed, update=True)
+        return fetch(parsed)
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(17, "a new or an empty folder expected", str(folder))
-    source = fetch(parsed, update=True)
+    source = fetch(parsed)
     settings, weights = choose_files(hugging_face.list_files(source))
     with atomic_folder(folder) as part:
         for file in settings + weights:
@@ -105,7 +95,7 @@ def address_of(path: Path) -> str | None:
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
     if match:
         name = ModelName.parse(match[1].replace("--", "/", 1))
-        return str(ModelName("hf", name.repo, match[2])) if name else None
+        return name and str(ModelName("hf", name.repo, match[2]))
     kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
     if text.startswith(kaggle_models):
         name = ModelName.parse("kaggle://" + "/".join(text[len(kaggle_models) :].split("/")[:5]))
@@ -124,9 +114,8 @@ def _parse(source: str | os.PathLike) -> ModelName:
 def _warn_of_namesake(text: str) -> None:
     """Say that a local path is opened where a model has the same name."""
     addresses = {name: row["address"] for name, row in known_models().items()}
-    address = addresses.get(text, text)
-    folder = f"models--{text.replace('/', '--')}"
-    if address in addresses.values() or (hugging_face.cache_folder() / folder).is_dir():
+    address = addresses.get(text) or (text if text in addresses.values() else None)
+    if address is not None:
         _logger.warning(
             "%s is read from the local path of this name; %s means the model on the hub",
             *(text, address if "://" in address else f"hf://{address}"),
