@@ -111,7 +111,7 @@ def download(name: ModelName) -> Path:
         ConnectionError: no network, or the hub does not answer.
         OSError: the cache cannot be written, or a file arrived damaged.
     """
-    from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
     with explained_errors(name):
         info = HfApi().model_info(
@@ -120,20 +120,33 @@ def download(name: ModelName) -> Path:
         files = {file.rfilename: file for file in info.siblings or ()}
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
-        where = {"repo_id": name.repo, "etag_timeout": _TIMEOUT_S}
-        revision = name.revision or "main"
         with _shown_progress(False):
-            folder = Path(
-                snapshot_download(revision=revision, allow_patterns=settings or ["-"], **where)
+            snapshot = snapshot_download(
+                name.repo,
+                revision=name.revision or "main",
+                allow_patterns=settings or ["-"],  # an empty list would mean all files
+                etag_timeout=_TIMEOUT_S,
             )
+        folder = Path(snapshot)
         _mark_absent(folder, files)
         for weight in weights:
-            is_new = not (folder / weight).is_file()
-            with _shown_progress(is_said()):
-                hf_hub_download(filename=weight, revision=folder.name, **where)
-            if is_new:
+            if not (folder / weight).is_file():
+                _download_weights(name, folder, weight)
                 _check_content(folder / weight, files[weight])
     return folder
+
+
+def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        with explained_errors(name), _shown_progress(is_said()):
+            hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)
+    except ConnectionError:
+        raise ConnectionError(
+            f"the download of {weight} of {name.repo} broke off: the same command goes on where it "
+            "stopped"
+        ) from None
 
 
 def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> None:
