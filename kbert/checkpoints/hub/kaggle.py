@@ -7,6 +7,7 @@ models/keras/bert/keras/bert_base_en/3.complete      all of them are there
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,9 +55,10 @@ def download(name: ModelName) -> Path:
         ConnectionError: no network, or Kaggle does not answer.
     """
     extras.require(f"{name}, a model of Kaggle,", "kaggle", "kagglehub")
-    import kagglehub
+    # kagglehub writes what it does to stdout, where a command prints its result
+    with _explained_errors(name), contextlib.redirect_stdout(sys.stderr):
+        import kagglehub
 
-    with _explained_errors(name):
         return Path(kagglehub.model_download(str(name).removeprefix("kaggle://")))
 
 
