@@ -107,7 +107,7 @@ def load(
     lowercase: bool | None = None,
     adapter: str | os.PathLike | None = None,
 ) -> Bert:
-    """Load a BERT by the name of a model or by a path.
+    """Load a BERT by the name of a model or by a path::
 
         kbert.load("bert-base-uncased")
         kbert.load("sentence-transformers/all-MiniLM-L6-v2@COMMIT")

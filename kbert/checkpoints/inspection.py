@@ -34,7 +34,7 @@ class Inspection:
     """What `inspect` gives.
 
     Attributes:
-        source: the path.
+        source: the path or the model's name.
         format: one of `kbert.checkpoints.formats.READERS`.
         architecture: transformers' class, where it names one.
         head: the graph that `load` builds.
@@ -92,7 +92,7 @@ def inspect(
     """Looks into a checkpoint of any format that `kbert.load` reads, without reading its weights.
 
     Args:
-        path: the folder or file.
+        path: the name of a model, a folder or a file.
         config: the configuration to go by, for files that have none.
         format: which format to read, where a folder holds two.
 

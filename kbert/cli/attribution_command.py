@@ -14,10 +14,10 @@ from kbert.tasks.attribution import BASELINES, VALUES
 @command(
     short_help="Which words an answer is due to.",
     examples=(
-        'kbert attribute folder "A fine film." -o why.html',
-        'kbert attribute folder "A fine film." --target negative --value logit',
-        'kbert attribute folder "paris is the capital of [MASK]" --target france',
-        'kbert attribute folder "A cat sat." --similar-to "A dog ran." -o why.png',
+        'kbert attribute run "A fine film." -o why.html',
+        'kbert attribute run "A fine film." --target negative --value logit',
+        'kbert attribute bert-base-uncased "the [MASK] is deep" --target sea',
+        'kbert attribute all-MiniLM-L6-v2 "A cat." --similar-to "A dog." -o why.png',
     ),
 )
 @SOURCE

@@ -29,7 +29,10 @@ READ_AS = click.option("--format", "form", help="What to read, where SRC holds t
 
 @command(
     short_help="What is in a checkpoint; reads no weights.",
-    examples=("kbert inspect uncased_L-2_H-128_A-2.zip", "kbert inspect folder --tensors"),
+    examples=(
+        "kbert inspect bert-base-uncased",
+        "kbert inspect uncased_L-2_H-128_A-2.zip --tensors",
+    ),
 )
 @SOURCE
 @CONFIG_OPTION
@@ -62,11 +65,12 @@ def inspect(source, config, form, every_tensor, output):
 @command(
     short_help="Write a checkpoint in another format.",
     examples=(
-        "kbert convert uncased_L-2_H-128_A-2.zip tiny --to transformers",
-        "kbert convert folder bert.onnx",
-        "kbert convert folder merged --adapter run/adapter",
-        "kbert convert folder out --to transformers_onnx --quantize int8_dynamic",
-        "kbert convert folder served --to saved_model --text",
+        "kbert convert bert-base-uncased preset --to keras_hub",
+        "kbert convert uncased_L-2_H-128_A-2.zip tiny",
+        "kbert convert bert-base-uncased bert.onnx",
+        "kbert convert bert-base-uncased merged --adapter run/adapter",
+        "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
+        "kbert convert run served --to saved_model --text",
     ),
 )
 @SOURCE

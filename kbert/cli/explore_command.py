@@ -20,7 +20,7 @@ def _check_dtype(context, parameter, value):
 
 @command(
     short_help="An interactive page of the graph; no Keras.",
-    examples=("kbert explore base -o bert.html", "kbert explore folder -o weights.html"),
+    examples=("kbert explore base -o bert.html", "kbert explore bert-base-uncased -o weights.html"),
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
 @HEAD

@@ -66,8 +66,8 @@ _HELP = _COLUMNS | {
 @command(
     short_help="Fine-tune a checkpoint on labelled data; or go on with a run.",
     examples=(
-        "kbert finetune folder --task classify --train train.tsv --dev dev.tsv \\",
-        "    -o run",
+        "kbert finetune bert-base-uncased --task classify --train train.tsv \\",
+        "    --dev dev.tsv -o run",
         "kbert finetune --resume run",
     ),
 )

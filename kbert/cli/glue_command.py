@@ -35,8 +35,8 @@ class _Numbers(click.ParamType):
 @command(
     short_help="Fine-tune on GLUE's nine tasks; a table beside the published figures.",
     examples=(
-        "kbert glue folder --data glue_data -o glue",
-        "kbert glue folder --data glue_data --tasks cola,rte --seeds 3 -o glue",
+        "kbert glue bert-base-uncased --data glue_data -o glue",
+        "kbert glue bert-base-uncased --data glue_data --tasks rte --seeds 3 -o glue",
     ),
 )
 @SOURCE

@@ -30,8 +30,8 @@ BATCH = click.option(
 @command(
     short_help="The texts that fit a query, by vectors.",
     examples=(
-        'kbert search folder "who wrote it?" --lines texts.txt --top-k 3',
-        'kbert search folder "who?" --lines texts.txt --vectors vectors.npy',
+        'kbert search all-MiniLM-L6-v2 "who wrote it?" --lines texts.txt --top-k 3',
+        'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --vectors vectors.npy',
     ),
 )
 @SOURCE
@@ -68,7 +68,7 @@ def search(source, query, texts, lines, vectors, form, **options):
 @command(
     short_help="Texts in the order in which they fit a query.",
     examples=(
-        'kbert rank run/model "who wrote it?" "Ada did." "It rained."',
+        'kbert rank ms-marco-MiniLM-L6-v2 "who wrote it?" "Ada did." "It rained."',
         'kbert rank run/model "who?" --lines texts.txt --label relevant',
     ),
 )

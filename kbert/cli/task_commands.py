@@ -18,7 +18,7 @@ BATCH = click.option(
 @command(
     "fill-mask",
     short_help="The likeliest tokens for [MASK].",
-    examples=('kbert fill-mask folder "the capital of france is [MASK]"',),
+    examples=('kbert fill-mask bert-base-uncased "the capital of france is [MASK]"',),
 )
 @SOURCE
 @click.argument("text")
@@ -46,7 +46,7 @@ def fill_mask(source, text, top_k, precision, form):
 @command(
     "next-sentence",
     short_help="Does B follow A?",
-    examples=('kbert next-sentence folder "It rained." "We stayed at home."',),
+    examples=('kbert next-sentence bert-base-uncased "It rained." "We stayed at home."',),
 )
 @SOURCE
 @click.argument("a")
@@ -70,8 +70,8 @@ def next_sentence(source, a, b, precision, form):
 @command(
     short_help="The labels of texts.",
     examples=(
-        'kbert classify folder "A fine film."',
-        "kbert classify folder --lines reviews.txt --format json",
+        'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
+        "kbert classify run --lines reviews.txt --format json",
     ),
 )
 @SOURCE
@@ -101,7 +101,7 @@ def classify(source, texts, lines, batch_size, precision, form):
 
 @command(
     short_help="The number of a text, or of two.",
-    examples=('kbert regress folder "A cat sat." "A cat was sitting."',),
+    examples=('kbert regress run "A cat sat." "A cat was sitting."',),
 )
 @SOURCE
 @click.argument("text")
@@ -124,7 +124,7 @@ def regress(source, text, pair, precision, form):
 
 @command(
     short_help="The label of every word.",
-    examples=('kbert tag folder "Ada Lovelace lived in London."',),
+    examples=('kbert tag bert-base-NER "Ada Lovelace lived in London."',),
 )
 @SOURCE
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
@@ -160,7 +160,10 @@ def tag(source, texts, lines, words, batch_size, precision, form):
 
 @command(
     short_help="The answer to a question.",
-    examples=('kbert answer folder "Who wrote it?" "Ada Lovelace wrote the notes."',),
+    examples=(
+        "kbert answer distilbert-base-cased-distilled-squad \\",
+        '    "Who wrote it?" "Ada Lovelace wrote the notes."',
+    ),
 )
 @SOURCE
 @click.argument("question")

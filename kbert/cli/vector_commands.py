@@ -52,8 +52,8 @@ LONG = click.option(
 @command(
     short_help="Texts to vectors, as .npy.",
     examples=(
-        "kbert embed folder texts.txt -o vectors.npy",
-        "cat texts.txt | kbert embed folder - -o vectors.npy --pooling cls",
+        "kbert embed all-MiniLM-L6-v2 texts.txt -o vectors.npy",
+        "cat texts.txt | kbert embed bert-base-uncased - -o vectors.npy --pooling cls",
     ),
 )
 @SOURCE
@@ -91,7 +91,7 @@ def embed(source, lines, output, **options):
 
 @command(
     short_help="Similarity of texts, by their vectors.",
-    examples=('kbert similarity folder "A cat sat." "A dog ran." "Rates rose."',),
+    examples=('kbert similarity all-MiniLM-L6-v2 "A cat sat." "A dog ran." "Rates rose."',),
 )
 @SOURCE
 @click.argument("texts", nargs=-1, required=True, metavar="A B …")
@@ -121,8 +121,8 @@ def similarity(source, texts, form, **options):
 @command(
     short_help="Draw who attends to whom.",
     examples=(
-        'kbert attention folder "A cat sat." "It purred." -o attention.html',
-        'kbert attention folder "A cat sat." -o map.png --layer 1 --head 2',
+        'kbert attention bert-base-uncased "A cat sat." "It purred." -o attention.html',
+        'kbert attention bert-base-uncased "A cat sat." -o map.png --layer 1 --head 2',
     ),
 )
 @SOURCE

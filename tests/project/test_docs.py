@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.hub_cache import make_snapshot, use_cache
 from helpers.sizes import ROOT
 
 import kbert
@@ -14,11 +15,13 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(
 
 
 @pytest.fixture
-def folder(small, tmp_path):
+def model(small, tmp_path):
+    """A small model in the cache, in the place of the one that the page loads."""
     tokenizer = kbert.Tokenizer.from_vocab(WORDS, lowercase=True)
     bert = kbert.Bert(small, "pretraining", kbert.build_bert(small), tokenizer)
-    kbert.save(bert, tmp_path / "bert")
-    return tmp_path / "bert"
+    with use_cache(tmp_path / "home") as cache:
+        kbert.save(bert, make_snapshot(cache, "google-bert/bert-base-uncased"))
+        yield
 
 
 def trained_layers(names):
@@ -56,12 +59,12 @@ CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.mark.full
 @pytest.mark.parametrize(("code", "holds"), list(zip(CODE, RESULTS, strict=True)))
-def test_migration_code_runs(folder, code, holds, monkeypatch):
-    monkeypatch.chdir(folder.parent)
+def test_migration_code_runs(model, code, holds, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     for name in ("train", "dev"):
         Path(f"{name}.tsv").write_text("w1 w2\tgood\nw3\tbad\nw4 w5\tgood\n")
     Path("corpus.txt").write_text("w1 w2 w3 w4.\nw5 w6.\n\nw7 w8 w9.\nw10 w11 w12.\n" * 3)
-    names = {"kbert": kbert, "folder": folder, "texts": ["w1 w2 w3", "w4"]}
+    names = {"kbert": kbert, "texts": ["w1 w2 w3", "w4"]}
     names["labels"] = np.array([2, 0])
     exec(code, names)
     assert holds(names)

@@ -1,7 +1,7 @@
 """Fine-tuning: a checkpoint and labelled data to a model with a head.
 
 import kbert
-tuned = kbert.finetune("checkpoint", "classify", train="train.tsv", dev="dev.tsv", output="run")
+tuned = kbert.finetune("bert-base-uncased", "classify", train="train.tsv", output="run")
 kbert.classify(tuned.bert, "a fine film")
 """
 
@@ -37,12 +37,15 @@ def finetune(
     steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Finetuned:
-    """Fine-tunes a BERT; see the paper, section 4.
+    """Fine-tune a BERT (the paper, section 4)::
+
+        kbert.finetune("bert-base-uncased", "classify", train="train.tsv", dev="dev.tsv")
 
     Args:
-        source: a checkpoint of any format that `kbert.load` opens, or a `Bert`. Its head goes on,
-            where it is the task's with the same labels, else a new one begins. With `lora`, the
-            folder of an adapter or of a run that has one: its adapter is trained further, see
+        source: the name of a model, the path of a checkpoint of any format that `kbert.load` opens,
+            or a `Bert`. If it has a head for this task with the same labels, that head is reused;
+            otherwise a new head is initialized. With `lora`, the folder of an adapter or of a run
+            that has one: its adapter is trained further, see
             `kbert.tasks.finetuning.continued_adapter`.
         task: "classify": text, [second text,] label between tabs; "regress": with a number for the
             label; "multilabel": with labels between commas, or none; "tag": CoNLL, a word and its

@@ -1,7 +1,7 @@
 """GLUE from its files to a table: `glue` fine-tunes a checkpoint over each task's grid and seeds.
 
 import kbert
-print(kbert.glue("checkpoint", "glue_data", output="glue"))
+print(kbert.glue("bert-base-uncased", "glue_data", output="glue"))
 """
 
 import json
@@ -65,7 +65,7 @@ def glue(
     seeds or points may be asked for. Of a task's models the best run's alone stays.
 
     Args:
-        source: a checkpoint of any format that `kbert.load` opens, or a `Bert`.
+        source: the name of a model, the path of a checkpoint, or a `Bert`.
         data: GLUE's folder, as its download has it: CoLA/train.tsv, CoLA/dev.tsv, …
         output: the folder of the runs and of report.html; new, or one of these.
         tasks: "all", names between commas, or a list of them.

@@ -45,8 +45,8 @@ def pretrain(
         config: a preset, which takes the shards' vocabulary size; a `BertConfig` or its file.
         output: the run's folder; new or empty.
         steps: updates.
-        init: a checkpoint to begin with, of any format that `kbert.load` opens; its configuration
-            is the model's then.
+        init: a checkpoint to begin with, the name of a model or a path that `kbert.load` opens; its
+            configuration is the model's then.
         dev: shards to evaluate with; None: a part of `shards` is held out.
         teacher: to learn of: a `Bert` or a checkpoint with the shards' vocabulary and, unless alpha
             is 0, both heads; see `DistillationSettings`. What it says of the predicted positions,
