@@ -1,7 +1,5 @@
 """The commands that look into a checkpoint and write it in another format."""
 
-from pathlib import Path
-
 import click
 
 from kbert.checkpoints.formats import WRITERS
@@ -105,6 +103,7 @@ def convert(
     DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite).
     """
     from kbert.checkpoints import formats
+    from kbert.checkpoints.hub import fetching
 
     to = to or formats.format_for(destination)
     if (calibration is not None) != (quantize == "int8"):
@@ -125,7 +124,7 @@ def convert(
     formats.check_destination(destination, to)
     check_writable(destination)
     check_source(source, form=form)
-    check_file(adapter and Path(adapter) / "adapter_config.json")
+    check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
     with starting_keras():
         from kbert.checkpoints.bert import load, save
     with progress(f"reading {source}"):

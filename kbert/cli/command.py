@@ -86,8 +86,16 @@ def presets_or_files(context, parameter, incomplete: str) -> list[CompletionItem
     return [CompletionItem(name) for name in names] or files(context, parameter, incomplete)
 
 
+def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete SRC: names of models that kbert knows, else files and folders."""
+    from kbert.checkpoints.hub.names import known_models
+
+    names = [name for name in known_models() if incomplete and name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names] or files(context, parameter, incomplete)
+
+
 def files(context, parameter, incomplete: str) -> list[CompletionItem]:
-    """What the shell offers for SRC: files and folders."""
+    """Complete the path of a file or a folder."""
     return [CompletionItem(incomplete, type="file")]
 
 

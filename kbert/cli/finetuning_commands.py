@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kbert.cli.command import command, files
+from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source
 from kbert.cli.options import (
@@ -71,7 +71,7 @@ _HELP = _COLUMNS | {
         "kbert finetune --resume run",
     ),
 )
-@click.argument("source", required=False, metavar="[SRC]", shell_complete=files)
+@click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
 @click.option("--task", type=_TASKS, help="Texts, words or answers.")
 @click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
 @click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")

@@ -25,7 +25,7 @@ def download(name, output):
     NAME is owner/name on Hugging Face, with @ and a branch, a tag or a commit if that matters;
     a name that kbert knows, such as bert-base-uncased; or kaggle:// and KerasHub's preset. Only the
     files that kbert reads are downloaded, into the cache that transformers and KerasHub use too.
-    A download that was interrupted is resumed.
+    What is there is brought up to date; a download that was interrupted is resumed.
     """
     from kbert.checkpoints.hub import fetching
 
@@ -56,7 +56,7 @@ def cache(form):
     for one in models:
         kind = one.kind if one.is_whole else f"{one.kind or 'unknown'}, not whole"
         say(f"{_megabytes(one.bytes):>12}  {one.revision[:8]:8}  {kind:12}  {one.name}")
-    say(f"{_megabytes(sum(one.bytes for one in models)):>12}  in {len(models)} models")
+    say(f"{_megabytes(sum(one.bytes for one in models)):>12}  in all")
     for folder in (hugging_face.cache_folder(), kaggle.cache_folder()):
         say(f"{'':14}{folder}{'' if folder.is_dir() else ' (not there)'}")
 

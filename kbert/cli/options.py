@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from kbert.cli.command import files, presets_or_files
+from kbert.cli.command import names_or_files, presets_or_files
 from kbert.graph import aliases
 from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
 from kbert.graph.trained_parts import LORA_ON
@@ -43,7 +43,9 @@ def casing() -> bool | None:
 
 def SOURCE(function):
     """Add the argument SRC, a checkpoint, and its casing."""
-    return click.argument("source", metavar="SRC", shell_complete=files)(with_casing(function))
+    return click.argument("source", metavar="SRC", shell_complete=names_or_files)(
+        with_casing(function)
+    )
 
 
 POSITIVE = click.IntRange(min=1)

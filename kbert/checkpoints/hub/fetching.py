@@ -32,27 +32,37 @@ def locate(source: str | os.PathLike) -> Path:
     return fetch(_parse(source))
 
 
-def fetch(name: ModelName) -> Path:
-    """Return the folder of a model in the caches; download it if it is not there."""
+def fetch(name: ModelName, *, update: bool = False) -> Path:
+    """Return the folder of a model in the caches; download it if it is not there.
+
+    Args:
+        name: the model.
+        update: whether to ask the hub for a newer commit than the one in the cache.
+    """
     hub = _HUBS[name.hub]
-    if (cached := hub.find_cached(name)) is not None:
+    cached = hub.find_cached(name)
+    if cached is not None and not (update and cached.name != name.revision):
         return cached
     try:
         return hub.download(name)
     except ConnectionError:
-        part = hugging_face.find_cached(name, certain=False) if name.hub == "hf" else None
+        part = cached
+        if part is None and name.hub == "hf":
+            part = hugging_face.find_cached(name, certain=False)
         if part is None:
             raise
         _logger.warning(
-            "%s is opened as it is in the cache, where the tokenizer or settings of "
-            "sentence-transformers may be missing: download it again when there is a network",
-            name,
+            "the hub cannot be reached: %s is used as it is in the cache%s",
+            *(name, "" if cached else ", where files of the tokenizer or modules may be missing"),
         )
         return part
 
 
 def download(name: str, folder: str | os.PathLike | None = None) -> Path:
-    """Download a model: the files that kbert reads, one format of the weights.
+    """Download the newest commit of a model: the files that kbert reads, weights in one format.
+
+    `load` opens what is in the cache without asking for a newer commit. Without a network this
+    returns what is in the cache, with a warning.
 
     Args:
         name: such as "bert-base-uncased", "google-bert/bert-base-uncased@COMMIT",
@@ -72,11 +82,11 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     """
     parsed = _parse(name)
     if folder is None:
-        return fetch(parsed)
+        return fetch(parsed, update=True)
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(17, "a new or an empty folder expected", str(folder))
-    source = fetch(parsed)
+    source = fetch(parsed, update=True)
     settings, weights = choose_files(hugging_face.list_files(source))
     with atomic_folder(folder) as part:
         for file in settings + weights:
@@ -95,7 +105,7 @@ def address_of(path: Path) -> str | None:
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
     if match:
         name = ModelName.parse(match[1].replace("--", "/", 1))
-        return name and str(ModelName("hf", name.repo, match[2]))
+        return str(ModelName("hf", name.repo, match[2])) if name else None
     kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
     if text.startswith(kaggle_models):
         name = ModelName.parse("kaggle://" + "/".join(text[len(kaggle_models) :].split("/")[:5]))
@@ -114,8 +124,9 @@ def _parse(source: str | os.PathLike) -> ModelName:
 def _warn_of_namesake(text: str) -> None:
     """Say that a local path is opened where a model has the same name."""
     addresses = {name: row["address"] for name, row in known_models().items()}
-    address = addresses.get(text) or (text if text in addresses.values() else None)
-    if address is not None:
+    address = addresses.get(text, text)
+    folder = f"models--{text.replace('/', '--')}"
+    if address in addresses.values() or (hugging_face.cache_folder() / folder).is_dir():
         _logger.warning(
             "%s is read from the local path of this name; %s means the model on the hub",
             *(text, address if "://" in address else f"hf://{address}"),

@@ -78,7 +78,11 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
                 "its page, and log in with `kagglehub.login()` or set KAGGLE_API_TOKEN"
             ) from None
         why = f"answers with status {status}" if status else "cannot be reached"
-        raise ConnectionError(
+        raise ConnectionError(  # which `fetching.fetch` may answer from the cache
             f"{name} is not in the cache, and Kaggle {why}: on a machine with a network, run "
             f"`kbert download {name} -o FOLDER`, and give the folder here"
         ) from None
+    except Exception as error:  # kagglehub's own have no base of theirs
+        if not type(error).__module__.startswith("kagglehub"):
+            raise
+        raise OSError(f"{name} cannot be downloaded from Kaggle: {error}") from None
