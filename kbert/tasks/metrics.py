@@ -123,16 +123,24 @@ def _goes_on(before: tuple[str, str], tag: tuple[str, str]) -> bool:
     return before[0] in "BI" and tag[0] in "IE" and before[1] == tag[1]
 
 
-def entity_scores(
-    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> dict[str, float]:
-    """precision, recall and f1 of whole entities over all sentences, seqeval's micro average."""
-    right = expected = found = 0
+def count_entities(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> np.ndarray:
+    """Count the entities of each sentence: int (N, 3), those right, expected and found."""
+    counts = []
     for sentence, answer in zip(gold, predicted, strict=True):
         if len(sentence) != len(answer):
             raise ValueError(f"{len(sentence)} labels expected for a sentence, got {len(answer)}")
         a, b = entities(sentence), entities(answer)
-        right, expected, found = right + len(a & b), expected + len(a), found + len(b)
+        counts.append((len(a & b), len(a), len(b)))
+    return np.array(counts)
+
+
+def entity_scores(counts: np.ndarray) -> dict[str, float]:
+    """precision, recall and f1 of whole entities over all sentences, seqeval's micro average.
+
+    Args:
+        counts: from `count_entities`.
+    """
+    right, expected, found = counts.sum(0).tolist()
     return {
         "precision": right / found if found else 0.0,
         "recall": right / expected if expected else 0.0,
@@ -155,10 +163,10 @@ def answer_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]
     return float(exact), max(_word_f1(answer, predicted) for answer in known)
 
 
-def answer_figures(
+def compare_answers(
     answers: Sequence[Sequence[str]], predicted: Sequence[str], odds: Sequence[float] | None = None
-) -> dict[str, float]:
-    """SQuAD's figures over all questions.
+) -> tuple[np.ndarray, ...]:
+    """Compare predicted answers with the right ones.
 
     Args:
         answers: that are right, of each question; none: it has no answer.
@@ -167,15 +175,35 @@ def answer_figures(
             given. None: SQuAD 1.1, the predicted ones are given.
 
     Returns:
-        exact_match and f1. With `odds` also those of the questions that have an answer, HasAns_…,
+        Arrays of one entry per question: exact match and F1, (N, 2). With `odds` also these,
+        whether there is an answer, and whether the predicted one has a text.
+    """
+    scores = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
+    if odds is None:
+        return (scores,)
+    there, given = (np.array([bool(one) for one in column]) for column in (answers, predicted))
+    return scores, np.asarray(odds), there, given
+
+
+def answer_figures(
+    raw: np.ndarray,
+    null: np.ndarray | None = None,
+    there: np.ndarray | None = None,
+    given: np.ndarray | None = None,
+) -> dict[str, float]:
+    """SQuAD's figures over all questions.
+
+    Args:
+        raw, null, there, given: from `compare_answers`.
+
+    Returns:
+        exact_match and f1. With odds also those of the questions that have an answer, HasAns_…,
         and of the others, NoAns_…, where there are any; and best_exact and best_f1, with the
         best_…_thresh above which none should be given to reach them, as SQuAD 2.0's evaluation
         finds it (0.0 where giving none at all is best).
     """
-    raw = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
-    if odds is None:
+    if null is None or there is None or given is None:
         return dict(zip(("exact_match", "f1"), map(float, raw.mean(0)), strict=True))
-    null, there = np.asarray(odds), np.array([bool(known) for known in answers])
     scores = np.where(null[:, None] > 0, ~there[:, None], raw)
     figures = dict(zip(("exact_match", "f1"), scores.mean(0), strict=True))
     for name, which in (("HasAns", there), ("NoAns", ~there)):
@@ -184,7 +212,7 @@ def answer_figures(
             figures |= dict(zip(names, scores[which].mean(0), strict=True))
     for name, column in (("best_exact", raw[:, 0]), ("best_f1", raw[:, 1])):
         # what a question brings once its answer is given, to what none brings
-        gain = np.where(there, column, -np.array([bool(text) for text in predicted], float))
+        gain = np.where(there, column, -given.astype(float))
         figures[name], figures[f"{name}_thresh"] = _best_threshold(gain, null, int((~there).sum()))
     return {name: float(value) for name, value in figures.items()}
 

@@ -227,7 +227,7 @@ def test_bad_options_are_one_line(source, tmp_path):
 def test_constant_predictions_have_no_correlation(caplog):
     examples = Examples([[1]] * 3, [[0]] * 3, {CLASSIFIER: [1.0, 2.0, 3.5]})
     outputs = {CLASSIFIER: [np.float32([0.5])] * 3}
-    found = numbers.TASK.metrics([], examples, outputs, ("score",))
+    found = numbers.TASK.scores([], examples, outputs, ("score",)).metrics()
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
     assert "all 3 predictions are 0.5" in caplog.text
 

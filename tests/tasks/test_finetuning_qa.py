@@ -193,13 +193,13 @@ def test_best_window_wins_or_there_is_no_answer():
     assert found[0].text == words[40]
     assert records[0].context[found[0].start : found[0].end] == words[40]
     assert found[0].odds < 0 < found[1].odds
-    figures = task_of("qa").metrics(records, examples, logits, None)
+    figures = task_of("qa").scores(records, examples, logits, None).metrics()
     names = ("exact_match", "f1", "HasAns_f1", "NoAns_exact", "best_exact", "best_f1")
     assert [figures[name] for name in names] == [1.0] * 6
     assert figures["best_f1_thresh"] == found[0].odds  # only the first answer is given
     examples = encode_squad(records[:1], tokenizer(), 40, stride=10)
     logits = {name: rows[: len(examples)] for name, rows in logits.items()}
-    figures = task_of("qa").metrics(records[:1], examples, logits, None)
+    figures = task_of("qa").scores(records[:1], examples, logits, None).metrics()
     assert figures == {"exact_match": 1.0, "f1": 1.0}  # SQuAD 1.1
 
 

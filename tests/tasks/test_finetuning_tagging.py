@@ -206,10 +206,10 @@ def test_tagging_metrics_of_given_logits():
     right = [
         np.eye(3)[[max(label, 0) for label in row]] for row in examples.labels[TOKEN_CLASSIFIER]
     ]
-    figures = task.metrics(records, examples, {TOKEN_CLASSIFIER: right}, LABELS)
+    figures = task.scores(records, examples, {TOKEN_CLASSIFIER: right}, LABELS).metrics()
     assert figures == {"accuracy": 1, "precision": 1, "recall": 1, "f1": 1}
     right[0][2] = [1, 0, 0]  # B-x B-x O: two entities, none of them right; B-x I-x is
-    figures = task.metrics(records, examples, {TOKEN_CLASSIFIER: right}, LABELS)
+    figures = task.scores(records, examples, {TOKEN_CLASSIFIER: right}, LABELS).metrics()
     expected = {"accuracy": 4 / 5, "precision": 1 / 3, "recall": 1 / 2, "f1": 2 / 5}
     assert figures == pytest.approx(expected)
 

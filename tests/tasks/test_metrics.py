@@ -11,6 +11,10 @@ from kbert.tasks import metrics
 PEERS = json.loads((FILES / "metrics.json").read_text(encoding="utf-8"))
 
 
+def figures_of(answers, predicted, odds=None) -> dict[str, float]:
+    return metrics.answer_figures(*metrics.compare_answers(answers, predicted, odds))
+
+
 def test_class_metrics_equal_scikit_learn():
     for case in PEERS["classes"]:
         gold, predicted = np.array(case["gold"]), np.array(case["predicted"])
@@ -22,7 +26,7 @@ def test_entity_metrics_equal_seqeval():
     for case in PEERS["entities"]:
         for labels, expected in zip(case["gold"], case["entities"], strict=True):
             assert metrics.entities(labels) == {tuple(entity) for entity in expected}
-        found = metrics.entity_scores(case["gold"], case["predicted"])
+        found = metrics.entity_scores(metrics.count_entities(case["gold"], case["predicted"]))
         for name in ("precision", "recall", "f1"):
             assert found[name] == pytest.approx(case[name], abs=1e-12)
 
@@ -36,9 +40,9 @@ def test_answer_metrics_equal_squad():
 def test_answer_metrics_equal_squad_2():
     """Exact, also the thresholds: it is the same search, in the same order."""
     for case in PEERS["squad2"]:
-        found = metrics.answer_figures(case["answers"], case["predicted"], case["odds"])
+        found = figures_of(case["answers"], case["predicted"], case["odds"])
         assert found == pytest.approx(case["figures"], abs=1e-12)
-        plain = metrics.answer_figures(case["answers"], case["predicted"])
+        plain = figures_of(case["answers"], case["predicted"])
         pairs = zip(case["answers"], case["predicted"], strict=True)
         scores = [metrics.answer_scores(*pair) for pair in pairs]
         assert list(plain.values()) == pytest.approx(np.mean(scores, axis=0))
@@ -55,7 +59,7 @@ def test_best_threshold_reaches_its_scores():
     assert {name for _, name in chosen} == {"exact", "f1"}
     for case, name in chosen:
         odds = np.array(case["odds"]) - case["figures"][f"best_{name}_thresh"]
-        found = metrics.answer_figures(case["answers"], case["predicted"], odds)
+        found = figures_of(case["answers"], case["predicted"], odds)
         key = "exact_match" if name == "exact" else name
         assert found[key] == pytest.approx(case["figures"][f"best_{name}"])
 
@@ -68,7 +72,7 @@ def test_entity_labels_are_recognized():
 
 def test_sentences_of_other_lengths_are_refused():
     with pytest.raises(ValueError, match="2 labels expected for a sentence, got 1"):
-        metrics.entity_scores([["O", "O"]], [["O"]])
+        metrics.count_entities([["O", "O"]], [["O"]])
 
 
 def test_correlations_equal_scipy():

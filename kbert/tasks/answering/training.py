@@ -11,6 +11,7 @@ from kbert.tasks.answering.squad import (
     given_questions,
     read_squad,
 )
+from kbert.tasks.intervals import Scores
 
 
 class Answering:
@@ -28,9 +29,9 @@ class Answering:
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         return encode_squad(records, tokenizer, max_length)
 
-    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """exact_match and f1, SQuAD's; where a question has no answer, SQuAD 2.0's figures too."""
-        from kbert.tasks.metrics import answer_figures
+        from kbert.tasks import metrics
 
         found = best_answers(
             records,
@@ -40,7 +41,8 @@ class Answering:
         )
         answers = [[text for text, _ in record.answers] for record in records]
         odds = None if all(answers) else [span.odds for span in found]
-        return answer_figures(answers, [span.text for span in found], odds)
+        compared = metrics.compare_answers(answers, [span.text for span in found], odds)
+        return Scores(compared, metrics.answer_figures)
 
 
 TASK = Answering()

@@ -16,6 +16,7 @@ from kbert.tasks.classification.reading import (
     given_labelled,
     read_labelled,
 )
+from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
 LABEL = "score"  # what the one output is called
@@ -69,7 +70,7 @@ class Regression:
         numbers = [record.label for record in records]
         return encode_texts(records, tokenizer, max_length, numbers)
 
-    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """pearson, spearman, and the mean squared error."""
         from kbert.tasks import metrics
 
@@ -81,11 +82,15 @@ class Regression:
                     "all %d %s are %g: no correlation is defined, 0 is said",
                     *(len(row), name, row[0]),
                 )
-        return {
-            "pearson": metrics.pearson(gold, predicted),
-            "spearman": metrics.spearman(gold, predicted),
-            "mse": float(np.mean((gold - predicted) ** 2)),
-        }
+
+        def compute(gold, predicted):
+            return {
+                "pearson": metrics.pearson(gold, predicted),
+                "spearman": metrics.spearman(gold, predicted),
+                "mse": float(np.mean((gold - predicted) ** 2)),
+            }
+
+        return Scores((gold, predicted), compute)
 
 
 TASK = Regression()

@@ -18,6 +18,7 @@ from kbert.tasks.classification.reading import (
     number_of,
     read_labelled,
 )
+from kbert.tasks.intervals import Scores
 
 
 def _of_cell(cell: str, place: str) -> tuple[str, ...]:
@@ -72,19 +73,22 @@ class SeveralLabels:
                 row[number_of(label, record, numbers)] = 1.0
         return encode_texts(records, tokenizer, max_length, list(rows))
 
-    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy: of texts whose labels are all right; f1: of all together; the labels' means."""
         from kbert.tasks import metrics
 
         gold = np.stack(examples.labels[CLASSIFIER]) > 0.5
-        logits = np.stack(outputs[CLASSIFIER])
-        predicted = logits > 0
-        return {
-            "accuracy": float((gold == predicted).all(1).mean()),
-            "f1": metrics.micro_f1(gold, predicted),
-            "macro_f1": metrics.mean_f1(gold, predicted),
-            "map": metrics.mean_average_precision(gold, logits),
-        }
+
+        def compute(gold, logits):
+            predicted = logits > 0
+            return {
+                "accuracy": float((gold == predicted).all(1).mean()),
+                "f1": metrics.micro_f1(gold, predicted),
+                "macro_f1": metrics.mean_f1(gold, predicted),
+                "map": metrics.mean_average_precision(gold, logits),
+            }
+
+        return Scores((gold, np.stack(outputs[CLASSIFIER])), compute)
 
 
 TASK = SeveralLabels()

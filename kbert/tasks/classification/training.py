@@ -10,6 +10,7 @@ from kbert.tasks.classification.reading import (
     labels_of,
     read_labelled,
 )
+from kbert.tasks.intervals import Scores
 
 
 class Classification:
@@ -23,18 +24,22 @@ class Classification:
     labels = staticmethod(labels_of)
     encode = staticmethod(encode_labelled)
 
-    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy, matthews, and f1: of label 1 where there are two, else the classes' mean."""
         from kbert.tasks import metrics
 
         gold = np.array(examples.labels[CLASSIFIER])
         predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
         f1 = metrics.f1 if len(labels) == 2 else metrics.macro_f1
-        return {
-            "accuracy": metrics.accuracy(gold, predicted),
-            "f1": f1(gold, predicted),
-            "matthews": metrics.matthews(gold, predicted),
-        }
+
+        def compute(gold, predicted):
+            return {
+                "accuracy": metrics.accuracy(gold, predicted),
+                "f1": f1(gold, predicted),
+                "matthews": metrics.matthews(gold, predicted),
+            }
+
+        return Scores((gold, predicted), compute)
 
 
 TASK = Classification()

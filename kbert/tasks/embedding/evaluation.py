@@ -10,6 +10,7 @@ from kbert.data.labelled.text_columns import TextColumns
 from kbert.data.padding import batches_by_length, fitting_lengths, padded_length
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.tasks import metrics
+from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
 NEAREST = (1, 5, 10)  # k of recall@k
@@ -47,24 +48,30 @@ class VectorEvaluation:
         self._batch_size, self._pad_id = batch_size, pad_id
         self._lengths = fitting_lengths(lengths, max(map(len, examples.texts)))
         self._dimensions = dimensions or ()
+        self.scores: dict[str, Scores] = {}
 
     def __len__(self) -> int:
         return len(self._examples)
 
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
-        """The figures of `figures_of`, of cut vectors with the dimension behind their names.
+        """The metrics of `scores_of`, of cut vectors with the dimension behind their names.
 
         Args:
             predict: gives [vectors], (B, H), for inputs by name.
             outputs: of no use here.
         """
         vectors = self._vectors(predict)
-        found = figures_of(self._kind, self._examples, vectors)
-        for dimension in self._dimensions:
-            if dimension < vectors.shape[1]:
-                cut = figures_of(self._kind, self._examples, vectors[:, :dimension])
-                found |= {f"{name}_{dimension}": value for name, value in cut.items()}
-        return found
+        cut = {f"_{dimension}": dimension for dimension in self._dimensions}
+        self.scores = {
+            suffix: scores_of(self._kind, self._examples, vectors[:, :dimension])
+            for suffix, dimension in {"": vectors.shape[1], **cut}.items()
+            if not suffix or dimension < vectors.shape[1]
+        }
+        return {
+            name + suffix: value
+            for suffix, scores in self.scores.items()
+            for name, value in scores.metrics().items()
+        }
 
     def _vectors(self, predict: Callable) -> np.ndarray:
         """Of all different texts, float32 (texts, H)."""
@@ -84,8 +91,8 @@ class VectorEvaluation:
         return np.stack(found)
 
 
-def figures_of(kind: str, examples: TextColumns, vectors: np.ndarray) -> dict[str, float]:
-    """How good vectors are, by cosine.
+def scores_of(kind: str, examples: TextColumns, vectors: np.ndarray) -> Scores:
+    """How good vectors are, by cosine: per pair, per query or per sentence.
 
     Args:
         kind: of the records.
@@ -93,10 +100,10 @@ def figures_of(kind: str, examples: TextColumns, vectors: np.ndarray) -> dict[st
         vectors: float (texts, H).
 
     Returns:
-        Of scored pairs spearman and pearson with the scores; of pairs and triplets `of_retrieval`,
-        first texts being looked for among all that stand in the other columns, of triplets accuracy
-        too, the share whose positive is nearer than every negative; of labelled sentences
-        recall@k, the share that has one of its label among the k nearest others.
+        The metrics: of scored pairs spearman and pearson with the scores; of pairs and triplets
+        those of `retrieval_scores`, first texts being looked for among all that stand in the other
+        columns, of triplets accuracy too, the share whose positive is nearer than every negative;
+        of labelled sentences recall@k, the share that has one of its label among the k nearest.
     """
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     columns = examples.columns
@@ -104,26 +111,36 @@ def figures_of(kind: str, examples: TextColumns, vectors: np.ndarray) -> dict[st
         return _of_scores(examples.scores, np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1))
     if kind == "labelled sentences":
         return _of_labels(unit[columns[:, 0]], examples.groups)
-    found = {}
-    if kind == "triplets":
-        near = np.einsum("nh,nch->nc", unit[columns[:, 0]], unit[columns[:, 1:]])
-        found["accuracy"] = float(np.mean((near[:, :1] > near[:, 1:]).all(1)))
-    return found | of_retrieval(unit, columns)
+    found = retrieval_scores(unit, columns)
+    if kind == "pairs":
+        return found
+    near = np.einsum("nh,nch->nc", unit[columns[:, 0]], unit[columns[:, 1:]])
+    right = (near[:, :1] > near[:, 1:]).all(1)
+    queries = np.unique(columns[:, 0], return_inverse=True)[1]
+
+    def compute(right, triplets, *others):
+        return {"accuracy": float(right.sum() / triplets.sum())} | found.compute(*others)
+
+    return Scores((np.bincount(queries, right), np.bincount(queries), *found.columns), compute)
 
 
-def _of_scores(scores: np.ndarray, cosines: np.ndarray) -> dict[str, float]:
+def _of_scores(scores: np.ndarray, cosines: np.ndarray) -> Scores:
     for name, row in (("scores", scores), ("predictions", cosines)):
         if np.ptp(row) == 0:
             _logger.warning(
                 "all %d %s are %g: no correlation is defined, 0 is said", len(row), name, row[0]
             )
-    return {
-        "spearman": metrics.spearman(scores, cosines),
-        "pearson": metrics.pearson(scores, cosines),
-    }
+
+    def compute(scores, cosines):
+        return {
+            "spearman": metrics.spearman(scores, cosines),
+            "pearson": metrics.pearson(scores, cosines),
+        }
+
+    return Scores((scores, cosines), compute)
 
 
-def of_retrieval(unit: np.ndarray, columns: np.ndarray) -> dict[str, float]:
+def retrieval_scores(unit: np.ndarray, columns: np.ndarray) -> Scores:
     """recall@k, the mean share of a query's right texts among its k nearest; mrr@10.
 
     Neighbours are the true ones: every query is compared with every text but itself. mrr@10 is the
@@ -139,9 +156,8 @@ def of_retrieval(unit: np.ndarray, columns: np.ndarray) -> dict[str, float]:
     right: dict[int, set[int]] = {}
     for query, found in columns[:, :2].tolist():
         right.setdefault(query, set()).add(found)
-    queries, most = list(right), min(NEAREST[-1], len(corpus))
-    shares = {k: 0.0 for k in NEAREST}
-    ranks = 0.0
+    queries, most = sorted(right), min(NEAREST[-1], len(corpus))
+    per_query = []  # recall@k for each k, and 1 / the place of the first right one
     for start in range(0, len(queries), _AT_ONCE):
         part = queries[start : start + _AT_ONCE]
         scores = unit[part] @ unit[corpus].T
@@ -151,14 +167,18 @@ def of_retrieval(unit: np.ndarray, columns: np.ndarray) -> dict[str, float]:
         nearest = corpus[_best(scores, most)]
         for query, row in zip(part, nearest.tolist(), strict=True):
             hits = [place in right[query] for place in row]
-            for k in NEAREST:
-                shares[k] += sum(hits[:k]) / len(right[query])
-            ranks += 1 / (hits.index(True) + 1) if any(hits) else 0.0
-    found = {f"recall@{k}": share / len(queries) for k, share in shares.items()}
-    return found | {"mrr@10": ranks / len(queries)}
+            recall = [sum(hits[:k]) / len(right[query]) for k in NEAREST]
+            per_query.append([*recall, 1 / (hits.index(True) + 1) if any(hits) else 0.0])
+    return Scores((np.array(per_query),), _mean)
 
 
-def _of_labels(unit: np.ndarray, groups: np.ndarray) -> dict[str, float]:
+def _mean(per_query: np.ndarray) -> dict[str, float]:
+    """recall@k, and mrr@10 where there is a column for it."""
+    names = [*(f"recall@{k}" for k in NEAREST), "mrr@10"]
+    return dict(zip(names, per_query.mean(0).tolist(), strict=False))
+
+
+def _of_labels(unit: np.ndarray, groups: np.ndarray) -> Scores:
     most, found = min(NEAREST[-1], len(unit) - 1), []
     for start in range(0, len(unit), _AT_ONCE):
         part = np.arange(start, min(start + _AT_ONCE, len(unit)))
@@ -166,7 +186,7 @@ def _of_labels(unit: np.ndarray, groups: np.ndarray) -> dict[str, float]:
         scores[np.arange(len(part)), part] = -np.inf  # itself
         found.append(groups[_best(scores, most)] == groups[part, None])
     hits = np.concatenate(found)
-    return {f"recall@{k}": float(hits[:, :k].any(1).mean()) for k in NEAREST}
+    return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _mean)
 
 
 def _best(scores: np.ndarray, count: int) -> np.ndarray:

@@ -169,7 +169,7 @@ class VectorTraining(Finetuning):
         return {names.POOLER: None} | layers_of(self.bert.model)
 
     def trained(self, engine, history) -> Bert:
-        self._update, self._metrics = self._best.restore(history)
+        self._restore_best(history)
         model = build_with(self.spec, layers_of(engine.model) | self._pooler())
         length = self._own_length() or longest(self.bert, self.settings.max_length)
         sentence = dataclasses.replace(self._own, max_length=length)

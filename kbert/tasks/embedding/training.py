@@ -8,9 +8,10 @@ import numpy as np
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.tasks.embedding.evaluation import figures_of
+from kbert.tasks.embedding.evaluation import scores_of
 from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
 from kbert.tasks.embedding.texts import prepare_texts
+from kbert.tasks.intervals import Scores
 
 _logger = logging.getLogger("kbert")
 _PORTION = 1 << 13  # texts that are tokenized at a time
@@ -58,9 +59,9 @@ class SentenceVectors:
         warn_of_cut_texts(cut, len(texts), max_length)
         return TextColumns.of(ids, columns, **_targets(records))
 
-    def metrics(self, records, examples: TextColumns, outputs, labels) -> dict[str, float]:
-        """Of {"Vectors": vectors of `examples.texts`}; see `figures_of`."""
-        return figures_of(records[0].kind, examples, np.stack(outputs["Vectors"]))
+    def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
+        """Of {"Vectors": vectors of `examples.texts`}; see `scores_of`."""
+        return scores_of(records[0].kind, examples, np.stack(outputs["Vectors"]))
 
     def evaluate(
         self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
@@ -75,7 +76,7 @@ class SentenceVectors:
         limit = longest(bert, own.max_length if max_length is None else max_length)
         examples = self.encode(records, tokenizer, None, limit, own)
         vectors = embed_ids(bert, examples.texts, batch_size=batch_size, precision=precision)
-        return self.metrics(records, examples, {"Vectors": list(vectors)}, None)
+        return self.scores(records, examples, {"Vectors": list(vectors)}, None).metrics()
 
 
 def refuse_uncounted_prompt(settings: SentenceSettings) -> None:

@@ -3,6 +3,7 @@
 import logging
 
 from kbert.tasks.finetuning.evaluate import Evaluation
+from kbert.tasks.intervals import find_intervals
 from kbert.training.loop.schedule import WORST, rank
 from kbert.training.run.run_folder import RunFolder
 
@@ -31,19 +32,36 @@ class BestWeights:
         self._engine, self._dev, self._name, self._run = engine, dev, score, run
         self._wanted = wanted and dev is not None
         self._best, self._weights = WORST, None
+        # the metrics of the best and of the last evaluation of this start, and their scores
+        self._best_scores = self._last_scores = None
 
     def evaluate(self) -> dict[str, float]:
         """The figures of the dev data."""
         figures = self._figures()
         found = rank(figures[self._name], figures.get("loss"))
-        if self._wanted and self._run is None and found > self._best:
-            self._best, self._weights = found, self._engine.weights_now()
+        if found > self._best:
+            self._best, self._best_scores = found, self._last_scores
+            if self._wanted and self._run is None:
+                self._weights = self._engine.weights_now()
         return figures
 
     def _figures(self) -> dict[str, float]:
         if self._dev is None:
             return {}
-        return self._dev(self._engine.predict, self._engine.output_names)
+        figures = self._dev(self._engine.predict, self._engine.output_names)
+        self._last_scores = figures, self._dev.scores
+        return figures
+
+    def find_intervals(self, metrics: dict[str, float]) -> dict[str, tuple[float, float]]:
+        """Compute the 95 % intervals of the metrics of the weights that the engine has.
+
+        The dev data are evaluated again where an earlier start did it.
+        """
+        for known in (self._best_scores, self._last_scores):
+            if known is not None and known[0] == metrics:
+                return find_intervals(known[1])
+        self._figures()
+        return {} if self._dev is None else find_intervals(self._dev.scores)
 
     def restore(self, history) -> tuple[int, dict[str, float]]:
         """Gives the engine the weights to keep; returns their update and their figures.

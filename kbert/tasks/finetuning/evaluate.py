@@ -6,7 +6,7 @@ kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.io import printable
 from kbert.tasks.checks import check_max_length, longest, require_head, require_tokenizer
 from kbert.tasks.finetuning.task import Task, task_of
+from kbert.tasks.intervals import Scores
 
 BATCH_SIZE = 32
 
@@ -88,7 +89,13 @@ def evaluate(
 
 
 class Evaluation(Protocol):
-    """Data, and how good what a model computes of them is."""
+    """Data, and how good what a model computes of them is.
+
+    Attributes:
+        scores: what the last call's metrics were computed from, see `find_intervals`.
+    """
+
+    scores: Mapping[str, Scores]
 
     def __len__(self) -> int: ...
 
@@ -114,6 +121,7 @@ class LabelledEvaluation:
         self._batch_size, self._pad_id = require_positive("batch_size", batch_size), pad_id
         longest = max((len(row) for row in examples.ids), default=1)
         self._lengths = fitting_lengths(lengths, longest)
+        self.scores: dict[str, Scores] = {}
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -127,8 +135,9 @@ class LabelledEvaluation:
         """
         found = self._outputs(predict, outputs)
         loss = mean_loss(self._examples, found)
-        figures = self._task.metrics(self._records, self._examples, found, self._labels)
-        return ({} if loss is None else {"loss": loss}) | figures
+        scores = self._task.scores(self._records, self._examples, found, self._labels)
+        self.scores = {"": scores}
+        return ({} if loss is None else {"loss": loss}) | scores.metrics()
 
     def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
         """Logits by output, an array an example; those over tokens without the padding."""

@@ -66,12 +66,15 @@ class Finetuned:
         history: a `kbert.training.loop.history.History`.
         metrics: of these weights on the dev data, by name; empty without dev data.
         folder: the run's; None where nothing was kept.
+        intervals: 95 % intervals of the metrics, (lower, upper) by name; see
+            `kbert.tasks.intervals`.
     """
 
     bert: Bert
     history: History
     metrics: dict[str, float]
     folder: Path | None
+    intervals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
         figures = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
@@ -282,7 +285,7 @@ class Finetuning(Recipe):
         return self._best.evaluate if self.dev else None
 
     def trained(self, engine, history) -> Bert:
-        self._update, self._metrics = self._best.restore(history)
+        self._restore_best(history)
         model = build_with(self.spec, layers_of(engine.model))
         tokenizer = self.bert.tokenizer
         bert = Bert(
@@ -303,6 +306,11 @@ class Finetuning(Recipe):
             return bert
         return with_adapters(bert, engine.trained, self._base_path())
 
+    def _restore_best(self, history: History) -> None:
+        """Give the engine the weights that are kept, and find their metrics."""
+        self._update, self._metrics = self._best.restore(history)
+        self._intervals = self._best.find_intervals(self._metrics)
+
     def _split_punctuation(self) -> str | None:
         """How the training data of a tagger cut texts into words, see `Bert`."""
         find = getattr(self.task, "split_punctuation", None)
@@ -310,7 +318,7 @@ class Finetuning(Recipe):
 
     def result(self, last: dict) -> dict:
         kept = {"weights_of_update": self._update, "metrics": self._metrics}
-        return {"loss": last["loss"]} | kept
+        return {"loss": last["loss"]} | kept | {"intervals": self._intervals}
 
     def described(self, done: int) -> dict[str, str]:
         labels, epoch = self.labels or (), self.batches.steps_per_epoch
@@ -328,7 +336,9 @@ class Finetuning(Recipe):
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:
         if bert.adapter is None and folder is not None and (folder / "adapter").is_dir():
             bert = dataclasses.replace(bert, adapter=peft_folder.read(folder / "adapter"))
-        return Finetuned(bert, history, result["metrics"], folder)
+        # a run of an older kbert has no intervals
+        intervals = {name: tuple(pair) for name, pair in result.get("intervals", {}).items()}
+        return Finetuned(bert, history, result["metrics"], folder, intervals)
 
 
 def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:

@@ -10,6 +10,7 @@ from kbert.graph import aliases
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
+    from kbert.tasks.intervals import Scores
 
 TASKS = {
     "classify": "kbert.tasks.classification.training",
@@ -31,7 +32,7 @@ class Task(Protocol):
     Attributes:
         name: as in `TASKS`.
         head: the graph's, one of `kbert.graph.spec.HEADS`.
-        score: which figure of `metrics` says what is best, higher is better.
+        score: which of the metrics says what is best, higher is better.
         title: what is trained, after "Fine-tuning", on the run's page.
         problem_type: as transformers' config.json has it; None: the head says it.
     """
@@ -71,10 +72,10 @@ class Task(Protocol):
             ValueError: a label that `labels` lacks, with file and line.
         """
 
-    def metrics(
+    def scores(
         self, records: Sequence, examples: "Examples", outputs: dict[str, list], labels
-    ) -> dict[str, float]:
-        """How good outputs are.
+    ) -> "Scores":
+        """How good outputs are, per example; its `metrics` are over all.
 
         Args:
             records, examples: from `read` and `encode`.

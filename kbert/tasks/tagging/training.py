@@ -6,6 +6,7 @@ import numpy as np
 
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.tasks.intervals import Scores
 from kbert.tasks.tagging.reading import (
     Sentence,
     encode_tagged,
@@ -31,7 +32,7 @@ class Tagging:
         """The records' rule for splitting texts into words; see `find_punctuation`."""
         return find_punctuation((word for one in records for word in one.words), tokenizer)
 
-    def metrics(self, records, examples: Examples, outputs, labels) -> dict[str, float]:
+    def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy of words; precision, recall, f1: of entities as seqeval's, else macro F1.
 
         A word that the tokenizer drops counts as O, or as the first label where there is none.
@@ -44,11 +45,25 @@ class Tagging:
             for word, token in zip(note.words, note.tokens, strict=True):
                 found[note.record][word] = labels[int(logits[token].argmax())]
         gold = [list(record.labels) for record in records]
-        a, b = np.concatenate(gold), np.concatenate(found)
-        figures = {"accuracy": metrics.accuracy(a, b)}
+        numbers = {label: number for number, label in enumerate(labels)}
+        words = [
+            np.fromiter(
+                (np.array([numbers[label] for label in row]) for row in rows), object, len(rows)
+            )
+            for rows in (gold, found)
+        ]
         if metrics.are_entity_labels(labels):
-            return figures | metrics.entity_scores(gold, found)
-        return figures | {"f1": metrics.macro_f1(a, b)}
+            return Scores((*words, metrics.count_entities(gold, found)), _compute)
+        return Scores(tuple(words), _compute)
+
+
+def _compute(gold: np.ndarray, found: np.ndarray, entities: np.ndarray | None = None) -> dict:
+    """The metrics of sentences, whose words' labels are numbers."""
+    from kbert.tasks import metrics
+
+    gold, found = np.concatenate(gold), np.concatenate(found)
+    others = {"f1": metrics.macro_f1(gold, found)} if entities is None else None
+    return {"accuracy": metrics.accuracy(gold, found)} | (others or metrics.entity_scores(entities))
 
 
 TASK = Tagging()
