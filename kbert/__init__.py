@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.hub.fetching import download as download
     from kbert.checkpoints.inspection import inspect as inspect
     from kbert.checkpoints.keras_hub.live import to_keras_nlp as to_keras_nlp
+    from kbert.checkpoints.pushing import push as push
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
     from kbert.checkpoints.resizing import resize_positions as resize_positions
     from kbert.checkpoints.resizing import resize_vocab as resize_vocab
@@ -113,6 +114,7 @@ _PUBLIC = {
     "predict": "kbert.model.predict",
     "prepare": "kbert.data.corpus.preparing",
     "pretrain": "kbert.tasks.pretraining.pretrain",
+    "push": "kbert.checkpoints.pushing",
     "resize_positions": "kbert.checkpoints.resizing",
     "resize_vocab": "kbert.checkpoints.resizing",
     "resume": "kbert.tasks.resume",

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.hub.model_card import README, make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
@@ -55,6 +57,8 @@ class Bert(aliases.Answering):
             says.
         source: the address of the model on a hub that it was loaded from, with the commit, such as
             "hf://google-bert/bert-base-uncased@COMMIT"; None: it was not loaded from a hub.
+        card: the text of its model card, which `save` writes as README.md for transformers; None:
+            it was not trained by kbert.
     """
 
     config: BertConfig
@@ -71,6 +75,7 @@ class Bert(aliases.Answering):
     sentence_problem: str | None = None
     cross_encoder: CrossEncoderSettings | None = None
     source: str | None = None
+    card: str | None = None
 
     @property
     def spec(self) -> GraphSpec:
@@ -184,11 +189,12 @@ def save(
     calibration: Sequence[str] | None = None,
     text: bool = False,
 ) -> None:
-    """Writes a model in one of the formats; all of it or nothing, and an old one survives.
+    """Write a model in one of the formats; all of it or nothing, and an old one survives.
 
     Args:
         bert: what `load` gave, or a `Bert` of one's own.
-        path: the folder or file to write.
+        path: the folder or file to write; or hf://owner/name: a folder with a model card is
+            uploaded to Hugging Face, see `kbert.push`.
         format: "transformers" (opens with AutoModel and its head's class), "transformers_onnx"
             (the same with onnx/model.onnx, for sentence-transformers' backend "onnx", optimum and
             text-embeddings-inference), "google" (opens with
@@ -209,22 +215,38 @@ def save(
     Raises:
         ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
             another format in it; a model that is not that of its configuration.
-        OSError: it cannot be written.
+        OSError: it cannot be written, or not uploaded.
     """
     require_bert(bert, "save")
     if not str(path):
         raise ValueError("path must be that of a folder or a file, got an empty one")
-    urls.refuse_url(path)
-    path = Path(path)
-    form = format or formats.format_for(path)
-    write = formats.writer(form)
     given: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
     given["text"] = text or None
     options = {name: value for name, value in given.items() if value is not None}
+    if os.fspath(path).startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
+        _save_to_hub(bert, os.fspath(path), format or "transformers", options)
+        return
+    urls.refuse_url(path, to_write=True)
+    path = Path(path)
+    form = format or formats.format_for(path)
+    write = formats.writer(form)
     formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)
     write(bert, path, **options)
+
+
+def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
+    """Save a model to a temporary folder with a card, and push it."""
+    from kbert.checkpoints import pushing
+
+    pushing.check_target(address, form)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "model")
+        card = bert.card or make_card(bert, base=bert.source, form=form)
+        save(bert, folder, format=form, **options)
+        (folder / README).write_text(card, encoding="utf-8")
+        pushing.push(folder, address)
 
 
 def _built(

@@ -137,7 +137,8 @@ def _rebuilt(
         values[weight.path] = _reader(keras, weight, change if changes else None)
     deferred.fill(model, values)
     report = _report(bert, model)
-    return dataclasses.replace(bert, config=config, model=model, tokenizer=tokenizer, report=report)
+    changed = {"config": config, "model": model, "tokenizer": tokenizer, "report": report}
+    return dataclasses.replace(bert, **changed, card=None)  # its metrics are the larger model's
 
 
 def _report(bert: Bert, model):

@@ -126,10 +126,11 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
 
 def _check_source(source) -> None:
     """Raise where neither a checkpoint nor an adapter of one is at a path."""
+    from kbert.checkpoints import run_models
     from kbert.tasks.finetuning import continued_adapter
 
-    folder = continued_adapter.find_adapter(source)
-    check_source(continued_adapter.find_base(folder) if folder == Path(source) else source)
+    folder, is_run = continued_adapter.find_adapter(source), run_models.is_one(Path(source))
+    check_source(continued_adapter.find_base(folder) if folder and not is_run else source)
 
 
 def _go_on(run: Path, **options) -> None:

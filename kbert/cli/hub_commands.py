@@ -1,4 +1,4 @@
-"""The commands for models by name: downloading one, and listing those in the caches."""
+"""The commands for models by name: downloading one, listing those in the caches, uploading one."""
 
 import click
 
@@ -61,8 +61,29 @@ def cache(form):
         say(f"{'':14}{folder}{'' if folder.is_dir() else ' (not there)'}")
 
 
+@command(
+    short_help="Upload a model to Hugging Face.",
+    examples=("kbert push run my-name/my-model", "kbert push folder my-org/my-model --private"),
+)
+@click.argument("folder")
+@click.argument("name")
+@click.option("--private", is_flag=True, help="Only the owner sees a new repository.")
+def push(folder, name, private):
+    """Upload a model to Hugging Face in one commit, and print the commit's address.
+
+    FOLDER is a checkpoint's, or that of a finished run. NAME is owner/name; the repository is
+    created if necessary. A folder without a README.md gets a model card. States of optimizers,
+    logs and hidden files stay here. Log in before: `hf auth login`, or set HF_TOKEN.
+    """
+    from kbert.checkpoints import pushing
+
+    with progress(f"uploading {folder}"):
+        address = pushing.push(folder, name, private)
+    say(address)
+
+
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-COMMANDS = [download, cache]
+COMMANDS = [download, cache, push]

@@ -14,7 +14,7 @@ MODULES = {
     "graph_commands": ("summary", "account", "heads", "verify", "plot", "demo"),
     "explore_command": ("explore",),
     "plan_commands": ("plan",),
-    "hub_commands": ("download", "cache"),
+    "hub_commands": ("download", "cache", "push"),
     "checkpoint_commands": ("inspect", "convert", "params"),
     "task_commands": ("fill-mask", "next-sentence", "classify", "regress", "tag", "answer"),
     "vector_commands": ("embed", "similarity", "attention"),
@@ -31,7 +31,7 @@ SECTIONS = {
         *("summary", "explore", "plot", "account", "params"),
         *("heads", "verify", "plan", "demo"),
     ),
-    "Checkpoints": ("download", "cache", "inspect", "convert"),
+    "Checkpoints": ("download", "cache", "push", "inspect", "convert"),
     "Use a checkpoint": (
         *("embed", "similarity", "search", "rank", "attention", "attribute", "fill-mask"),
         *("next-sentence", "classify", "regress", "tag", "answer"),

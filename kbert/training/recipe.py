@@ -128,6 +128,9 @@ class Recipe(Protocol):
     def described(self, done: int) -> dict[str, str]:
         """How much was trained on in so many updates, in words by name, for the report."""
 
+    def make_card(self, bert: Bert, result: dict) -> str:
+        """Make the model's card, of `bert`, with what is in result.json."""
+
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
         """What the user gets; `result` is as in result.json."""

@@ -9,6 +9,11 @@ from kbert.io import json_schema as js
 from kbert.io.wording import hint
 from kbert.training.setting_rules import checked
 
+_ON_EVERY_CARD = (
+    *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
+    *("schedule", "warmup_share", "warmup_steps", "weight_decay", "precision", "seed"),
+)
+_ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every")
 Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `RunSettings`'
 
 
@@ -90,6 +95,15 @@ class RunSettings:
     def as_dict(self) -> dict:
         """The values by name, as settings.json has them."""
         return {field.name: getattr(self, field.name) for field in self.fields()}
+
+    def as_hyperparameters(self) -> dict:
+        """The values that a model's card has: the usual ones, and those that were changed."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in self.fields()
+            if field.name in _ON_EVERY_CARD
+            or (field.name not in _ON_NO_CARD and getattr(self, field.name) != field.default)
+        }
 
     def __post_init__(self):
         optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}

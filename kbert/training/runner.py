@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints.bert import load
+from kbert.checkpoints.hub.model_card import README
 from kbert.training.determinism import drawn_from, make_deterministic
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
@@ -114,8 +115,10 @@ def _opened(kind: type[Recipe], run: RunFolder, result: dict):
 
     run.tidy()  # it may have been killed before
     _logger.warning("%s is finished: %s updates", run.path, f"{result['steps']:,}")
-    history = History(run.read_records())
-    return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
+    history, bert = History(run.read_records()), load(run.path / "model.keras")
+    if (card := run.path / "model" / README).is_file():
+        bert = dataclasses.replace(bert, card=card.read_text(encoding="utf-8"))
+    return kind.outcome(bert, history, result, run.path)
 
 
 def _engine(recipe: Recipe, surroundings: Surroundings):
@@ -238,6 +241,7 @@ def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
     bert, last = recipe.trained(engine, history), history.updates[-1]
     result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
     result |= recipe.result(last)
+    bert = dataclasses.replace(bert, card=recipe.make_card(bert, result))
     if run is not None:
         run.finish(bert, result, recipe.described(last["step"]), **_about(recipe))
         engine.barrier()  # the others have read the best state

@@ -9,8 +9,10 @@ import kbert
 from kbert.io.urls import refuse_url
 
 HUB = "hf://google/bert"
-LINE = f"kbert: {HUB} is an address, and kbert opens local paths only: download it first, "
-LINE += "hf download google/bert --local-dir FOLDER, and give the folder\n"
+LINE = f"kbert: {HUB} is an address, and kbert "
+READ = "opens local paths only: download it first, hf download google/bert --local-dir FOLDER, and "
+READ += "give the folder\n"
+WRITE = "writes to local paths here: write a folder, then kbert push FOLDER google/bert\n"
 
 
 @pytest.mark.parametrize(
@@ -26,14 +28,17 @@ LINE += "hf download google/bert --local-dir FOLDER, and give the folder\n"
 def test_url_is_refused_as_it_was_written(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
     done = run(capsys, *arguments)
-    assert (done.status, done.out, done.err) == (2, "", LINE)
+    way = WRITE if arguments[-1] == HUB and arguments[0] in ("convert", "pretrain") else READ
+    assert (done.status, done.out, done.err) == (2, "", LINE + way)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_saving_to_a_url_writes_nothing(small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bert = kbert.Bert(small, "encoder", model=None)
-    with pytest.raises(ValueError, match=r"s3://bucket/run is an address.*copy what it names here"):
+    with pytest.raises(
+        ValueError, match=r"s3://bucket/run is an address.*write to one, and copy that"
+    ):
         kbert.save(bert, "s3://bucket/run")
     assert list(tmp_path.iterdir()) == []
 

@@ -188,11 +188,11 @@ def test_finetune_from_adapter_needs_its_settings_and_base(whole, folder, tmp_pa
     says = "give lora=5, lora_on='query,value,output', lora_alpha=5"
     assert done.status == 2 and says in done.err and not (tmp_path / "second").exists()
     file = adapter / "adapter_config.json"
-    config = json.loads(file.read_text()) | {"base_model_name_or_path": "bert-base-uncased"}
+    config = json.loads(file.read_text()) | {"base_model_name_or_path": "bases/of.zip"}
     file.write_text(json.dumps(config))
     done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "5")
     assert done.status == 2 and done.err.count("\n") == 1
-    assert "got 'bert-base-uncased', which is not here: write the base's path there" in done.err
+    assert "got 'bases/of.zip', which is not here: write the base's path there" in done.err
 
 
 def test_peft_save_refuses_changed_base_weights(whole, folder, tmp_path):

@@ -235,7 +235,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
         ({"batch_size": 7, "accumulation": 2}, "batch_size must be a multiple of 2"),
         ({"precision": "int8"}, "precision must be one of float32, mixed_bfloat16, mixed_float16"),
         ({"config": BertConfig(**CONFIG | {"vocab_size": 11})}, "vocab_size of at least the sh"),
-        ({"init": "nothing/there"}, "nothing/there"),
+        ({"init": "nothing/there.keras"}, "nothing/there.keras"),
         ({"steps": 5, "warmup_steps": 6}, "warmup_steps must be 0 … total_steps, 5, got 6"),
         ({"schedule": "cosine"}, "schedule must be linear or constant, got 'cosine'"),
         ({"held_out": 0.99}, "held_out=0.99 must leave"),

@@ -45,7 +45,7 @@ class LoraAdapter:
         head: the graph's, one of `kbert.graph.spec.HEADS`; None: it does not say.
         labels, problem_type, split_punctuation: see `kbert.Bert`.
         base: `digest` of the matrices that it was trained on; None: it does not say.
-        base_path: where those lay; None: unknown.
+        base_path: where those lay, or their name on a hub, with the commit; None: unknown.
         dropout: of what went into its A in training.
         merged: `digest` of the matrices with it; None: it is in no model.
     """

@@ -16,6 +16,7 @@ from kbert.checkpoints.adapters import peft_names
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
 from kbert.checkpoints.adapters.peft_names import Module
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Tensor
+from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.transformers import weight_files
 from kbert.checkpoints.transformers.classes import classes_of
 from kbert.graph.spec import HEADS
@@ -42,6 +43,7 @@ _CONFIG = js.fields(
         "alpha_pattern": js.or_null(js.mapping_of(_POSITIVE)),
         "task_type": js.or_null(js.TEXT),
         "base_model_name_or_path": js.or_null(js.TEXT),
+        "revision": js.or_null(js.TEXT),
     },
 )
 _OWN = js.fields(
@@ -84,7 +86,7 @@ def read(folder: Path) -> LoraAdapter:
         problem_type=own.get("problem_type"),
         split_punctuation=own.get("split_punctuation"),
         base=own.get("base"),
-        base_path=config.get("base_model_name_or_path"),
+        base_path=_base(config),
         dropout=config.get("lora_dropout") or 0.0,
     )
 
@@ -131,6 +133,20 @@ def write(bert, path: Path) -> None:
             (folder / name).write_text(text, encoding="utf-8")
 
 
+def _base(config: dict) -> str | None:
+    """The path of an adapter's base, or its name on Hugging Face with the revision."""
+    base, revision = config.get("base_model_name_or_path"), config.get("revision")
+    return f"{base}@{revision}" if base and revision and not Path(base).exists() else base
+
+
+def _base_values(path: str | None) -> dict[str, str | None]:
+    """The two keys of adapter_config.json that say the base."""
+    name = ModelName.parse(path) if path and not Path(path).exists() else None
+    if name is None or name.hub != "hf":
+        return {"base_model_name_or_path": path, "revision": None}
+    return {"base_model_name_or_path": name.repo, "revision": name.revision}
+
+
 def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
     """What transformers ties to other weights in a module that was saved: PEFT wants all of one."""
     saved = bert.adapter.saved
@@ -158,7 +174,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
     return {
         "peft_type": "LORA",
         "task_type": _TASK_TYPES.get(bert.head),
-        "base_model_name_or_path": adapter.base_path,
+        **_base_values(adapter.base_path),
         "r": rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "rank_pattern": {name: one for name, one in ranks.items() if one != rank},

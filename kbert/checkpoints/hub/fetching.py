@@ -32,6 +32,18 @@ def locate(source: str | os.PathLike) -> Path:
     return fetch(_parse(source))
 
 
+def pin(source: str | os.PathLike) -> str:
+    """Return what opens the same model later: its address with the commit, or an absolute path.
+
+    Raises:
+        OSError: as `locate`, for the name of a model.
+    """
+    path = Path(source)
+    if path.exists() or ModelName.parse(os.fspath(source)) is not None:
+        path = locate(source)
+    return address_of(path) or str(path.absolute())
+
+
 def fetch(name: ModelName, *, update: bool = False) -> Path:
     """Return the folder of a model in the caches; download it if it is not there.
 

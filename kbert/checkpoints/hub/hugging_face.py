@@ -120,7 +120,7 @@ def download(name: ModelName) -> Path:
         files = {file.rfilename: file for file in info.siblings or ()}
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
-        with _shown_progress(False):
+        with shown_progress(False):
             snapshot = snapshot_download(
                 name.repo,
                 revision=name.revision or "main",
@@ -140,7 +140,7 @@ def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
     from huggingface_hub import hf_hub_download
 
     try:
-        with explained_errors(name), _shown_progress(is_said()):
+        with explained_errors(name), shown_progress(is_said()):
             hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)
     except ConnectionError:
         raise ConnectionError(
@@ -186,7 +186,7 @@ def _check_content(file: Path, expected) -> None:
 
 
 @contextlib.contextmanager
-def _shown_progress(shown: bool) -> Iterator[None]:
+def shown_progress(shown: bool) -> Iterator[None]:
     """Show huggingface_hub's progress bars, or not; its warnings of retries are left out."""
     from huggingface_hub.utils import (
         are_progress_bars_disabled,

@@ -13,6 +13,7 @@ import numpy as np
 
 from kbert.checkpoints import first_values, transfer, weight_names
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
+from kbert.checkpoints.hub.model_card import README
 from kbert.checkpoints.transformers import layout
 from kbert.checkpoints.transformers.classes import Classes, classes_of
 from kbert.checkpoints.transformers.sentence_files import (
@@ -125,7 +126,7 @@ def write(
     architecture: str | None = None,
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Writes config.json, model.safetensors and the tokenizer's files: all of them, or none.
+    """Writes config.json, model.safetensors, the tokenizer's files and the card, or nothing.
 
     Args:
         bert: a `kbert.Bert`.
@@ -180,6 +181,8 @@ def write(
             )
         if bert.sentence is not None:
             write_sentence_settings(bert.sentence, bert.config, folder)
+        if bert.card is not None:
+            (folder / README).write_text(bert.card, encoding="utf-8")
         if also is not None:
             also(folder)
 

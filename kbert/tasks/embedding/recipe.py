@@ -194,9 +194,10 @@ class VectorTraining(Finetuning):
         if self.settings.loss == "infonce":
             most = self.settings.batch_size * (self.batches.count - 1) - 1
             negatives = f", up to {most:,} negatives each"
-        found = {"Data": f"{len(self.batches.examples):,} {self._kind}{negatives}"}
+        found, count = self._describe_models(), len(self.batches.examples)
+        found["Data"] = f"{self._file_name('train')}{count:,} {self._kind}{negatives}"
         if self.dev is not None:
-            found["Dev data"] = f"{len(self.dev):,} {self._dev_kind}"
+            found["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} {self._dev_kind}"
         if self._parts.frozen:
             found["Trained"] = amount_trained(self._parts)
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}

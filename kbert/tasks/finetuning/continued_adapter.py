@@ -13,6 +13,8 @@ from kbert.checkpoints import run_models
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, read_lora_on
 from kbert.model.matrices import kernel_of
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -25,6 +27,8 @@ def find_adapter(source) -> Path | None:
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source)
+    if not path.exists() and ModelName.parse(os.fspath(source)) is not None:
+        path = fetching.locate(source)
     if (path / peft_folder.CONFIG).is_file() and not (path / "config.json").is_file():
         return path
     inner = path / "adapter"
@@ -32,16 +36,16 @@ def find_adapter(source) -> Path | None:
 
 
 def find_base(folder: Path) -> str:
-    """Return the path of the base that an adapter says it was trained on.
+    """Return the path or the address of the base that an adapter says it was trained on.
 
     Raises:
-        ValueError: it does not say one, or nothing is there.
+        ValueError: it does not say one, or a path with nothing there.
     """
     base = peft_folder.read(folder).base_path
-    if base is None or not Path(base).exists():
+    if base is None or not (Path(base).exists() or ModelName.parse(base)):
         raise ValueError(
-            f"{folder / peft_folder.CONFIG}: base_model_name_or_path must be the path of the base, "
-            f"got {base!r}, which is not here: write the base's path there"
+            f"{folder / peft_folder.CONFIG}: base_model_name_or_path must be the path or the name "
+            f"of the base, got {base!r}, which is not here: write the base's path there"
         )
     return base
 
@@ -65,7 +69,7 @@ def open_source(
         return source, None
     lowercase = settings.lowercase
     folder = find_adapter(source)
-    of_run = folder is not None and folder != Path(source)
+    of_run = run_models.is_one(Path(source))
     if folder is None or (of_run and settings.lora is None):
         return load(source, lowercase=lowercase), None
     adapter = peft_folder.read(folder)

@@ -15,6 +15,8 @@ import numpy as np
 from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.checkpoints.torch_activations import IDENTITY
 from kbert.data.labelled.data_warnings import warn_of_records
@@ -54,6 +56,7 @@ from kbert.training.trained_adapters import amount_trained, with_adapters
 
 _logger = logging.getLogger("kbert")
 _PACKED_HEADS = ("classifier", "tokens")
+_MODELS = ("source", "teacher")  # of the sources; the others are data
 _CLASSES = ("classify", "tag")  # whose labels are numbers of classes
 
 
@@ -143,6 +146,9 @@ class Finetuning(Recipe):
         warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
+        for name in _MODELS:
+            if isinstance(model := self._sources.get(name), (str, os.PathLike)):
+                self._sources[name] = fetching.pin(model)
         self.bert, self._adapter = open_source(self._sources["source"], self.settings)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
@@ -241,7 +247,7 @@ class Finetuning(Recipe):
 
     def places(self) -> dict[str, str | None]:
         return {
-            name: str(Path(source).absolute())
+            name: source if name in _MODELS else str(Path(source).absolute())
             for name, source in self._sources.items()
             if isinstance(source, (str, os.PathLike))
         }
@@ -322,15 +328,44 @@ class Finetuning(Recipe):
 
     def described(self, done: int) -> dict[str, str]:
         labels, epoch = self.labels or (), self.batches.steps_per_epoch
-        found = {"Data": f"{len(self.batches.examples):,} examples"}
+        found = self._describe_models()
+        found["Data"] = f"{self._file_name('train')}{len(self.batches.examples):,} examples"
         if labels:
             names = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
             found["Data"] += f", {len(labels)} labels: {names}"
         if self.dev is not None:
-            found["Dev data"] = f"{len(self.dev):,} examples"
+            found["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} examples"
         if self._parts.frozen:
             found["Trained"] = amount_trained(self._parts)
         return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+
+    def _describe_models(self) -> dict[str, str]:
+        """Say what the run started from, and its teacher: addresses, or names without folders."""
+        models = {"Started from": self._sources["source"], "Teacher": self._sources.get("teacher")}
+        found = {}
+        for title, model in models.items():
+            if isinstance(model, Bert):
+                model = model.source
+            if model is not None:
+                found[title] = str(model) if "://" in str(model) else Path(model).name
+        return found
+
+    def _file_name(self, source: str) -> str:
+        """Return the name of a file of data, to put before its size; "" for rows in memory."""
+        path = self._sources[source]
+        return f"{Path(path).name}, " if isinstance(path, (str, os.PathLike)) else ""
+
+    def make_card(self, bert: Bert, result: dict) -> str:
+        training = Training(
+            verb="fine-tuned",
+            base=self.bert.source,
+            facts=self.described(result["steps"]),
+            dev=self._file_name("dev").removesuffix(", ") or None,
+            metrics=result["metrics"],
+            settings=self.settings.as_hyperparameters(),
+            intervals=result["intervals"],
+        )
+        return make_card(bert, training=training)
 
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Finetuned:

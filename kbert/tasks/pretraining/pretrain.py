@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
+from kbert.checkpoints.hub import fetching
 from kbert.graph.config import BertConfig
 from kbert.tasks.pretraining.recipe import Pretraining, Trained
 from kbert.tasks.pretraining.settings import PretrainingSettings
@@ -66,8 +67,10 @@ def pretrain(
     """
     surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
     settings = PretrainingSettings.of({"steps": steps} | options)
-    data = {"shards": shards, "dev": dev, "init": init}
-    data["teacher"] = None if isinstance(teacher, Bert) else teacher
+    data, models = {"shards": shards, "dev": dev}, {"init": init}
+    models["teacher"] = None if isinstance(teacher, Bert) else teacher
     places = {name: path and str(Path(path).absolute()) for name, path in data.items()}
-    recipe = Pretraining(settings, places, config, init, teacher=teacher)
+    places |= {name: path and fetching.pin(path) for name, path in models.items()}
+    teacher = places["teacher"] or teacher
+    recipe = Pretraining(settings, places, config, places["init"], teacher=teacher)
     return runner.start(recipe, output, surroundings)

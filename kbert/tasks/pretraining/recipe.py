@@ -8,6 +8,7 @@ from pathlib import Path
 from kbert.checkpoints import first_values
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.graph import names
 from kbert.graph.config import BertConfig
@@ -186,11 +187,13 @@ class Pretraining(Recipe):
         if init is None:
             return never
         never |= self._parts.frozen
-        if not never or not Path(init).exists():  # a run that goes on may have lost it
+        if not never:
             return set()
-        return never & set(
-            first_values.find_untrained(load(init, head="pretraining", tokenizer=False))
-        )
+        try:
+            bert = load(init, head="pretraining", tokenizer=False)
+        except OSError:  # a run that goes on may have lost it
+            return set()
+        return never & set(first_values.find_untrained(bert))
 
     def evaluation(self, engine, run):
         if self.held_out is None:
@@ -222,7 +225,12 @@ class Pretraining(Recipe):
     def described(self, done: int) -> dict[str, str]:
         batches, epoch = self.batches, self.batches.examples_per_epoch(0)
         vocabulary = f"; a vocabulary of {batches.shards.vocab_size:,}"
-        found = {"Data": _amount(batches.shards) + vocabulary}
+        found = {
+            title: path if "://" in path else Path(path).name
+            for title, name in (("Started from", "init"), ("Teacher", "teacher"))
+            if (path := self._places.get(name))
+        }
+        found["Data"] = _amount(batches.shards) + vocabulary
         if self.held_out is not None:
             found["Dev data"] = _amount(self.held_out.shards)
         if self._parts.frozen:
@@ -230,6 +238,19 @@ class Pretraining(Recipe):
         seen = done * batches.batch_size
         words = f"{seen:,} examples of {batches.seq_len} tokens: {seen / epoch:.2f} epochs"
         return found | {"Seen": words}
+
+    def make_card(self, bert: Bert, result: dict) -> str:
+        evaluated = {name[4:]: value for name, value in result.items() if name[:4] == "val_"}
+        init = self._places.get("init")
+        training = Training(
+            verb="pretrained",
+            base=init if init and "://" in init else None,
+            facts=self.described(result["steps"]),
+            dev=None if self.held_out is None else "held-out documents",
+            metrics=evaluated,
+            settings=self.settings.as_hyperparameters(),
+        )
+        return make_card(bert, training=training)
 
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Trained:

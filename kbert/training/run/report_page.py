@@ -132,9 +132,20 @@ def _cards(records: list[dict], result: dict, score: str) -> str:
         over = "the last update" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
         return _listed_cards([(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")])
     names = sorted(found, key=lambda name: name != score)
+    intervals = result.get("intervals", {})
     return _listed_cards(
-        [(f"dev {_words(name)}", _score_text(name, found[name])) for name in names]
+        [
+            (f"dev {_words(name)}{_interval(name, intervals)}", _score_text(name, found[name]))
+            for name in names
+        ]
     )
+
+
+def _interval(name: str, intervals: dict) -> str:
+    if name not in intervals:
+        return ""
+    low, high = (_score_text(name, value) for value in intervals[name])
+    return f" (95 % interval {low} to {high})"
 
 
 def _listed_cards(cards: list[tuple[str, str]]) -> str:

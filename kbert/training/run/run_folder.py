@@ -336,7 +336,7 @@ class RunFolder:
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
     """Raises a FileExistsError for a folder that holds a run, or anything else."""
-    urls.refuse_url(path)
+    urls.refuse_url(path, to_write=True)
     path = Path(path)
     if (path / "settings.json").exists():
         raise FileExistsError(

@@ -1,0 +1,261 @@
+"""A model's card: the README.md, with metadata, that Hugging Face shows on the model's page.
+
+The metadata's keys are those of huggingface_hub's documentation, "Create and share Model Cards".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from kbert.checkpoints.hub.names import ModelName
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.accounting import account
+from kbert.graph.spec import GraphSpec
+
+README = "README.md"
+PLACEHOLDER = "ORG/NAME"  # `push` writes the model's name in its place
+_TRANSFORMERS = ("transformers", "transformers_onnx")  # formats that transformers opens
+_METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they differ
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
+
+
+class Model(Protocol):
+    """What a card needs of a model, which a `Bert` and a `Checkpoint` have; see `kbert.Bert`."""
+
+    @property
+    def spec(self) -> GraphSpec: ...
+    @property
+    def labels(self) -> tuple[str, ...] | None: ...
+    @property
+    def sentence(self) -> SentenceSettings | None: ...
+    @property
+    def problem_type(self) -> str | None: ...
+
+
+class Use(NamedTuple):
+    """What a head is for: Hugging Face's name of the task, and the same in words.
+
+    Then how it is used: kbert's function, transformers' class, and an example of its inputs.
+    """
+
+    tag: str
+    title: str
+    function: str
+    auto_class: str
+    inputs: str
+
+
+_TEXT, _WORDS = '"a fine film"', '"Ada lives in London"'
+_QUESTION = '"Who wrote it?", "Ada wrote it in 1843."'
+_CLASSIFIER = "AutoModelForSequenceClassification"
+_USES = {  # by problem type, else by head
+    "regression": Use("text-classification", "regression", "regress", _CLASSIFIER, _TEXT),
+    "multi_label_classification": Use(
+        "text-classification", "multi-label classification", "classify", _CLASSIFIER, _TEXT
+    ),
+    "classifier": Use("text-classification", "text classification", "classify", _CLASSIFIER, _TEXT),
+    "tokens": Use(
+        *("token-classification", "token classification", "tag"),
+        *("AutoModelForTokenClassification", _WORDS),
+    ),
+    "qa": Use(
+        *("question-answering", "question answering", "answer"),
+        *("AutoModelForQuestionAnswering", _QUESTION),
+    ),
+    "pretraining": Use(
+        *("fill-mask", "masked language modelling", "fill_mask"),
+        *("AutoModelForMaskedLM", '"a fine {mask}"'),
+    ),
+    "sentence": Use(
+        *("sentence-similarity", "sentence embeddings", "embed", "SentenceTransformer", _TEXT),
+    ),
+    "encoder": Use("feature-extraction", "text embeddings", "embed", "AutoModel", _TEXT),
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a card says of the run that made a model.
+
+    Attributes:
+        verb: what was done, "fine-tuned" or "pretrained".
+        base: what the run started from, an address on a hub; None: something else.
+        facts: its data and what was done with them, in words by name.
+        dev: the name of the dev data; None: there were none.
+        metrics: on the dev data, by name.
+        settings: its hyperparameters, by name.
+        intervals: 95 % intervals of the metrics that have one, (lower, upper) by name.
+    """
+
+    verb: str
+    base: str | None
+    facts: Mapping[str, str]
+    dev: str | None
+    metrics: Mapping[str, float]
+    settings: Mapping[str, Any]
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def make_card(
+    model: Model,
+    *,
+    base: str | None = None,
+    training: Training | None = None,
+    form: str = "transformers",
+) -> str:
+    """Make the text of a model's README.md.
+
+    Args:
+        model: the model; its weights are not read.
+        base: the address of the model on a hub that it was made from; None: the training's.
+        training: how it was trained; None: unknown.
+        form: the format of the folder that the card is for.
+    """
+    from kbert import __version__
+
+    spec, use = model.spec, _find_use(model)
+    config, labels = spec.config, model.labels or ()
+    name = ModelName.parse(base or (training and training.base) or "")
+    title = f"{name.repo.rpartition('/')[2] if name else config.family.title} "
+    title += f"{training.verb} for {use.title}" if training else f"for {use.title}"
+    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
+    facts = {"Task": use.title}
+    if labels:
+        facts["Labels"] = ", ".join(labels[:20]) + (f", … ({len(labels)})" if labels[20:] else "")
+    if name is not None:
+        facts["Started from"] = _link(name)
+    facts["Size"] = f"{config.num_hidden_layers} layers of width {config.hidden_size:,}, "
+    facts["Size"] += f"{params:,} parameters"
+    for key, text in (training.facts if training else {}).items():
+        facts.setdefault(key, text)
+    parts = [
+        f"---\n{_make_metadata(config.model_type, use, name, title, training, form)}\n---",
+        f"# {title}",
+        f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__}.",
+        _table(("", ""), facts.items()),
+        *(_describe_metrics(training) if training else ()),
+        "## How to use it",
+        _show_use(use, "<mask>" if config.family.first_position is not None else "[MASK]", form),
+    ]
+    if training:
+        rows = ((f"`{key}`", _text(value)) for key, value in training.settings.items())
+        parts += ["## Hyperparameters", _table(("setting", "value"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _find_use(model: Model) -> Use:
+    head = model.spec.head
+    if head == "encoder" and model.sentence is not None:
+        head = "sentence"
+    elif head == "classifier" and model.problem_type in _USES:
+        head = model.problem_type
+    return _USES[head]
+
+
+def _make_metadata(
+    model_type: str,
+    use: Use,
+    base: ModelName | None,
+    title: str,
+    training: Training | None,
+    form: str,
+) -> str:
+    """Return the card's metadata as YAML."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    library = "kbert"
+    if form in _TRANSFORMERS:
+        library = "sentence-transformers" if use is _USES["sentence"] else "transformers"
+    metrics = training.metrics if training else {}
+    results = [
+        EvalResult(
+            task_type=use.tag,
+            task_name=use.title,
+            dataset_type="unknown",  # of Hugging Face's data sets
+            dataset_name=(training and training.dev) or "dev",
+            metric_type=_METRIC_TYPES.get(name, name),
+            metric_name=name,
+            metric_value=value,
+        )
+        for name, value in metrics.items()
+    ]
+    return ModelCardData(
+        library_name=library,
+        tags=list(dict.fromkeys([library, "kbert", model_type])),
+        base_model=base.repo if base and base.hub == "hf" else None,
+        pipeline_tag=use.tag,
+        metrics=[result.metric_type for result in results] or None,
+        model_name=title if results else None,
+        eval_results=results or None,
+    ).to_yaml()
+
+
+def _link(name: ModelName) -> str:
+    """Return a base model's name, and its commit, with a link to where that is."""
+    if name.hub != "hf":
+        return f"`{name}`"
+    link = f"[{name.repo}](https://huggingface.co/{name.repo}"
+    return (
+        f"{link}/tree/{name.revision}), commit `{name.revision}`" if name.revision else f"{link})"
+    )
+
+
+def _describe_metrics(training: Training) -> list[str]:
+    """Return the section of the metrics, or the sentence that there are none."""
+    if not training.metrics:
+        return ["## Metrics", "The run had no dev data, so there are no metrics."]
+    rows, note = [], "There are no intervals: these are means over batches of masked tokens."
+    for name, value in training.metrics.items():
+        pair = training.intervals.get(name)
+        rows.append((name, _text(value), f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
+    if training.intervals:
+        note = (
+            "The intervals are bootstrap percentiles over the dev examples: how much a metric "
+            "depends on which examples these are. They do not show how much it differs between "
+            "seeds. If the run evaluated more than once, the dev data also chose the weights, and "
+            "other data may give lower values."
+        )
+    columns = ("metric", "dev data", "95 % interval")[: 3 if training.intervals else 2]
+    return ["## Metrics", _table(columns, rows), note]
+
+
+def _show_use(use: Use, mask: str, form: str) -> str:
+    """Return examples for kbert, and for the library that reads the format."""
+    inputs = use.inputs.format(mask=mask)
+    examples = {
+        "kbert": f"import kbert\n\nbert = kbert.load({PLACEHOLDER!r})\n"
+        f"print(kbert.{use.function}(bert, {inputs}))".replace("'", '"')
+    }
+    if use is _USES["sentence"] and form in _TRANSFORMERS:
+        examples["sentence-transformers"] = (
+            "from sentence_transformers import SentenceTransformer\n\n"
+            f'model = SentenceTransformer("{PLACEHOLDER}")\nprint(model.encode([{inputs}]))'
+        )
+    elif form in _TRANSFORMERS:
+        examples["transformers"] = (
+            f"from transformers import {use.auto_class}, AutoTokenizer\n\n"
+            f'tokenizer = AutoTokenizer.from_pretrained("{PLACEHOLDER}")\n'
+            f'model = {use.auto_class}.from_pretrained("{PLACEHOLDER}")\n'
+            f'print(model(**tokenizer({inputs}, return_tensors="pt")))'
+        )
+    return "\n\n".join(f"With {name}:\n\n```python\n{it}\n```" for name, it in examples.items())
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    header = list(header)
+    lines = [header, ["---"] * len(header), *(list(row)[: len(header)] for row in rows)]
+    return "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Return a text as a cell of a table: on one line, and no border within."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,115 @@
+"""Model cards: what huggingface_hub reads of their metadata, and what a reader finds in them."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from huggingface_hub import ModelCard
+
+import kbert
+from kbert.checkpoints.hub.model_card import Training, make_card
+from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.graph.spec import GraphSpec
+
+COMMIT = "3d" * 20
+TRAINING = Training(
+    verb="fine-tuned",
+    base=f"hf://google-bert/bert-base-uncased@{COMMIT}",
+    facts={"Started from": "…", "Data": "train.tsv, 67,349 examples", "Seen": "3 | 4 epochs"},
+    dev="dev.tsv",
+    metrics={"loss": 0.25, "accuracy": 0.9375, "matthews": 0.875},
+    settings={"epochs": 3, "learning_rate": 2e-5, "lora_on": ("query", "value")},
+    intervals={"accuracy": (0.90625, 0.953125), "matthews": (0.8, 0.9)},
+)
+TAGS = {  # Hugging Face's names of tasks
+    "encoder": "feature-extraction",
+    "pretraining": "fill-mask",
+    "classifier": "text-classification",
+    "tokens": "token-classification",
+    "qa": "question-answering",
+}
+
+
+def outline(small, head: str = "classifier", **facts) -> kbert.Bert:
+    """A `Bert` without weights."""
+
+    class Model:
+        spec = GraphSpec(small, head, num_labels=2)
+
+    return kbert.Bert(small, head, Model(), **facts)
+
+
+def test_metadata_is_what_huggingface_hub_reads_back(small):
+    bert = outline(small, labels=("bad", "good"), problem_type="single_label_classification")
+    data = ModelCard(make_card(bert, training=TRAINING)).data
+    assert data.base_model == "google-bert/bert-base-uncased"
+    assert (data.library_name, data.pipeline_tag) == ("transformers", "text-classification")
+    assert data.tags == ["transformers", "kbert", "bert"]
+    assert data.model_name == "bert-base-uncased fine-tuned for text classification"
+    found = {one.metric_type: (one.metric_value, one.dataset_name) for one in data.eval_results}
+    values = {"loss": 0.25, "accuracy": 0.9375, "matthews_correlation": 0.875}
+    assert found == {name: (value, "dev.tsv") for name, value in values.items()}
+    assert {one.task_type for one in data.eval_results} == {"text-classification"}
+
+
+def test_card_says_labels_base_commit_metrics_with_intervals_and_settings(small):
+    card = make_card(outline(small, labels=("bad", "go|od")), training=TRAINING)
+    rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", card, re.MULTILINE))
+    assert rows["Labels"] == r"bad, go\|od"
+    assert rows["Started from"].endswith(f"tree/{COMMIT}), commit `{COMMIT}`")
+    assert (rows["Data"], rows["Seen"]) == ("train.tsv, 67,349 examples", r"3 \| 4 epochs")
+    assert rows["accuracy"] == "0.9375 | 0.9062 to 0.9531"
+    assert rows["loss"] == "0.25 | "
+    assert rows["`learning_rate`"] == "2e-05" and rows["`lora_on`"] == "query, value"
+
+
+def test_size_is_that_of_the_model(saved):
+    for bert in saved[1].values():
+        assert f"{bert.model.count_params():,} parameters" in make_card(bert)
+
+
+@pytest.mark.parametrize("head", TAGS)
+def test_each_head_has_its_task_and_its_function(small, head):
+    card = make_card(outline(small, head))
+    data = ModelCard(card).data
+    assert (data.pipeline_tag, data.eval_results) == (TAGS[head], None)
+    function = re.search(r"print\(kbert\.(\w+)\(bert, ", card)[1]
+    assert callable(getattr(kbert, function))
+    assert "## Metrics" not in card and "Hyperparameters" not in card
+
+
+def test_sentence_embeddings_are_for_sentence_transformers(small):
+    bert = outline(small, "encoder", sentence=SentenceSettings("mean", False))
+    data = ModelCard(card := make_card(bert)).data
+    assert data.library_name == "sentence-transformers"
+    assert data.pipeline_tag == "sentence-similarity"
+    assert 'SentenceTransformer("ORG/NAME")' in card
+    data = ModelCard(card := make_card(bert, form="google")).data
+    assert data.library_name == "kbert" and "sentence_transformers" not in card
+
+
+def test_numbers_and_several_labels_have_other_words(small):
+    said = {"regression": "kbert.regress", "multi_label_classification": "kbert.classify"}
+    for kind, function in said.items():
+        card = make_card(outline(small, problem_type=kind))
+        assert function in card and kind.split("_")[0] in card.splitlines()[-1] + card
+
+
+def test_a_base_elsewhere_is_no_base_model(small):
+    base = "kaggle://keras/bert/keras/bert_base_en/3"
+    card = make_card(outline(small), training=replace(TRAINING, base=base))
+    assert ModelCard(card).data.base_model is None and f"`{base}`" in card
+    card = make_card(outline(small), training=replace(TRAINING, base=None))
+    assert ModelCard(card).data.base_model is None and "# BERT fine-tuned for" in card
+
+
+def test_without_dev_data_the_card_says_so(small):
+    training = replace(TRAINING, dev=None, metrics={}, intervals={})
+    card = make_card(outline(small), training=training)
+    assert "The run had no dev data, so there are no metrics." in card
+    assert ModelCard(card).data.eval_results is None
+
+
+def test_without_intervals_the_card_says_why(small):
+    card = make_card(outline(small, "pretraining"), training=replace(TRAINING, intervals={}))
+    assert "There are no intervals" in card and "95 %" not in card

@@ -1,0 +1,228 @@
+"""kbert.push, kbert push and kbert.save("hf://…") against a local hub."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as kbert_command
+from helpers.hub_content import Fault
+from helpers.hub_settings import set_offline
+from helpers.labelled_texts import write_texts
+from helpers.small_berts import small_bert
+from huggingface_hub import ModelCard
+
+import kbert
+
+TEXTS = ["a cat", "the red moon"]
+QUIET = {"show": False, "peak_flops": 1e9}
+
+
+@pytest.fixture(scope="module")
+def bert(small):
+    return small_bert(small.replace(num_hidden_layers=1), "classifier")
+
+
+@pytest.fixture(scope="module")
+def folder(bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("push") / "model"
+    kbert.save(bert, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(bert, small, tmp_path_factory):
+    """The folder of a finished run."""
+    place = tmp_path_factory.mktemp("pushed-run")
+    write_texts(place / "train.tsv", 26, 1)
+    write_texts(place / "dev.tsv", 23, 2)
+    kbert.save(bert, place / "source")
+    data = {"train": place / "train.tsv", "dev": place / "dev.tsv", "output": place / "run"}
+    kbert.finetune(place / "source", "classify", **data, epochs=1, **QUIET)
+    return place / "run"
+
+
+@pytest.fixture
+def owner(hub, monkeypatch):
+    """The hub, for a user who is logged in."""
+    monkeypatch.setenv("HF_TOKEN", "hf_owner")
+    return hub
+
+
+def pushed(hub, name: str) -> dict:
+    """The files of a repository's newest commit, by name."""
+    repository = hub.repositories[name]
+    return repository.commits[repository.refs["main"]]
+
+
+def same_numbers(one, other) -> bool:
+    a, b = (kbert.classify(bert, TEXTS) for bert in (one, other))
+    return all(
+        {x.label: x.probability for x in left} == {x.label: x.probability for x in right}
+        for left, right in zip(a, b, strict=True)
+    )
+
+
+def test_pushed_folder_gives_the_same_numbers_once_downloaded(owner, bert, folder):
+    address = kbert.push(folder, "owner/small")
+    repository = owner.repositories["owner/small"]
+    assert address == f"hf://owner/small@{repository.refs['main']}"
+    assert not repository.private and len(repository.commits) == 2  # an empty one, and this
+    found = kbert.load(address)
+    assert found.source == address and same_numbers(found, bert)
+
+
+def test_pushed_again_it_is_one_commit_more(owner, folder):
+    addresses = [kbert.push(folder, f"{before}owner/small") for before in ("", "hf://")]
+    assert len(owner.repositories["owner/small"].commits) in (2, 3)
+    assert addresses[-1].endswith(owner.repositories["owner/small"].refs["main"])
+
+
+def test_folder_without_card_gets_one_and_its_own_card_stays(owner, folder, tmp_path):
+    kbert.push(folder, "owner/small")
+    card = pushed(owner, "owner/small")["README.md"]
+    assert 'kbert.load("owner/small")' in card.content.decode()
+    assert not (folder / "README.md").exists()
+    data = ModelCard.load("owner/small").data
+    assert (data.pipeline_tag, data.library_name) == ("text-classification", "transformers")
+    own = shutil.copytree(folder, tmp_path / "own")
+    (own / "README.md").write_text("my own words", encoding="utf-8")
+    kbert.push(own, "owner/other")
+    assert ModelCard.load("owner/other").text == "my own words"
+
+
+def test_what_is_no_part_of_the_model_stays(owner, folder, tmp_path, caplog):
+    copy = shutil.copytree(folder, tmp_path / "model")
+    whole = {path.name for path in copy.iterdir()} | {"README.md", "LICENSE"}
+    for name in ("optimizer.pt", "train.tsv", "trainer_state.json", ".env", "LICENSE", "x.part"):
+        (copy / name).write_text("{}")
+    (copy / "checkpoint-5").mkdir()
+    shutil.copy(copy / "model.safetensors", copy / "checkpoint-5")
+    (copy / ".git").mkdir()
+    (copy / ".git/config.json").write_text("{}")
+    kbert.push(copy, "owner/small")
+    assert set(pushed(owner, "owner/small")) == whole
+    left = "checkpoint-5/model.safetensors, optimizer.pt, train.tsv, trainer_state.json, x.part"
+    assert f"not pushed, as kbert does not read it: {left}" in caplog.text
+
+
+def test_run_is_pushed_as_its_model_with_its_card(owner, run, capsys):
+    done = kbert_command(capsys, "push", run, "owner/tuned", "--private")
+    repository = owner.repositories["owner/tuned"]
+    assert (done.status, done.out) == (0, f"hf://owner/tuned@{repository.refs['main']}\n")
+    assert repository.private
+    assert set(pushed(owner, "owner/tuned")) == {path.name for path in (run / "model").iterdir()}
+    card = ModelCard.load("owner/tuned")
+    result = json.loads((run / "result.json").read_text())
+    found = {one.metric_name: one.metric_value for one in card.data.eval_results}
+    assert found == result["metrics"] and "dev.tsv, 23 examples" in card.text
+
+
+def test_save_to_an_address_pushes_with_a_card(owner, bert):
+    kbert.save(bert, "hf://owner/saved")
+    assert same_numbers(kbert.load("owner/saved"), bert)
+    assert ModelCard.load("owner/saved").data.tags == ["transformers", "kbert", "bert"]
+    kbert.save(bert, "hf://owner/google", format="google")
+    assert "bert_config.json" in pushed(owner, "owner/google")
+    assert ModelCard.load("owner/google").data.library_name == "kbert"
+
+
+def refusal(function, *arguments, **options) -> str:
+    with pytest.raises((ValueError, OSError)) as error:
+        function(*arguments, **options)
+    text = str(error.value)
+    assert "\n" not in text
+    return f"{type(error.value).__name__}: {text}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("small", "must be owner/name on Hugging Face, got 'small'"),
+        ("owner/small@main", "must be owner/name"),
+        ("https://huggingface.co/owner/small", "must be owner/name"),
+        ("s3://owner/small", "must be owner/name"),
+        ("owner/a--b", "must be owner/name"),
+        ("owner/..", "must be owner/name"),
+        ("kaggle://keras/bert/keras/mine", "kbert pushes to Hugging Face alone"),
+    ],
+)
+def test_bad_names_are_refused_before_any_request(owner, folder, name, message):
+    assert message in refusal(kbert.push, folder, name)
+    assert owner.requests == []
+
+
+def test_folders_without_a_whole_model_are_refused_before_any_request(owner, run, folder, tmp_path):
+    def refused(path, message):
+        assert message in refusal(kbert.push, path, "owner/small")
+
+    refused(tmp_path / "none", "no such folder")
+    refused(tmp_path, "no checkpoint of transformers, google")
+    refused(run / "model.keras", "kbert convert writes it as a folder")
+    copy = shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(copy / "model")
+    refused(copy, "the run is finished, and its model/ is gone")
+    (copy / "result.json").unlink()
+    refused(copy, "a run that is not finished")
+    shutil.copytree(folder, tmp_path / "part")
+    (tmp_path / "part/model.safetensors").unlink()
+    refused(tmp_path / "part", "beside config.json")
+    assert owner.requests == []
+
+
+def test_formats_that_kbert_does_not_open_are_refused_before_they_are_written(owner, bert):
+    for form in ("saved_model", "onnx", "keras", "peft", "nonsense"):
+        said = refusal(kbert.save, bert, "hf://owner/small", format=form)
+        assert "format must be one of transformers, transformers_onnx, google, keras_hub" in said
+    assert "kbert pushes to Hugging Face alone" in refusal(kbert.save, bert, "kaggle://a/b/keras/c")
+    assert owner.requests == []
+
+
+def test_without_a_login_one_line_says_how(hub, folder, bert, capsys):
+    said = "PermissionError: nobody is logged in to Hugging Face: log in with `hf auth login`"
+    assert refusal(kbert.push, folder, "owner/small").startswith(said)
+    assert refusal(kbert.save, bert, "hf://owner/small").startswith(said)
+    done = kbert_command(capsys, "push", folder, "owner/small")
+    assert (done.status, done.err.count("\n"), hub.requests) == (2, 1, [])
+
+
+@pytest.mark.parametrize("token", ["hf_stranger", "hf_unknown"])
+def test_refused_token_is_one_line(hub, folder, monkeypatch, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    said = refusal(kbert.push, folder, "owner/small")
+    assert said.startswith("PermissionError: 127.0.0.1:") and "refuses to write owner/small" in said
+
+
+def test_no_network_is_one_line(owner, folder, monkeypatch):
+    owner.faults["/api/repos/create"] = Fault(status=500)
+    said = refusal(kbert.push, folder, "owner/small")
+    assert said.startswith("ConnectionError: 127.0.0.1:") and "status 500" in said
+    set_offline(monkeypatch)
+    said = refusal(kbert.push, folder, "owner/small")
+    assert "HF_HUB_OFFLINE forbids the network" in said
+
+
+def test_server_that_is_not_there_is_one_line(hub, folder, monkeypatch, tmp_path):
+    from helpers.hub_settings import use_hub
+
+    use_hub(monkeypatch, "http://127.0.0.1:1", tmp_path / "home")
+    monkeypatch.setenv("HF_TOKEN", "hf_owner")
+    said = refusal(kbert.push, folder, "owner/small")
+    assert said.startswith("ConnectionError: hf://owner/small cannot be pushed, since 127.0.0.1:1")
+
+
+@pytest.mark.full
+def test_transformers_opens_what_was_pushed(owner, bert, folder):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    address = kbert.push(folder, "owner/small")
+    where = {"revision": address.partition("@")[2]}
+    model = AutoModelForSequenceClassification.from_pretrained("owner/small", **where)
+    tokenizer = AutoTokenizer.from_pretrained("owner/small", **where)
+    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    probabilities = model(**inputs).logits.softmax(-1).detach().numpy()
+    said = kbert.classify(bert, TEXTS)
+    expected = [{one.label: one.probability for one in row} for row in said]
+    for row, known in zip(probabilities, expected, strict=True):
+        names = [model.config.id2label[place] for place in range(len(row))]
+        np.testing.assert_allclose(row, [known[name] for name in names], atol=1e-5)
