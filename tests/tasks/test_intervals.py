@@ -1,0 +1,113 @@
+"""95 % intervals of metrics: scipy's bootstrap with the same draws, each task's, by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kbert.data.labelled.length_buckets import Examples
+from kbert.data.labelled.text_columns import TextColumns
+from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
+from kbert.tasks import metrics
+from kbert.tasks.embedding.evaluation import scores_of
+from kbert.tasks.finetuning.task import task_of
+from kbert.tasks.intervals import RESAMPLES, Scores, find_intervals
+from kbert.tasks.tagging.reading import Sentence
+
+RNG = np.random.default_rng(3)
+GOLD = RNG.integers(0, 2, 87)
+PREDICTED = np.where(RNG.random(87) < 0.8, GOLD, 1 - GOLD)
+
+
+def by_scipy(compute, *columns) -> tuple[float, float]:
+    """The interval by scipy; one resample at a time, it draws what NumPy draws for kbert."""
+    found = stats.bootstrap(
+        columns,
+        compute,
+        n_resamples=RESAMPLES,
+        batch=1,
+        vectorized=False,
+        paired=True,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return pytest.approx((found.low, found.high), abs=1e-12)
+
+
+def classify(gold, predicted) -> Scores:
+    count = len(gold)
+    examples = Examples([[1]] * count, [[0]] * count, {CLASSIFIER: gold.tolist()})
+    outputs = {CLASSIFIER: list(np.eye(2)[predicted])}
+    return task_of("classify").scores([], examples, outputs, ("no", "yes"))
+
+
+def test_intervals_equal_scipys():
+    found = find_intervals({"": classify(GOLD, PREDICTED)})
+    for name in ("accuracy", "f1", "matthews"):
+        assert found[name] == by_scipy(getattr(metrics, name), GOLD, PREDICTED)
+
+
+def test_intervals_are_the_same_each_time_and_hold_the_metric():
+    scores = classify(GOLD, PREDICTED)
+    found, values = find_intervals({"": scores}), scores.metrics()
+    assert found == find_intervals({"": scores})
+    assert all(low < values[name] < high for name, (low, high) in found.items())
+
+
+def test_interval_narrows_with_more_examples():
+    """By √n: nine times the examples, a third of the width."""
+    width = []
+    for times in (1, 9):
+        scores = classify(np.tile(GOLD, times), np.tile(PREDICTED, times))
+        low, high = find_intervals({"": scores})["accuracy"]
+        width.append(high - low)
+    assert width[0] / width[1] == pytest.approx(3, rel=0.25)
+
+
+def test_questions_without_answer_are_resampled_with_their_odds():
+    answers = [["a b"], [], ["c"], ["d e f"], []] * 9
+    predicted = ["a", "x", "c", "d e", ""] * 9
+    odds = np.tile([-1.0, 2.0, -3.0, 1.0, -2.0], 9)
+    columns = metrics.compare_answers(answers, predicted, odds)
+    found = find_intervals({"": Scores(columns, metrics.answer_figures)})
+
+    def f1(rows):
+        return metrics.answer_figures(*(column[rows] for column in columns))["f1"]
+
+    assert found["f1"] == by_scipy(f1, np.arange(45))
+    assert set(found) == set(metrics.answer_figures(*columns))
+
+
+def test_sentences_are_resampled_whole():
+    task, labels = task_of("tag"), ("B-x", "I-x", "O")
+    sizes = [1, 4, 7] * 5
+    words = [tuple(labels[(size + place) % 3] for place in range(size)) for size in sizes]
+    records = [Sentence(("w",) * len(row), row, ("",) * len(row)) for row in words]
+
+    class Note:
+        def __init__(self, record, length):
+            self.record, self.words, self.tokens = record, range(length), range(length)
+
+    notes = [Note(place, len(one.words)) for place, one in enumerate(records)]
+    outputs = [RNG.normal(size=(len(one.words), 3)) for one in records]
+    examples = Examples([[1]] * 15, [[0]] * 15, {}, notes=notes)
+    scores = task.scores(records, examples, {TOKEN_CLASSIFIER: outputs}, labels)
+    said = [[labels[row.argmax()] for row in one] for one in outputs]
+
+    def f1(rows):
+        gold = [records[row].labels for row in rows]
+        counts = metrics.count_entities(gold, [said[row] for row in rows])
+        return metrics.entity_scores(counts)["f1"]
+
+    assert find_intervals({"": scores})["f1"] == by_scipy(f1, np.arange(15))
+
+
+def test_queries_are_resampled_and_cut_vectors_have_their_own():
+    vectors = RNG.normal(size=(40, 6))
+    columns = np.stack([np.repeat(np.arange(8), 2), np.arange(8, 24), np.arange(24, 40)], 1)
+    examples = TextColumns.of([[2, n + 5, 3] for n in range(40)], columns)
+    scores = scores_of("triplets", examples, vectors)
+    assert [len(column) for column in scores.columns] == [8, 8, 8]
+    found = find_intervals({"": scores, "_3": scores_of("triplets", examples, vectors[:, :3])})
+    names = ["accuracy", "recall@1", "recall@5", "recall@10", "mrr@10"]
+    assert list(found) == names + [f"{name}_3" for name in names]
+    assert found["mrr@10"] == by_scipy(np.mean, scores.columns[2][:, 3])
