@@ -68,6 +68,8 @@ BAD = [  # command line, what the line must say
     ("download nowhere", "nowhere"),
     ("download tiny", "build_bert('tiny')"),
     ("cache --format xml", "xml"),
+    ("push nowhere owner/name", "no such folder"),
+    ("push encoder name", "owner/name"),
     ("inspect nowhere", "nowhere"),
     ("inspect nowhere.zip", "nowhere.zip"),
     ("inspect empty", "no checkpoint"),

@@ -22,6 +22,7 @@ COMMANDS = ["summary", "account", "plan", "params", "heads", "verify", "plot", "
 COMMANDS += [
     "download",
     "cache",
+    "push",
     "inspect",
     "convert",
     "embed",
