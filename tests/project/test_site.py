@@ -9,6 +9,7 @@ import pytest
 from helpers.sizes import ROOT
 
 import kbert
+from kbert.checkpoints.hub.names import known_models
 from kbert.graph.reference import document_004
 
 DOCS = ROOT / "docs"
@@ -19,6 +20,7 @@ from from_code import (  # noqa: E402
     environment,
     errors,
     mermaid,
+    models,
     presets,
     versions,
     with_the_rest,
@@ -98,6 +100,15 @@ def test_preset_page_totals_are_the_published_ones():
         assert published == counted.removesuffix(" |")
     page = presets.page()
     assert all(f"| `{name}` |" in page for name in kbert.PRESETS)
+
+
+def test_every_published_model_is_in_a_table_with_its_size():
+    lines = [line for line in models.page().splitlines() if line.startswith("| `")]
+    for name, row in known_models().items():
+        shown = name if row["address"].startswith("kaggle:") else row["address"]
+        sizes = f"| {int(row['parameters']):,} | {int(row['megabytes']):,} |"
+        assert f"| `{shown}` | {row['use']} {sizes}" in lines, name
+    assert len(lines) == len(known_models())
 
 
 def test_every_requirement_is_on_the_versions_page():
