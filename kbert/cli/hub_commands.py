@@ -25,7 +25,7 @@ def download(name, output):
     NAME is owner/name on Hugging Face, with @ and a branch, a tag or a commit if that matters;
     a name that kbert knows, such as bert-base-uncased; or kaggle:// and KerasHub's preset. Only the
     files that kbert reads are downloaded, into the cache that transformers and KerasHub use too.
-    What is there is brought up to date; a download that was interrupted is resumed.
+    What is there is brought up to date. Finished files are kept if the download is interrupted.
     """
     from kbert.checkpoints.hub import fetching
 

@@ -8,15 +8,18 @@ The cache's layout is that of huggingface_hub's documentation, "Understand cachi
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kbert.checkpoints.hub.names import ModelName, other_repos
 from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files
 from kbert.io import extras, printable
+from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_said
 
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
@@ -102,8 +105,9 @@ def _may_have_modules(snapshot: Path) -> bool:
 def download(name: ModelName) -> Path:
     """Download the files that kbert reads into the cache, and return the snapshot's folder.
 
-    The settings come first and the weights last: a snapshot with weights is whole. A download that
-    broke off goes on where it stopped. Sizes and SHA-256 are compared with the repository's.
+    The settings come first and the weights last: a snapshot with weights is whole. The branch or
+    tag gets the new commit at the end. Connections that break off are resumed by huggingface_hub,
+    a few times. Sizes and SHA-256 are compared with the repository's.
 
     Raises:
         FileNotFoundError: no such model or revision, or a model without weights that kbert reads.
@@ -111,7 +115,7 @@ def download(name: ModelName) -> Path:
         ConnectionError: no network, or the hub does not answer.
         OSError: the cache cannot be written, or a file arrived damaged.
     """
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi, hf_hub_download
 
     with explained_errors(name):
         info = HfApi().model_info(
@@ -120,20 +124,30 @@ def download(name: ModelName) -> Path:
         files = {file.rfilename: file for file in info.siblings or ()}
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
-        with shown_progress(False):
-            snapshot = snapshot_download(
-                name.repo,
-                revision=name.revision or "main",
-                allow_patterns=settings or ["-"],  # an empty list would mean all files
-                etag_timeout=_TIMEOUT_S,
-            )
-        folder = Path(snapshot)
+        root = cache_folder() / f"models--{name.repo.replace('/', '--')}"
+        folder = root / "snapshots" / info.sha
+        # snapshot_download would wait for a silent hub without end, and move the branch first.
+        get = functools.partial(
+            hf_hub_download, name.repo, revision=info.sha, etag_timeout=_TIMEOUT_S
+        )
+        with shown_progress(False), ThreadPoolExecutor(8) as threads:
+            list(threads.map(get, settings))
         _mark_absent(folder, files)
         for weight in weights:
             if not (folder / weight).is_file():
                 _download_weights(name, folder, weight)
                 _check_content(folder / weight, files[weight])
+        if (name.revision or "main") != info.sha:
+            _write_ref(root / "refs" / (name.revision or "main"), info.sha)
     return folder
+
+
+def _write_ref(ref: Path, commit: str) -> None:
+    with contextlib.suppress(OSError):
+        if ref.read_text(encoding="utf-8") == commit:  # the cache may be read-only
+            return
+    ref.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(ref, commit.encode())
 
 
 def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
@@ -144,8 +158,8 @@ def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
             hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)
     except ConnectionError:
         raise ConnectionError(
-            f"the download of {weight} of {name.repo} broke off: the same command goes on where it "
-            "stopped"
+            f"the download of {weight} of {name.repo} broke off: run the same command again, "
+            "finished files are kept"
         ) from None
 
 
@@ -210,10 +224,14 @@ def shown_progress(shown: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
-    from huggingface_hub import constants, errors
+    from huggingface_hub import constants, errors, get_token
 
     host = constants.ENDPOINT.partition("://")[2]
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    no_such_model = FileNotFoundError(
+        f"{name.repo!r} is not a local path, is not in the cache, and {host} has no such public "
+        f"model: check the name; if the model is private, {log_in}"
+    )
     try:
         yield
     except errors.GatedRepoError:
@@ -227,22 +245,19 @@ def explained_errors(name: ModelName) -> Iterator[None]:
             f"out, or choose one from {constants.ENDPOINT}/{name.repo}/commits"
         ) from None
     except errors.RepositoryNotFoundError:
-        raise FileNotFoundError(
-            f"{name.repo!r} is not a local path, is not in the cache, and {host} has no such "
-            f"public model: check the name; if the model is private, {log_in}"
-        ) from None
+        raise no_such_model from None
     except errors.OfflineModeIsEnabled:
         raise _unreachable(name, "HF_HUB_OFFLINE forbids the network: unset it, or") from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
         response = getattr(error, "response", None)
         if response is None:
             raise _unreachable(name, f"{host} cannot be reached:") from None
-        if response.status_code == 404:
-            raise FileNotFoundError(f"{host} has no model {name.repo!r}: check the name") from None
+        if response.status_code == 404 or (response.status_code == 401 and get_token() is None):
+            raise no_such_model from None
         if response.status_code in (401, 403):
             raise PermissionError(
                 f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
-                f"token in HF_TOKEN, or {log_in}"
+                f"token, {log_in}"
             ) from None
         raise _unreachable(name, f"{host} answers with status {response.status_code}:") from None
     except OSError as error:

@@ -1,0 +1,259 @@
+"""Models by name from a local hub: what is downloaded, what is refused, what breaks off."""
+
+import os
+import resource
+import signal
+import socket
+import time
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from helpers.command_line import kbert as run
+from helpers.hub_models import BERT, MINILM
+from helpers.hub_settings import set_offline, wait_no_longer
+from helpers.local_hub import Fault
+from numpy.testing import assert_array_equal
+
+import kbert
+
+SETTINGS = {"config.json", "tokenizer.json", "tokenizer_config.json"}
+NEEDED = {
+    BERT: {*SETTINGS, "vocab.txt", "model.safetensors"},
+    MINILM: {
+        *(*SETTINGS, "vocab.txt", "model.safetensors"),
+        *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+        "1_Pooling/config.json",
+    },
+}
+WEIGHTS, PICKLED = "model.safetensors", "pytorch_model.bin"
+
+
+@pytest.fixture
+def bert_hub(hub, bert_folder):
+    """The hub with BERT's repository, which was called otherwise once."""
+    hub.add(BERT, bert_folder)
+    hub.moved["bert-base-uncased"] = BERT
+    return hub
+
+
+def check_same(bert, folder):
+    """Compare weights, configuration and tokens with those of the model at a path."""
+    wanted = kbert.load(folder)
+    assert bert.config == wanted.config and bert.tokenizer.tokens == wanted.tokenizer.tokens
+    for found, weight in zip(bert.model.weights, wanted.model.weights, strict=True):
+        assert_array_equal(found.numpy(), weight.numpy())
+
+
+def failed_line(capsys, *arguments) -> str:
+    """Run a command that fails with the status 2, and return its one line."""
+    done = run(capsys, *arguments)
+    assert done.status == 2 and done.out == "" and done.err.count("\n") == 1, done
+    return done.err
+
+
+@pytest.mark.parametrize("name, layout", [(BERT, "bert"), (MINILM, "minilm")])
+def test_only_what_kbert_reads_is_downloaded(hub, request, name, layout):
+    folder = request.getfixturevalue(f"{layout}_folder")
+    commit = hub.add(name, folder)
+    bert = kbert.load(name)
+    assert bert.source == f"hf://{name}@{commit}"
+    check_same(bert, folder)
+    assert hub.sent() == {file: (folder / file).stat().st_size for file in NEEDED[name]}
+    assert (bert.sentence is not None) == (name == MINILM)
+
+
+@pytest.mark.parametrize(
+    "text, tag",
+    [
+        ("bert-base-uncased", "new"),
+        (f"hf://{BERT}", "new"),
+        (f"{BERT}@v1", "old"),
+        ("bert-base-uncased@v1", "old"),
+        (f"hf://{BERT}@refs/pr/1", "old"),
+        (BERT + "@{old}", "old"),
+    ],
+)
+def test_names_lead_to_their_commits(hub, bert_folder, minilm_folder, text, tag):
+    commits = {"old": hub.add(BERT, minilm_folder, ref="v1"), "new": hub.add(BERT, bert_folder)}
+    hub.repositories[BERT].refs["refs/pr/1"] = commits["old"]
+    folder = kbert.download(text.format(**commits))
+    assert folder.name == commits[tag]
+    assert kbert.download(text.format(**commits)) == folder  # from the cache
+    heads = {"old": "encoder", "new": "pretraining"}
+    assert kbert.load(text.format(**commits)).head == heads[tag]
+
+
+def test_a_model_that_moved_is_found_by_its_former_name(hub, bert_folder):
+    commit = hub.add("org/new", bert_folder)
+    hub.moved["org/old"] = "org/new"
+    assert kbert.load("org/old").source == f"hf://org/old@{commit}"
+
+
+@pytest.mark.parametrize(
+    "missing, taken", [("", "pytorch_model.bin"), ("pytorch_model.bin", "tf_model.h5")]
+)
+def test_without_safetensors_another_format_is_taken(bert_folder, missing, taken):
+    from kbert.checkpoints.hub.needed_files import choose_files
+
+    names = [path.name for path in bert_folder.iterdir()]
+    left = [
+        name for name in names if name != WEIGHTS and not (missing and name.startswith(missing))
+    ]
+    assert choose_files(left)[1] == [taken]
+
+
+def test_a_download_that_breaks_off_is_resumed(bert_hub, bert_folder, monkeypatch):
+    wait_no_longer(monkeypatch)
+    monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 1000)  # else 10 MiB
+    bert_hub.faults[f"/{WEIGHTS}"] = Fault(break_after=9_000, times=2)
+    check_same(kbert.load(BERT), bert_folder)
+    asked = [r.range for r in bert_hub.requests if r.path.startswith("/cdn") and r.method == "GET"]
+    assert asked == [None, "bytes=9000-", "bytes=18000-"]
+    assert bert_hub.sent()[WEIGHTS] == (bert_folder / WEIGHTS).stat().st_size
+
+
+def test_one_that_breaks_off_for_good_is_one_line(bert_hub, bert_folder, monkeypatch, capsys):
+    wait_no_longer(monkeypatch)
+    bert_hub.faults[f"/{WEIGHTS}"] = Fault(break_after=0)
+    with pytest.raises(ConnectionError, match=f"the download of {WEIGHTS} of {BERT} broke off"):
+        kbert.load(BERT)
+    assert "broke off" in failed_line(capsys, "inspect", BERT)
+    bert_hub.faults.clear()
+    bert_hub.requests.clear()
+    check_same(kbert.load(BERT), bert_folder)
+    assert set(bert_hub.sent()) == {WEIGHTS}  # the rest was there
+
+
+def test_wrong_content_is_refused_and_removed(bert_hub, bert_folder, capsys):
+    bert_hub.faults[f"/{WEIGHTS}"] = Fault(wrong=True, times=2)
+    with pytest.raises(OSError, match=f"{WEIGHTS} arrived damaged and was removed: its SHA-256"):
+        kbert.load(BERT)
+    assert "SHA-256" in failed_line(capsys, "inspect", BERT)
+    check_same(kbert.load(BERT), bert_folder)
+
+
+REFUSALS = {  # options of the repository, token, name, error, what its line says
+    "no such model": ({}, None, "org/other", FileNotFoundError, "check the name"),
+    "no such model, with a token": ({}, "hf_stranger", "org/other", FileNotFoundError, "check the"),
+    "no such branch": ({}, None, "org/m@v9", FileNotFoundError, "no branch, tag or commit 'v9'"),
+    "private": ({"private": True}, None, "org/m", FileNotFoundError, "HF_TOKEN"),
+    "private, of others": ({"private": True}, "hf_stranger", "org/m", FileNotFoundError, "private"),
+    "gated": ({"gated": True}, None, "org/m", PermissionError, "is gated: ask for access at http"),
+    "gated, not asked": ({"gated": True}, "hf_stranger", "org/m", PermissionError, "is gated"),
+    "a wrong token": ({}, "hf_wrong", "org/m", PermissionError, "the token"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_are_one_line(hub, bert_folder, monkeypatch, capsys, case):
+    options, token, name, error, words = REFUSALS[case]
+    hub.add("org/m", bert_folder, **options)
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(error, match=words):
+        kbert.load(name)
+    line = failed_line(capsys, "download", name)
+    assert words in line and name.split("@")[0] in line
+    assert not hub.sent()
+
+
+@pytest.mark.parametrize("options", [{"private": True}, {"gated": True}])
+@pytest.mark.parametrize("where", ["variable", "file"])
+def test_a_token_opens_private_and_gated_models(hub, bert_folder, monkeypatch, options, where):
+    hub.add("org/m", bert_folder, **options)
+    if where == "variable":
+        monkeypatch.setenv("HF_TOKEN", "hf_owner")
+    else:
+        Path(os.environ["HF_HOME"]).mkdir()
+        Path(os.environ["HF_TOKEN_PATH"]).write_text("hf_owner\n", encoding="utf-8")
+    check_same(kbert.load("org/m"), bert_folder)
+    at_cdn = {request.token for request in hub.requests if request.path.startswith("/cdn")}
+    assert at_cdn == {None}  # the token stays with the hub
+
+
+def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "model.onnx").write_bytes(b"1")
+    hub.add("org/m", tmp_path)
+    line = failed_line(capsys, "download", "org/m")
+    assert "no weights that kbert reads" in line and "model.onnx" in line
+    assert not hub.sent()
+
+
+@pytest.mark.parametrize("address", ["/api/", "/resolve/", "/cdn/"])
+def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, capsys, address):
+    """It is silent from the start, or from a later question on; waits are shortened."""
+    from kbert.checkpoints.hub import hugging_face
+
+    monkeypatch.setattr(hugging_face, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
+    monkeypatch.setattr("huggingface_hub.file_download._ETAG_RETRY_TIMEOUT", 0.2)
+    wait_no_longer(monkeypatch)
+    bert_hub.faults[address] = Fault(silent=True)
+    start = time.monotonic()
+    line = failed_line(capsys, "download", BERT)
+    assert ("broke off" if address == "/cdn/" else "cannot be reached") in line
+    assert time.monotonic() - start < 5
+
+
+def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
+    """Nobody listens at the port; the hub answers with an error; the network is forbidden."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+        patch.setattr(huggingface_hub.hf_api.api, "endpoint", f"http://127.0.0.1:{port}")
+        start = time.monotonic()
+        with pytest.raises(ConnectionError, match="on a machine with a network, run"):
+            kbert.load(BERT)
+        assert "cannot be reached" in failed_line(capsys, "inspect", BERT)
+        assert time.monotonic() - start < 10
+    hub.faults["/"] = Fault(status=503)
+    assert "status 503" in failed_line(capsys, "inspect", BERT)
+    before = len(hub.requests)
+    set_offline(monkeypatch)
+    assert "HF_HUB_OFFLINE" in failed_line(capsys, "inspect", BERT)
+    assert len(hub.requests) == before
+
+
+def test_a_full_disk_is_one_line(bert_hub, bert_folder, capsys):
+    """Files of more than 20 kB are refused by the system; the weights have 37 kB."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="free space"):
+            kbert.load(BERT)
+        line = failed_line(capsys, "download", BERT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "File too large" in line and "free space" in line
+    kept = [path for path in Path(os.environ["HF_HUB_CACHE"]).rglob("*") if path.is_file()]
+    assert not [path for path in kept if path.stat().st_size > 10_000]  # no part of the weights
+    check_same(kbert.load(BERT), bert_folder)
+
+
+def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    done = run(capsys, "download", BERT, "-o", out)
+    assert (done.status, done.out) == (0, f"{out}\n")
+    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert found == NEEDED[BERT] and not any(path.is_symlink() for path in out.rglob("*"))
+    check_same(kbert.load(out), bert_folder)
+    before = len(bert_hub.requests)
+    assert str(out) in failed_line(capsys, "download", BERT, "-o", out)
+    assert len(bert_hub.requests) == before
+
+
+def test_download_brings_the_cache_up_to_date(bert_hub, bert_folder, minilm_folder, capsys):
+    old = kbert.download(BERT)
+    sent = bert_hub.sent()
+    assert run(capsys, "download", BERT).out == f"{old}\n" and bert_hub.sent() == sent
+    new = bert_hub.add(BERT, minilm_folder)
+    bert_hub.faults[f"/{WEIGHTS}"] = Fault(wrong=True, times=1)
+    assert "SHA-256" in failed_line(capsys, "download", BERT)
+    assert kbert.load(BERT).source == f"hf://{BERT}@{old.name}"  # until all of the new is there
+    assert Path(run(capsys, "download", BERT).out.strip()).name == new
+    assert kbert.load(BERT).source == f"hf://{BERT}@{new}"
