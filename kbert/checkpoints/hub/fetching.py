@@ -41,7 +41,9 @@ def pin(source: str | os.PathLike) -> str:
     path = Path(source)
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
-    return address_of(path) or str(path.absolute())
+    address = address_of(path)
+    is_whole = address is not None and address.endswith(path.absolute().name)  # and no part of it
+    return address if is_whole else str(path.absolute())
 
 
 def fetch(name: ModelName, *, update: bool = False) -> Path:

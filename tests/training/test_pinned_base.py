@@ -1,0 +1,181 @@
+"""A run pins the commit of what it started from, and says it in settings, report and card."""
+
+import dataclasses
+import getpass
+import json
+import shutil
+import socket
+
+import numpy as np
+import pytest
+from helpers.labelled_texts import write_texts
+from helpers.small_berts import small_bert
+from huggingface_hub import ModelCard
+
+import kbert
+from kbert.checkpoints.adapters import peft_folder
+from kbert.checkpoints.hub import fetching
+from kbert.tasks.finetuning.recipe import Finetuning
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.finetuning.task import task_of
+
+SETTINGS = {"epochs": 2, "batch_size": 13, "learning_rate": 5e-3, "seed": 4}
+QUIET = {"show": False, "peak_flops": 1e9}
+LORA = {"lora": 3, "lora_on": "query,value"}
+
+
+@pytest.fixture(scope="module")
+def folder(small, tmp_path_factory):
+    """train.tsv, dev.tsv, and two checkpoints of other weights."""
+    folder = tmp_path_factory.mktemp("pinned")
+    write_texts(folder / "train.tsv", 26, 1)
+    write_texts(folder / "dev.tsv", 13, 2)
+    bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
+    kbert.save(bert, folder / "source")
+    for weight in bert.model.weights:
+        weight.assign(weight.numpy() * 1.5)
+    kbert.save(bert, folder / "newer")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(folder):
+    """A run that started from a folder."""
+    return finetune(folder, folder / "source", folder / "plain", epochs=1)
+
+
+def finetune(folder, source, output, **options):
+    files = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
+    options = SETTINGS | QUIET | options
+    return kbert.finetune(source, "classify", **files, output=output, **options)
+
+
+def opened(folder, source, **options) -> Finetuning:
+    """A run as it is before it trains."""
+    sources = {"source": source, "train": folder / "train.tsv", "dev": None}
+    sources["teacher"] = options.pop("teacher", None)
+    settings = FinetuningSettings.of(SETTINGS | options)
+    recipe = Finetuning.of_task(task_of("classify"), settings, sources)
+    recipe.read()
+    recipe.open(False)
+    return recipe
+
+
+def begun(run, to):
+    """A copy of a run's folder as it was before its first state."""
+    results = ("checkpoints", "model", "model.keras", "result.json", "adapter", "metrics.jsonl")
+    return shutil.copytree(run, to, ignore=lambda _, names: [n for n in names if n in results])
+
+
+def weights(bert) -> dict:
+    return {weight.path: weight.numpy() for weight in bert.model.weights}
+
+
+def places(run) -> dict:
+    return json.loads((run / "settings.json").read_text())["places"]
+
+
+def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path):
+    commit = hub.add("org/base", folder / "source")
+    address = f"hf://org/base@{commit}"
+    whole = finetune(folder, "org/base", tmp_path / "run")
+    assert places(tmp_path / "run")["source"] == address
+    assert f"<dt>Started from</dt><dd>{address}</dd>" in (tmp_path / "run/report.html").read_text()
+    card = ModelCard.load(tmp_path / "run/model/README.md")
+    assert card.data.base_model == "org/base" and f"commit `{commit}`" in card.text
+    hub.add("org/base", folder / "newer")
+    shutil.rmtree(tmp_path / "hf")  # the cache
+    again = kbert.resume(begun(tmp_path / "run", tmp_path / "again"), **QUIET)
+    revisions = [r.path for r in hub.requests if "/revision/" in r.path]
+    assert f"/revision/{commit}" in revisions[-1]
+    for name, array in weights(again.bert).items():
+        np.testing.assert_array_equal(array, weights(whole.bert)[name])
+    files = [tmp_path / name / "result.json" for name in ("run", "again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_folder_in_a_cache_is_pinned_and_other_folders_stay_paths(hub, folder, plain, tmp_path):
+    commit = hub.add("org/base", folder / "source")
+    cached = kbert.download("org/base")
+    for path in (cached, cached.parent, cached.parent.parent, "org/base", "hf://org/base"):
+        assert fetching.pin(path) == f"hf://org/base@{commit}"
+    for path in (folder / "source", cached / "model.safetensors", tmp_path / "not there"):
+        assert fetching.pin(path) == str(path)
+    assert places(plain.folder)["source"] == str(folder / "source")
+    card = ModelCard.load(plain.folder / "model/README.md")
+    assert card.data.base_model is None and "| Started from | source |" in card.text
+
+
+def test_card_of_a_run_has_no_names_of_this_machine(folder, plain):
+    card = (plain.folder / "model/README.md").read_text(encoding="utf-8")
+    assert plain.bert.card == card
+    for name in (str(folder), folder.name, socket.gethostname(), getpass.getuser()):
+        assert f"/{name}" not in card and f"{name}/" not in card and f" {name} " not in card
+    assert "| Data | train.tsv, 26 examples, 2 labels: bad, good |" in card
+    assert "| Dev data | dev.tsv, 13 examples |" in card
+    assert "| `epochs` | 1 |" in card and "`lengths`" not in card
+
+
+def test_finished_run_opens_with_its_card_and_intervals(folder, plain, tmp_path):
+    first, _ = plain, shutil.copytree(plain.folder, tmp_path / "run")
+    again = kbert.resume(tmp_path / "run", **QUIET)
+    assert again.bert.card == first.bert.card
+    assert again.intervals == first.intervals and set(again.intervals) < set(again.metrics)
+    low, high = again.intervals["accuracy"]
+    said = f"dev accuracy (95 % interval {low:.1%} to {high:.1%})"
+    assert said in (tmp_path / "run/report.html").read_text()
+    kbert.save(again.bert, tmp_path / "saved")
+    assert (tmp_path / "saved/README.md").read_text(encoding="utf-8") == first.bert.card
+    file = tmp_path / "run/result.json"  # of a kbert without intervals and cards
+    result = json.loads(file.read_text())
+    del result["intervals"]
+    file.write_text(json.dumps(result))
+    (tmp_path / "run/model/README.md").unlink()
+    older = kbert.resume(tmp_path / "run", **QUIET)
+    assert (older.intervals, older.bert.card, older.metrics) == ({}, None, first.metrics)
+
+
+def test_resized_model_has_no_card_of_the_old_one(plain):
+    assert plain.bert.card is not None
+    assert kbert.resize_positions(plain.bert, 11).card is None
+
+
+def test_teacher_of_a_name_is_pinned_too(hub, folder, plain):
+    address = f"hf://org/teacher@{hub.add('org/teacher', plain.folder / 'model')}"
+    recipe = opened(folder, folder / "source", teacher="org/teacher")
+    assert recipe.places()["teacher"] == recipe.described(1)["Teacher"] == address
+
+
+def test_pretraining_pins_what_it_begins_with_and_its_teacher(hub, folder, tmp_path, monkeypatch):
+    commits = {name: hub.add(f"org/{name}", folder / "source") for name in ("init", "teacher")}
+    monkeypatch.setattr("kbert.training.runner.start", lambda recipe, *_: recipe)
+    models = {name: f"org/{name}" for name in commits}
+    recipe = kbert.pretrain("shards", output=tmp_path / "run", steps=5, **models)
+    found = {name: recipe.places()[name] for name in commits}
+    assert found == {name: f"hf://org/{name}@{commit}" for name, commit in commits.items()}
+
+
+def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder, tmp_path):
+    commit = hub.add("org/base", folder / "source")
+    finetune(folder, "org/base", tmp_path / "run", epochs=1, **LORA)
+    adapter = tmp_path / "run/adapter"
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["revision"]) == ("org/base", commit)
+    hub.add("org/base", folder / "newer")
+    address = f"hf://org/adapter@{hub.add('org/adapter', adapter)}"
+    shutil.rmtree(tmp_path / "hf")  # the cache
+    for source, place in (("org/adapter", address), (adapter, str(adapter))):
+        recipe = opened(folder, source, **LORA)
+        assert recipe.places()["source"] == place
+        assert recipe.bert.source == f"hf://org/base@{commit}"
+        bert = dataclasses.replace(recipe.bert, adapter=recipe._adapter)
+        assert peft_folder._config(bert, recipe._adapter)["revision"] == commit
+
+
+@pytest.mark.full
+def test_peft_reads_the_base_and_its_revision(hub, folder, tmp_path):
+    peft = pytest.importorskip("peft")
+    commit = hub.add("org/base", folder / "source")
+    finetune(folder, "org/base", tmp_path / "run", epochs=1, **LORA)
+    config = peft.PeftConfig.from_pretrained(tmp_path / "run/adapter")
+    assert (config.base_model_name_or_path, config.revision) == ("org/base", commit)
