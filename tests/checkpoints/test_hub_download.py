@@ -10,10 +10,9 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from helpers.command_line import kbert as run
-from helpers.hub_models import BERT, MINILM
+from helpers.hub_models import BERT, MINILM, check_same, failed_line
 from helpers.hub_settings import set_offline, wait_no_longer
 from helpers.local_hub import Fault
-from numpy.testing import assert_array_equal
 
 import kbert
 
@@ -35,21 +34,6 @@ def bert_hub(hub, bert_folder):
     hub.add(BERT, bert_folder)
     hub.moved["bert-base-uncased"] = BERT
     return hub
-
-
-def check_same(bert, folder):
-    """Compare weights, configuration and tokens with those of the model at a path."""
-    wanted = kbert.load(folder)
-    assert bert.config == wanted.config and bert.tokenizer.tokens == wanted.tokenizer.tokens
-    for found, weight in zip(bert.model.weights, wanted.model.weights, strict=True):
-        assert_array_equal(found.numpy(), weight.numpy())
-
-
-def failed_line(capsys, *arguments) -> str:
-    """Run a command that fails with the status 2, and return its one line."""
-    done = run(capsys, *arguments)
-    assert done.status == 2 and done.out == "" and done.err.count("\n") == 1, done
-    return done.err
 
 
 @pytest.mark.parametrize("name, layout", [(BERT, "bert"), (MINILM, "minilm")])
@@ -101,6 +85,37 @@ def test_without_safetensors_another_format_is_taken(bert_folder, missing, taken
         name for name in names if name != WEIGHTS and not (missing and name.startswith(missing))
     ]
     assert choose_files(left)[1] == [taken]
+
+
+SHARDS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    "names, whole",
+    [
+        (["config.json", WEIGHTS], True),
+        (["tokenizer_config.json", "1_Pooling/config.json", WEIGHTS], False),
+        (["config.json", "2_Dense/config.json", f"2_Dense/{WEIGHTS}"], False),
+        (["config.json", "2_Dense/config.json", f"2_Dense/{WEIGHTS}", WEIGHTS], True),
+        (["config.json", *SHARDS, INDEX], True),
+        (["config.json", *SHARDS], False),
+        (["config.json", SHARDS[0], INDEX], False),
+        (["config.json", "flax_model.msgpack", "model.onnx"], False),
+        (["config.json", "model.weights.h5"], True),
+        (
+            ["bert_config.json", "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"],
+            True,
+        ),
+        (["0_BERT/config.json", f"0_BERT/{PICKLED}", "1_Pooling/config.json"], True),
+        (["adapter_config.json", "adapter_model.safetensors"], True),
+        (["original/config.json", f"original/{WEIGHTS}"], False),
+    ],
+)
+def test_a_model_is_a_configuration_and_whole_weights_beside_it(names, whole):
+    from kbert.checkpoints.hub.needed_files import has_model
+
+    assert has_model(names) == whole
 
 
 def test_a_download_that_breaks_off_is_resumed(bert_hub, bert_folder, monkeypatch):

@@ -3,7 +3,10 @@
 import dataclasses
 from pathlib import Path
 
+from numpy.testing import assert_array_equal
+
 import kbert
+from helpers.command_line import kbert as run
 from helpers.sizes import SIZES
 from helpers.small_berts import small_bert
 from kbert.checkpoints.sentence_settings import SentenceSettings
@@ -47,19 +50,35 @@ OTHERS = {
 CONFIG = kbert.BertConfig(**SIZES).replace(num_hidden_layers=1)
 
 
-def write_model(folder: Path, layout: str | None = None) -> kbert.Bert:
+def write_model(folder: Path, layout: str | None = None, form: str = "transformers") -> kbert.Bert:
     """Write a small model of random weights into a folder, with the other files of a layout."""
-    bert = small_bert(CONFIG, "encoder" if layout == MINILM else "pretraining")
+    is_encoder = layout == MINILM or form == "keras_hub"  # a preset has no pretraining head
+    bert = small_bert(CONFIG, "encoder" if is_encoder else "pretraining")
     if layout == MINILM:
         bert = dataclasses.replace(bert, sentence=SentenceSettings("mean", normalize=True))
-    kbert.save(bert, folder)
+    kbert.save(bert, folder, format=form)
     if layout:
         vocabulary = "\n".join(bert.tokenizer.tokens) + "\n"
         (folder / "vocab.txt").write_text(vocabulary, encoding="utf-8")
-    size = (folder / "model.safetensors").stat().st_size
     for name, times in OTHERS.get(layout, {}).items():
-        path = folder / name
+        path, size = folder / name, (folder / "model.safetensors").stat().st_size
         assert not path.exists(), f"{path} is the model's own"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\0" * max(100, int(size * times)))
     return bert
+
+
+def check_same(bert: kbert.Bert, folder: Path, sentence: bool = True) -> None:
+    """Compare weights, configuration, tokens and pooling with those of the model at a path."""
+    wanted = kbert.load(folder)
+    assert bert.config == wanted.config and bert.tokenizer.tokens == wanted.tokenizer.tokens
+    assert repr(bert.sentence) == repr(wanted.sentence if sentence else None)
+    for found, weight in zip(bert.model.weights, wanted.model.weights, strict=True):
+        assert_array_equal(found.numpy(), weight.numpy())
+
+
+def failed_line(capsys, *arguments) -> str:
+    """Run a command that fails with the status 2, and return its one line."""
+    done = run(capsys, *arguments)
+    assert done.status == 2 and done.out == "" and done.err.count("\n") == 1, done
+    return done.err

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.checkpoints.hub import fetching, hugging_face, kaggle
-from kbert.checkpoints.hub.needed_files import choose_files
+from kbert.checkpoints.hub.needed_files import has_model
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,12 @@ def _describe(folder: Path) -> CachedModel | None:
         return None
     name, _, revision = address.rpartition("@" if address.startswith("hf:") else "/")
     files = hugging_face.list_files(folder)
-    settings, weights = choose_files(files)
     return CachedModel(
         name.removeprefix("hf://"),
         revision,
         sum((folder / file).stat().st_size for file in files),
         _kind(folder),
-        bool(weights) and any(file.endswith("config.json") for file in settings),
+        has_model(files),
         str(folder),
     )
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kbert.checkpoints.hub.names import ModelName, other_repos
-from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files
+from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files, has_model
 from kbert.io import extras, printable
 from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_said
@@ -72,8 +72,7 @@ def _is_whole(snapshot: Path, certain: bool) -> bool:
     tokenizer, or an encoder without the files that make it a model of sentence-transformers.
     """
     names = list_files(snapshot)
-    settings, weights = choose_files(names)
-    if not weights or not any(name.endswith("config.json") for name in settings):
+    if not has_model(names):
         return False
     if not certain:
         return True
@@ -179,8 +178,9 @@ def _mark_absent(folder: Path, files) -> None:
     absent = folder.parent.parent / ".no_exist" / folder.name
     missing = [] if any(name in files for name in TOKENIZERS) else [TOKENIZERS[0]]
     for name in missing + ([] if _MODULES in files else [_MODULES]):
-        absent.mkdir(parents=True, exist_ok=True)
-        (absent / name).touch()
+        if not (absent / name).is_file():  # else the cache may be read-only
+            absent.mkdir(parents=True, exist_ok=True)
+            (absent / name).touch()
 
 
 def _check_content(file: Path, expected) -> None:

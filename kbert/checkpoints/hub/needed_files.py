@@ -13,6 +13,7 @@ _SETTINGS = re.compile(
     r"|(config_sentence_transformers|kbert_adapter|special_tokens_map|added_tokens|modules)\.json"
     r"|(tokenizer|vocab|task|preprocessor|metadata)\.json|(vocab|merges|vocabulary)\.txt"
 )
+_CONFIGS = ("config.json", "bert_config.json", "adapter_config.json")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "assets/tokenizer/vocabulary.txt")
 _SAFETENSORS = (
     r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json",
@@ -51,6 +52,16 @@ def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return settings, weights
 
 
+def has_model(names: Iterable[str]) -> bool:
+    """Return whether files are enough to build a model: a configuration, and weights beside it."""
+    settings, weights = choose_files(names)
+    folders = {path.parent for path in map(PurePosixPath, weights)}
+    configs = [path for path in map(PurePosixPath, settings) if path.name in _CONFIGS]
+    # Modules after the encoder have a configuration of their own, some of them without weights.
+    encoders = {path.parent for path in configs if not re.match(r"[1-9]", str(path.parent))}
+    return bool(encoders) and encoders <= folders
+
+
 def _choose_weights(paths: Collection[PurePosixPath]) -> list[str]:
     first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
     weights = _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
@@ -66,10 +77,10 @@ def _find_first(paths: Collection[PurePosixPath], patterns: Iterable[str]) -> li
 
 
 def is_whole(names: Collection[str]) -> bool:
-    """Return whether no shard of a set of files of weights is missing."""
+    """Return whether no shard of a set of files of weights is missing, nor their index."""
     shards = [match for name in names if (match := re.search(r"-(\d+)-of-(\d+)\.", name))]
     if not shards:
         return any(
             not name.endswith((".index.json", "weights.json", "checkpoint")) for name in names
         )
-    return len({match[1] for match in shards}) == int(shards[0][2])
+    return len({match[1] for match in shards}) == int(shards[0][2]) and len(shards) < len(names)
