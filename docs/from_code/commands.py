@@ -18,7 +18,7 @@ def page() -> str:
 
 
 def _command(name: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=f"kbert {name}")
+    context = click.Context(command, info_name=f"kbert {name}", **cli.context_settings)
     usage = " ".join(command.collect_usage_pieces(context))
     examples = "\n".join(command.examples)
     options = [_option(option, context) for option in command.params]
