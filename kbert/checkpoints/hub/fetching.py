@@ -42,8 +42,9 @@ def pin(source: str | os.PathLike) -> str:
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
     address = address_of(path)
-    is_whole = address is not None and address.endswith(path.absolute().name)  # and no part of it
-    return address if is_whole else str(path.absolute())
+    if address is not None and address.endswith(path.absolute().name):  # the whole model, no part
+        return address
+    return str(path.absolute())
 
 
 def fetch(name: ModelName, *, update: bool = False) -> Path:

@@ -1,9 +1,10 @@
 """Which weights a fine-tuning keeps: those that did best on the dev data, or the last."""
 
 import logging
+from collections.abc import Mapping
 
 from kbert.tasks.finetuning.evaluate import Evaluation
-from kbert.tasks.intervals import find_intervals
+from kbert.tasks.intervals import Scores, find_intervals
 from kbert.training.loop.schedule import WORST, rank
 from kbert.training.run.run_folder import RunFolder
 
@@ -33,7 +34,8 @@ class BestWeights:
         self._wanted = wanted and dev is not None
         self._best, self._weights = WORST, None
         # the metrics of the best and of the last evaluation of this start, and their scores
-        self._best_scores = self._last_scores = None
+        self._best_scores: tuple[dict[str, float], Mapping[str, Scores]] | None = None
+        self._last_scores: tuple[dict[str, float], Mapping[str, Scores]] | None = None
 
     def evaluate(self) -> dict[str, float]:
         """The figures of the dev data."""

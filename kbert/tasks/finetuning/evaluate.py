@@ -89,13 +89,11 @@ def evaluate(
 
 
 class Evaluation(Protocol):
-    """Data, and how good what a model computes of them is.
+    """Data, and how good what a model computes of them is."""
 
-    Attributes:
-        scores: what the last call's metrics were computed from, see `find_intervals`.
-    """
-
-    scores: Mapping[str, Scores]
+    @property
+    def scores(self) -> Mapping[str, Scores]:
+        """What the last call's metrics were computed from, see `find_intervals`."""
 
     def __len__(self) -> int: ...
 

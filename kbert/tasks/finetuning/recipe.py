@@ -247,7 +247,7 @@ class Finetuning(Recipe):
 
     def places(self) -> dict[str, str | None]:
         return {
-            name: source if name in _MODELS else str(Path(source).absolute())
+            name: os.fspath(source) if name in _MODELS else str(Path(source).absolute())
             for name, source in self._sources.items()
             if isinstance(source, (str, os.PathLike))
         }

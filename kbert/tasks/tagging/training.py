@@ -62,8 +62,10 @@ def _compute(gold: np.ndarray, found: np.ndarray, entities: np.ndarray | None = 
     from kbert.tasks import metrics
 
     gold, found = np.concatenate(gold), np.concatenate(found)
-    others = {"f1": metrics.macro_f1(gold, found)} if entities is None else None
-    return {"accuracy": metrics.accuracy(gold, found)} | (others or metrics.entity_scores(entities))
+    accuracy = {"accuracy": metrics.accuracy(gold, found)}
+    if entities is None:
+        return accuracy | {"f1": metrics.macro_f1(gold, found)}
+    return accuracy | metrics.entity_scores(entities)
 
 
 TASK = Tagging()
