@@ -11,8 +11,8 @@ are the accounting's; of an update without the last block's rows that no head re
 Everyone's turn is a process of its own, which has the whole device: start, warm-up, samples. The
 first turn finds the largest batch that fits. After every turn OUTPUT.json and OUTPUT.md are
 written, so that a command which is killed keeps what it had. `--table FILE.json …` makes one table
-of several. docs/accelerators.md says what to run, and in which order; gpu_works.py has what a
-process does, gpu_table.py the rows and the table.
+of several. docs/contributing/accelerators.md says what to run, and in which order; gpu_works.py has
+what a process does, gpu_table.py the rows and the table.
 """
 
 import argparse
@@ -150,7 +150,8 @@ def found(settings) -> tuple[str, dict]:
     said = "; ".join(f"{backend}: {text}" for backend, text in seen.items())
     if set(seen.values()) == {"not installed"}:
         raise Refused(
-            f"Keras and its backend must be installed, got {said}: see docs/accelerators.md"
+            f"Keras and its backend must be installed, got {said}: see "
+            "docs/contributing/accelerators.md"
         )
     raise Refused(f"Keras's backend must see a GPU, got {said}: --cpu takes the CPU")
 

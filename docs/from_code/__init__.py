@@ -14,7 +14,6 @@ from from_code import (
     api,
     commands,
     environment,
-    errors,
     mermaid,
     models,
     names,
@@ -28,10 +27,10 @@ ROOT = Path(__file__).parents[2]
 
 # Files beside docs/ that are pages of the site, by their place in the repository.
 PAGES_OF_FILES = {
-    "CHANGELOG.md": "trust/changelog.md",
-    "CONTRIBUTING.md": "trust/contributing.md",
-    "benchmarks/RESULTS.md": "trust/records.md",
-    "benchmarks/LOG.md": "trust/log.md",
+    "CHANGELOG.md": "contributing/changelog.md",
+    "CONTRIBUTING.md": "contributing/contributing.md",
+    "benchmarks/RESULTS.md": "benchmarks/records.md",
+    "benchmarks/LOG.md": "benchmarks/log.md",
 }
 
 
@@ -78,7 +77,6 @@ def parts() -> dict[str, str]:
         "api.md": api.page(),
         "commands.md": commands.page(),
         "environment.md": environment.page(),
-        "errors.md": errors.page(),
         "models.md": models.page(),
         "names.md": names.page(),
         "presets.md": presets.page(),
@@ -88,7 +86,7 @@ def parts() -> dict[str, str]:
         "errata.md": accounting.errata(),
         "memory.md": accounting.memory(),
         "steps.md": accounting.steps(),
-        "architecture.svg": mermaid.drawn(ROOT / "docs" / "architecture.md"),
+        "architecture.svg": mermaid.drawn(ROOT / "docs" / "contributing" / "architecture.md"),
         **pictures.of_steps(),
         "explorer.html": pictures.explorer(),
     }

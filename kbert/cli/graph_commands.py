@@ -170,7 +170,7 @@ def verify(config):
     """Compare the built graph, the closed forms and published tables.
 
     The tables are those of five texts on BERT, documents 000 to 004: what they are is said in
-    docs/understand/documents.md. Exit status 0 if all agree, 1 if not.
+    docs/concepts/documents.md. Exit status 0 if all agree, 1 if not.
     """
     if not _verify(config).ok:
         sys.exit(1)

@@ -75,9 +75,10 @@ ON_DARK = """[...document.querySelectorAll("article img")]
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
-DARK = ["look_up/api", "look_up/commands", "look_up/errors"]
-DARK += ["understand/steps", "do/glue", "do/family"]
-NAMES = ["coming_from", "look_up/api", "look_up/environment", "trust/equality", "trust/kills"]
+DARK = ["reference/api", "reference/commands"]
+DARK += ["concepts/steps", "how_to/glue", "how_to/family"]
+NAMES = ["how_to/coming_from", "reference/api", "reference/environment"]
+NAMES += ["benchmarks/equality", "benchmarks/kills"]
 
 
 def test_dark_pages_on_a_phone_can_be_read(browser):
@@ -104,7 +105,7 @@ def test_lines_on_a_phone_break_between_parts_of_names(browser):
 def test_wide_parts_of_a_page_scroll_by_themselves(browser):
     """A picture at a size to read, a block of code: the page stays where it is."""
     pages()
-    for name, part in (("index", "p:has(> img)"), ("do/load", ".highlight pre")):
+    for name, part in (("index", "p:has(> img)"), ("how_to/load", ".highlight pre")):
         with opened(browser, SITE / f"{name}.html", width=400) as page:
             wide = page.locator(f"article {part}").first
             assert wide.evaluate("one => one.scrollWidth - one.clientWidth") > 50, name
@@ -113,7 +114,7 @@ def test_wide_parts_of_a_page_scroll_by_themselves(browser):
 
 def test_the_explorer_works_within_its_page(browser):
     pages()
-    with opened(browser, SITE / "understand" / "explorer.html") as page:
+    with opened(browser, SITE / "concepts" / "explorer.html") as page:
         frame = page.frame_locator("iframe.explorer")
         frame.get_by_text("109,705,010").first.wait_for()
         assert page.locator("iframe.explorer").bounding_box()["height"] > 500

@@ -258,7 +258,7 @@ def test_bytes_that_are_no_utf8_are_left_out():
 
 
 def test_serve_text_page_prints_what_it_shows(tmp_path):
-    for block, printed in page_blocks.run(ROOT / "docs" / "do" / "serve_text.md", tmp_path):
+    for block, printed in page_blocks.run(ROOT / "docs" / "how_to" / "serve_text.md", tmp_path):
         assert page_blocks.same(block.shown.text, printed), printed
 
 

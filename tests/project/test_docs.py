@@ -10,7 +10,7 @@ from helpers.sizes import ROOT
 
 import kbert
 
-PAGE = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how_to" / "coming_from.md").read_text(encoding="utf-8")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
 
 
@@ -77,7 +77,7 @@ def test_names_on_the_migration_page_exist():
 
 
 def test_recipe_page_matches_the_accounting():
-    page = (ROOT / "docs" / "recipe_base.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "recipe_base.md").read_text(encoding="utf-8")
     total = 0
     for seq_len, predictions, updates in ((128, 20, 900_000), (512, 77, 100_000)):
         found = kbert.account(

@@ -143,7 +143,7 @@ def test_tables_of_several_files_are_one(tmp_path, capsys):
 
 
 def test_gpu_page_shows_the_table_of_the_program():
-    page = (ROOT / "docs" / "accelerators.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "accelerators.md").read_text(encoding="utf-8")
     assert gpu_table.table([]) in page
 
 
@@ -205,7 +205,7 @@ def test_gpu_benchmark_stops_before_its_time_limit(tmp_path):
 
 
 def test_batches_far_too_large_are_not_tried():
-    """Base at 128 in mixed_bfloat16 keeps some 50 MB a sequence (docs/recipe_base.md)."""
+    """Base at 128 in mixed_bfloat16 keeps some 50 MB a sequence (docs' recipe_base.md)."""
     row, results = a_row(device={"kind": "GPU", "memory_mib": "15000"}, precision="mixed_bfloat16")
     assert gpu.batches_of(row, results, settings()) == [256, 128, 64, 32, 16]
     assert gpu.batches_of(row, results, settings(batch=77)) == [77]

@@ -9,8 +9,8 @@ from helpers.page_blocks import PAGES, blocks, run, runs, same
 from helpers.sizes import ROOT
 
 # Blocks that are run elsewhere: by another test, or by the gate itself.
-ELSEWHERE = {"docs/coming_from.md": "tests/project/test_docs.py", "README.md": ".ci/run"}
-GENERATED = ("docs/_generated/", "docs/notebooks/", "docs/trust/")
+ELSEWHERE = {"docs/how_to/coming_from.md": "tests/project/test_docs.py", "README.md": ".ci/run"}
+GENERATED = ("docs/_generated/", "docs/notebooks/", "docs/benchmarks/", "docs/contributing/")
 
 
 def name_of(page) -> str:

@@ -20,7 +20,7 @@ def page(name: str) -> str:
 
 
 def test_mermaid_block_is_the_graph_of_bert_base():
-    (block,) = re.findall(r"```mermaid\n(.*?)```", page("understand/mermaid.md"), re.DOTALL)
+    (block,) = re.findall(r"```mermaid\n(.*?)```", page("concepts/mermaid.md"), re.DOTALL)
     assert block == to_mermaid(*collapsed(document_004()))
 
 
@@ -45,11 +45,11 @@ def test_readme_python_example_prints_what_is_shown(tmp_path):
 
 def test_totals_page_shows_what_the_command_prints():
     for step in reconciled_totals(kbert.base):
-        assert f"{step.sign + step.amount:>13}  {step.text}\n" in page("understand/totals.md")
+        assert f"{step.sign + step.amount:>13}  {step.text}\n" in page("concepts/totals.md")
 
 
 def test_every_public_name_is_on_the_calls_page():
-    calls = page("look_up/calls.md")
+    calls = page("reference/calls.md")
     missing = [name for name in kbert.__all__ if name not in calls and name != "__version__"]
     assert missing == []
 
@@ -57,7 +57,7 @@ def test_every_public_name_is_on_the_calls_page():
 def test_every_command_is_on_the_commands_page():
     from kbert.cli.main import cli
 
-    commands = page("look_up/commands.md")
+    commands = page("reference/commands.md")
     assert [name for name in cli.commands if f"`kbert {name}" not in commands] == []
 
 
@@ -65,7 +65,7 @@ def test_every_dependency_is_on_its_page():
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    table = page("look_up/dependencies.md")
+    table = page("reference/dependencies.md")
     for requirement in project["dependencies"]:
         assert re.match(r"[a-z]+", requirement)[0] in table
 
@@ -76,7 +76,7 @@ def test_readme_links_exist():
 
 
 def test_speed_page_shows_the_recorded_ratios():
-    _, _, table = page("trust/speed.md").partition("\n| row |")
+    _, _, table = page("benchmarks/speed.md").partition("\n| row |")
     shown = [cells_of(line) for line in table.splitlines()[2:] if line.startswith("|")]
     text = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
     rows = [cells_of(line) for line in text.splitlines() if line.startswith("| 20")]

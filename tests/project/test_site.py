@@ -18,7 +18,6 @@ sys.path.append(str(DOCS))
 from from_code import (  # noqa: E402
     commands,
     environment,
-    errors,
     mermaid,
     models,
     presets,
@@ -71,28 +70,6 @@ def test_variables_of_the_hubs_exist():
         assert name.startswith("KAGGLE_") or f'"{name}"' in source, name
 
 
-def test_error_page_gives_cause_and_remedy():
-    found = {message.text: message for message in errors.messages()}
-    assert len(found) > 300
-    one = found["a sequence must have at most … tokens (max_position_embeddings), got …: cut it"]
-    assert one.way_out == "cut it" and "longer or shorter" in one.why
-    assert one.module == "kbert.model.layers.encoder" and one.kind == "ValueError"
-    other = found["head must be one of …, got …"]
-    assert other.way_out == "give one of those that it lists" and "misspelt" in other.why
-    squad = found["…: … answers but … answer_start: give each text its start"]
-    assert "as in SQuAD" in squad.why  # not of a host that answers
-    damaged = found["… must be a whole safetensors file, got: … (…)"]
-    assert "cut off" in damaged.why and damaged.way_out == "get it, or make it, again"
-
-
-def test_raised_message_is_on_the_error_page():
-    with pytest.raises(ValueError, match="head must be") as raised:
-        kbert.account("tiny", head="nope")
-    text = str(raised.value)
-    patterns = [re.escape(one.text).replace("…", ".*") for one in errors.messages()]
-    assert any(re.fullmatch(pattern, text) for pattern in patterns)
-
-
 def test_preset_page_totals_are_the_published_ones():
     lines = [line.split(" | ") for line in presets.published().splitlines() if "KerasHub" in line]
     assert len(lines) >= 5
@@ -141,7 +118,7 @@ def test_each_claim_of_trust_names_an_existing_test(name):
     """And where it states a tolerance, that stands in the test's file."""
     lines = [
         line
-        for line in (DOCS / "trust" / name).read_text(encoding="utf-8").splitlines()
+        for line in (DOCS / "benchmarks" / name).read_text(encoding="utf-8").splitlines()
         if line.startswith("| ") and "`tests/" in line
     ]
     assert len(lines) >= 10

@@ -170,7 +170,7 @@ def test_ambiguous_header_is_refused_unless_chosen(write, name, between, header,
 
 
 def test_the_documentation_lists_every_name():
-    page = (ROOT / "docs" / "do" / "finetune.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how_to" / "finetune.md").read_text(encoding="utf-8")
     assert [name for name in NAMES - {""} if f"`{name}`" not in page] == []
 
 

@@ -29,7 +29,7 @@ def to_keras_nlp(bert: Bert) -> "keras.Model":
         A `keras_nlp.models.BertBackbone`, `BertMaskedLM` or `BertTextClassifier`; the tasks with
         their preprocessor, where there is a tokenizer. It shares no weight. What keras_nlp computes
         otherwise (tanh GELU, whatever hidden_act says), or has no place for (next sentences), is
-        logged, by name; docs/do/keras_nlp.md has by how much.
+        logged, by name; docs/how_to/keras_nlp.md has by how much.
 
     Raises:
         ImportError: keras-nlp is not installed.

@@ -183,7 +183,7 @@ def _spec(config: BertConfig, task: str | None, settings: dict, source: str) -> 
     if head == "pretraining":
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
-            "encoder does: logits differ (docs/gelu.md)",
+            "encoder does: logits differ (docs/concepts/gelu.md)",
             source,
         )
     if head == "classifier":

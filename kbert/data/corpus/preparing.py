@@ -75,8 +75,8 @@ def prepare(
         lowercase: the casing, where the files of `vocab` do not say it.
         processes: how many tokenize at a time, at most one a core, or 8; None: one a core, 8 at
             most (of several threads).
-        executor: whose workers tokenize instead, see docs/clusters.md; it stays open. Blocks of
-            1 MiB go to them as bytes, 64 at a time: they need kbert, and no disk.
+        executor: whose workers tokenize instead, see docs/how_to/clusters.md; it stays open. Blocks
+            of 1 MiB go to them as bytes, 64 at a time: they need kbert, and no disk.
         shard_tokens: tokens of a shard, at least.
         show: a bar on stderr, once it has taken two seconds.
 
