@@ -104,8 +104,8 @@ def test_mermaid_flowchart_converts_to_graphviz():
 
 
 def test_pages_missing_from_the_contents_are_added():
-    contents = (DOCS / "do" / "index.md").read_text(encoding="utf-8")
-    pages = [page.stem for page in (DOCS / "do").glob("*.md") if page.stem != "index"]
+    contents = (DOCS / "how_to" / "index.md").read_text(encoding="utf-8")
+    pages = [page.stem for page in (DOCS / "how_to").glob("*.md") if page.stem != "index"]
     forgotten = with_the_rest(contents, [*pages, "zebra"]).splitlines()
     assert all(forgotten.count(page) == 1 for page in [*pages, "zebra"])
     assert "## More" in forgotten and "the rest" not in forgotten
