@@ -1,7 +1,7 @@
-"""What the site takes from the code when it is built: written into docs/_generated, not committed.
+"""Parts of the site that are made from the code at build time, in docs/_generated.
 
-A module a kind of page; each has functions that give Markdown, SVG or HTML as text, and none that
-writes. A number on these pages is computed, never typed.
+There is one module per kind of page. Its functions return Markdown, SVG or HTML as text and write
+nothing. Numbers on these pages are computed, never typed. The folder is not committed.
 """
 
 import re

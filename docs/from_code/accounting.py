@@ -1,4 +1,4 @@
-"""Pages of numbers that `kbert.account` counts: the 14 steps, memory, and where documents err."""
+"""Pages of numbers that `kbert.account` counts: the 14 steps, memory, and corrections of texts."""
 
 from from_code.steps import STEPS
 from from_code.table import cell, table
@@ -12,7 +12,7 @@ _MODELS = ("tiny", "small", "base_uncased", "large_uncased")
 
 
 def steps() -> str:
-    """The 14 steps of document 004: what each does, its count with the arithmetic, its picture."""
+    """Return the 14 steps: what each layer does, its count with the arithmetic, its picture."""
     rows = {row.layer: row for row in account("base").rows}
     return "\n".join(_step(number, step, rows[step.layer]) for number, step in enumerate(STEPS, 1))
 
@@ -42,17 +42,23 @@ def _step(number: int, step, row: LayerAccount) -> str:
 
 
 def errata() -> str:
-    """What a document says, what is true, and the arithmetic, done when the site is built."""
+    """Return what each text says, what is correct, and the arithmetic, computed at build time."""
     lines = [
-        (entry.document, entry.says, entry.true, entry.arithmetic, "yes" if entry.holds else "NO")
+        (
+            entry.source_says,
+            entry.says,
+            entry.true,
+            entry.arithmetic,
+            "yes" if entry.holds else "NO",
+        )
         for entry in known_errata()
     ]
-    told = table(("document", "it says", "true is", "the arithmetic", "holds"), lines)
+    told = table(("text", "statement", "correct", "arithmetic", "checked"), lines)
     return f":::{{div}} cards errata\n{told}:::\n"
 
 
 def memory() -> str:
-    """GiB of an update: model × length × batch, float32 and mixed_bfloat16."""
+    """Return the GiB of a training step: model × length × batch, float32 and mixed_bfloat16."""
     parts = []
     for name in _MODELS:
         header = ("length", "batch", "fixed", "float32", "mixed_bfloat16")

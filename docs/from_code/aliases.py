@@ -7,9 +7,9 @@ _TITLES = {
     "head": "Heads: `head=`, `--head`",
     "task": "Tasks of fine-tuning: `kbert.finetune(…, task)`, `--task`",
     "no task": "Not a task of fine-tuning",
-    "kbert": "Names of the package: `kbert.…`",
-    "Bert": "What `kbert.load` gives: `bert.…`",
-    "Tokenizer": "Tokenizers: `bert.tokenizer.…`",
+    "kbert": "Functions of the package: `kbert.…`",
+    "Bert": "Attributes of a loaded model: `bert.…`",
+    "Tokenizer": "Methods of the tokenizer: `bert.tokenizer.…`",
 }
 _ACCEPTED = ("head", "task")
 
@@ -25,7 +25,7 @@ def _table(kind: str, meanings: dict[str, str]) -> str:
     by_meaning: dict[str, list[str]] = {}
     for alias, meaning in meanings.items():
         by_meaning.setdefault(meaning, []).append(f"`{alias}`")
-    header = ("you write", "kbert takes it as" if kind in _ACCEPTED else "kbert answers")
+    header = ("you write", "meaning" if kind in _ACCEPTED else "kbert answers")
     lines = [
         (", ".join(names), f"`{meaning}`" if kind in _ACCEPTED else meaning)
         for meaning, names in by_meaning.items()

@@ -14,8 +14,8 @@ _SECTIONS = {
 }
 _VALUES = {
     "PRESETS": "Every preset's `BertConfig` by its name.",
-    "base": "The `BertConfig` of document 004 and of the paper's base: 30,000 tokens.",
-    "large": "The `BertConfig` of the paper's large: 30,000 tokens.",
+    "base": "The `BertConfig` of the paper's base, with 30,000 tokens.",
+    "large": "The `BertConfig` of the paper's large, with 30,000 tokens.",
 }
 
 
@@ -27,7 +27,9 @@ def page() -> str:
         names = sorted((name for name in homes if homes[name] == folder), key=str.lower)
         parts.append(_section(heading, map(_directive, names)))
     objects = [getattr(kbert, name) for name in homes if name not in _VALUES]
-    parts.append(_section("What they take, give and raise", map(_of_type, classes_of(objects))))
+    parts.append(
+        _section("Types of arguments, results and exceptions", map(_of_type, classes_of(objects)))
+    )
     return "\n".join(parts)
 
 

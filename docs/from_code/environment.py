@@ -19,50 +19,50 @@ _ASKING = (
 
 # What each is for; a test fails where the code reads one that does not stand here.
 MEANINGS = {
-    "COLUMNS": "the width of `model.summary()` and of progress lines, where there is no terminal",
-    "GLIBC_TUNABLES": "glibc's own; where it sets glibc.malloc, kbert leaves glibc's memory alone",
-    "KBERT_TRACEBACK": "set: a mistake on the command line shows Python's traceback, not one line",
-    "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it, so that a run is the same twice",
-    "KAGGLEHUB_CACHE": "kagglehub's cache; the default is ~/.cache/kagglehub",
-    "KERAS_BACKEND": "tensorflow, jax or torch; Keras's own, read before Keras is imported",
-    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "JAX on several hosts: host:port of the first, or of all",
-    "KERAS_DISTRIBUTION_NUM_PROCESSES": "JAX on several hosts: how many",
-    "KERAS_DISTRIBUTION_PROCESS_ID": "JAX on several hosts: this one's number, from 0",
-    "KERAS_TORCH_DEVICE": "torch: cpu keeps training off the GPUs; Keras's own",
-    "LOCAL_RANK": "torch on several devices: this process's GPU; torchrun sets it",
-    "MALLOC_MMAP_MAX_": "glibc's own; set, kbert leaves glibc's memory alone",
-    "MALLOC_MMAP_THRESHOLD_": "the same",
-    "MALLOC_TRIM_THRESHOLD_": "the same",
-    "MASTER_ADDR": "torch on several hosts: the first one's name; torchrun sets it",
-    "MASTER_PORT": "torch on several hosts: its port; torchrun sets it",
-    "NO_COLOR": "set: no colours on the terminal (no-color.org)",
-    "RANK": "torch on several devices: this process's number; torchrun sets it",
-    "TF_CONFIG": "TensorFlow on several hosts: JSON with the workers and this one's number",
-    "TF_CPP_MIN_LOG_LEVEL": "how little TensorFlow logs; 3 on the command line, if it is not set",
-    "TORCHELASTIC_RESTART_COUNT": "how often torchrun started anew; it sets it",
-    "TORCHELASTIC_USE_AGENT_STORE": "whether torchrun has the store; it sets it",
-    "TPU_NAME": "TensorFlow on TPU: local, or the TPU's name or grpc:// address",
-    "WORLD_SIZE": "torch on several devices: how many processes; torchrun sets it",
-    "XLA_FLAGS": "XLA's own; kbert adds what makes a run the same twice on a GPU",
-    "_KBERT_COMPLETE": "asks for the completion of a line; the shell's script sets it",
+    "COLUMNS": "Width of `model.summary()` and of progress lines when there is no terminal.",
+    "GLIBC_TUNABLES": "Read by glibc. If it sets glibc.malloc, kbert does not tune glibc's memory.",
+    "KBERT_TRACEBACK": "If set, an error on the command line shows Python's traceback, not one line.",
+    "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it to make runs reproducible.",
+    "KAGGLEHUB_CACHE": "kagglehub's cache. Default: ~/.cache/kagglehub.",
+    "KERAS_BACKEND": "tensorflow, jax or torch. Read by Keras when it is imported.",
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "JAX on several hosts: host:port of the first host, or of all.",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES": "JAX on several hosts: number of hosts.",
+    "KERAS_DISTRIBUTION_PROCESS_ID": "JAX on several hosts: number of this host, from 0.",
+    "KERAS_TORCH_DEVICE": "torch: cpu trains on the CPU although there is a GPU. Read by Keras too.",
+    "LOCAL_RANK": "torch on several devices: GPU of this process. torchrun sets it.",
+    "MALLOC_MMAP_MAX_": "Read by glibc. If set, kbert does not tune glibc's memory.",
+    "MALLOC_MMAP_THRESHOLD_": "As MALLOC_MMAP_MAX_.",
+    "MALLOC_TRIM_THRESHOLD_": "As MALLOC_MMAP_MAX_.",
+    "MASTER_ADDR": "torch on several hosts: name of the first host. torchrun sets it.",
+    "MASTER_PORT": "torch on several hosts: port of the first host. torchrun sets it.",
+    "NO_COLOR": "If set, no colours on the terminal (no-color.org).",
+    "RANK": "torch on several devices: number of this process. torchrun sets it.",
+    "TF_CONFIG": "TensorFlow on several hosts: JSON with all workers and the index of this one.",
+    "TF_CPP_MIN_LOG_LEVEL": "TensorFlow's lowest log level. The command line sets 3 if it is not set.",
+    "TORCHELASTIC_RESTART_COUNT": "How often torchrun has restarted the processes. torchrun sets it.",
+    "TORCHELASTIC_USE_AGENT_STORE": "Whether torchrun hosts the key-value store. torchrun sets it.",
+    "TPU_NAME": "TensorFlow on a TPU: local, or the TPU's name or grpc:// address.",
+    "WORLD_SIZE": "torch on several devices: number of processes. torchrun sets it.",
+    "XLA_FLAGS": "Read by XLA. kbert adds the flag that makes runs on a GPU reproducible.",
+    "_KBERT_COMPLETE": "Asks for completions. The shell's completion script sets it.",
 }
 
 # What huggingface_hub and kagglehub read, where a model is given by its name.
 HUBS = {
-    "HF_HOME": "Hugging Face's folder, with the cache in hub; default ~/.cache/huggingface",
-    "HF_HUB_CACHE": "the cache itself; the default is hub in HF_HOME",
-    "HF_HUB_OFFLINE": "1: no connection to Hugging Face, models in the cache only",
-    "HF_ENDPOINT": "the address of a mirror; the default is https://huggingface.co",
-    "HF_TOKEN": "a token of your account, for private and gated models and for uploads",
-    "HF_HUB_DOWNLOAD_TIMEOUT": "seconds to wait for data of a download; 10 by default",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1: no progress bars of downloads and uploads",
-    "KAGGLE_API_TOKEN": "a token of your account, for Kaggle's gated models",
+    "HF_HOME": "Hugging Face's folder; the cache is hub in it. Default: ~/.cache/huggingface.",
+    "HF_HUB_CACHE": "The cache itself. Default: hub in HF_HOME.",
+    "HF_HUB_OFFLINE": "1: do not connect to Hugging Face; use only models in the cache.",
+    "HF_ENDPOINT": "Address of a mirror. Default: https://huggingface.co.",
+    "HF_TOKEN": "Token of your account, for private and gated models and for uploads.",
+    "HF_HUB_DOWNLOAD_TIMEOUT": "Seconds to wait for data of a download. Default: 10.",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1: no progress bars for downloads and uploads.",
+    "KAGGLE_API_TOKEN": "Token of your account, for Kaggle's gated models.",
 }
 
 
 def page() -> str:
     """Tables of the variables that kbert and the hubs' packages read, and what they are for."""
-    hubs = table(("variable", "what it is for"), [(f"`{name}`", HUBS[name]) for name in HUBS])
+    hubs = table(("variable", "meaning"), [(f"`{name}`", HUBS[name]) for name in HUBS])
     return f"{_own()}\n## Read by huggingface_hub and kagglehub\n\n{hubs}"
 
 
@@ -75,7 +75,7 @@ def _own() -> str:
         )
         for name, modules in sorted(variables().items())
     ]
-    return table(("variable", "what it is for", "read in"), lines)
+    return table(("variable", "meaning", "read in"), lines)
 
 
 def variables() -> dict[str, set[str]]:

@@ -1,11 +1,13 @@
 """Every preset with its totals, and every total that others publish beside kbert's."""
 
+import re
+
 from from_code.table import table
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import PRESETS
 from kbert.graph.published_totals import reconciled_totals
-from kbert.graph.reference import PublishedTotal, document_004, published_totals
+from kbert.graph.reference import TEXTS, PublishedTotal, document_004, published_totals
 
 _SIZES = ("T", "L", "H", "A", "FFD", "P")
 
@@ -17,10 +19,18 @@ def page() -> str:
 
 
 def published() -> str:
-    """Published totals beside the closed form's, and how they hang together."""
+    """Published totals beside kbert's, and the steps from one to the next."""
     lines = [_published(total) for total in published_totals()]
     printed = sum(row.params for row in document_004())
-    lines.insert(0, ("base, both heads", "document 004", printed, account("base").params))
+    lines.insert(
+        0,
+        (
+            "base, both heads",
+            'the article "Understanding BERT architecture"',
+            printed,
+            account("base").params,
+        ),
+    )
     bridge = "".join(f"{step.sign + step.amount:>13}  {step.text}\n" for step in _bridge())
     header = ("model", "published by", "published", "kbert counts")
     return f"{table(header, lines, right=2)}\n```text\n{bridge}```\n"
@@ -52,4 +62,5 @@ def _published(total: PublishedTotal) -> tuple:
         intermediate_size=total.feed_forward,
     )
     counted = account(config, head="encoder").params
-    return (f"`{total.model}`", total.source, total.params_encoder_and_pooler, counted)
+    source = re.sub(r"document (\d+)", lambda match: TEXTS[match[1]], total.source)
+    return (f"`{total.model}`", source, total.params_encoder_and_pooler, counted)

@@ -17,7 +17,7 @@ def page() -> str:
         for name, requirements in groups.items()
         for requirement in requirements
     ]
-    header = ("for", "package", "from", "below")
+    header = ("extra", "package", "from version", "below version")
     return f"Python {project['requires-python']}\n\n{table(header, lines)}"
 
 

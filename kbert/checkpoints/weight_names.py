@@ -198,7 +198,7 @@ def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParam
 
 
 def group(parameter: str) -> str:
-    """The group that document 001 sums a parameter into: embeddings, encoder or pooler."""
+    """Return the group of a parameter by its name: embeddings, encoder or pooler."""
     return parameter.split(".")[0]
 
 

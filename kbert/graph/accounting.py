@@ -233,7 +233,7 @@ def account(
         batch_size: sequences in a batch (B).
         head: one of `kbert.graph.spec.HEADS`.
         max_predictions: predicted positions of a sequence (M) where the MLM head sees only them;
-            None: the head sees every position, as in document 004.
+            None: the head sees every position, as in keras_bert's graph.
         num_labels: labels of the classifiers.
         dtype: one of `DTYPES`; sets the width of kept activations (w) and of `memory`.
         freeze, lora, lora_on: what is trained, as `kbert.finetune` has it (see

@@ -62,8 +62,8 @@ class BertConfig:
     """The configuration of one BERT; the defaults are the paper's base (section 3).
 
     Args:
-        vocab_size: number of tokens (T). The paper and document 004 say 30,000; the released
-            uncased models have 30,522.
+        vocab_size: number of tokens (T). The paper says 30,000; the released uncased models have
+            30,522.
         hidden_size: width of a token's vector (H).
         num_hidden_layers: encoder blocks (L).
         num_attention_heads: heads of a block (A); must divide `hidden_size`.

@@ -1,9 +1,9 @@
 """Formulas in the document's letters: a text that is shown, put into numbers and computed.
 
-One text serves all three, so what is shown is what was counted. The letters are document 004's
-(T tokens, H hidden size, A heads, L layers, P positions, FFD feed-forward size), and S (tokens in
-a sequence), B (sequences in a batch), M (predicted positions of a sequence), w (bytes of a
-number).
+One text serves all three, so what is shown is what was counted. The letters are those of the
+article "Understanding BERT architecture" (T tokens, H hidden size, A heads, L layers, P positions,
+FFD feed-forward size), and S (tokens in a sequence), B (sequences in a batch), M (predicted
+positions of a sequence), w (bytes of a number).
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The layer names of the graph: keras_bert's, as document 004 prints them.
+"""The layer names of the graph: keras_bert's.
 
 Encoder blocks count from 1 here; checkpoints count from 0 (`from_checkpoint_index`).
 """

@@ -24,9 +24,9 @@ def _of_width(layers: int, hidden: int, **changes) -> BertConfig:
 base = BertConfig()
 large = _of_width(24, 1024, vocab_size=30_000)
 
-# Sources: the paper (section 3) and document 004 for `base` and `large`; google-research/bert's
-# README and the `vocab_size` of its released `bert_config.json` files for the others; the
-# miniatures are Turc et al. 2019 (arXiv 1908.08962), table 1.
+# Sources: the paper (section 3) and the article "Understanding BERT architecture" for `base` and
+# `large`; google-research/bert's README and the `vocab_size` of its released `bert_config.json`
+# files for the others; the miniatures are Turc et al. 2019 (arXiv 1908.08962), table 1.
 PRESETS: dict[str, BertConfig] = {
     "base": base,
     "large": large,

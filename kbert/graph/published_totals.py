@@ -24,16 +24,18 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
             return _of_family(config)
         return [*_to_heads(config, "encoder and pooler", "both heads")]
     return [
-        *_vocabulary(base, uncased[0], "document 004: base, T = 30,000, both heads"),
+        *_vocabulary(
+            base, uncased[0], 'base, T = 30,000, both heads: "Understanding BERT architecture"'
+        ),
         *_from_heads(
             uncased[0],
             "base_uncased, both heads",
-            "base_uncased, encoder and pooler: documents 000, 001, 003",
+            "base_uncased, encoder and pooler: transformers' BertModel",
         ),
         Step("", "110M", "the paper's base: any of the three in two figures"),
         *_to_heads(
             uncased[1],
-            "large_uncased, encoder and pooler: document 002",
+            "large_uncased, encoder and pooler: transformers' BertModel",
             "large_uncased, both heads",
         ),
         Step("", "340M", "the paper's large: either of the two in two figures"),

@@ -9,7 +9,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 
 HEADS = {
-    "pretraining": "masked language model and next sentence (document 004)",
+    "pretraining": "masked language model and next sentence",
     "encoder": "sequence output and pooled output",
     "classifier": "labels for a sequence",
     "tokens": "labels for each token",

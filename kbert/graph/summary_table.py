@@ -1,4 +1,4 @@
-"""A summary's rows as a table of text in document 004's layout, whole at any width."""
+"""A summary's rows as a table of text in keras_bert's layout, whole at any width."""
 
 import re
 import shutil

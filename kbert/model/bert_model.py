@@ -54,7 +54,7 @@ class BertModel(keras.Model):
         lora: int | None = None,
         lora_on: str = LORA_ON,
     ) -> None:
-        """Prints document 004's table: nothing cut at any width, no optimizer in the totals.
+        """Print keras_bert's summary: nothing cut at any width, no optimizer in the totals.
 
         The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models. With
         `freeze` or `lora`, as `kbert.finetune` has them, it shows what would be trained.

@@ -40,12 +40,12 @@ def build_bert(
     max_predictions: int | None = None,
     dtype: str | None = None,
 ) -> BertModel:
-    """BERT with both pretraining heads: document 004's graph.
+    """Build BERT with both pretraining heads, the graph that keras_bert built.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
         seq_len: tokens in a sequence; default: the configuration's positions; None: any length.
-        max_predictions: None for the document's graph, which projects every position onto the
+        max_predictions: None for keras_bert's graph, which projects every position onto the
             vocabulary. A number M replaces Input-Masked by Input-Positions, int32 (B, M), the
             positions to predict (0: none), and the MLM head sees only them. Same weights.
         dtype: the dtype policy of every layer, such as "float32", "mixed_bfloat16" or "bfloat16";

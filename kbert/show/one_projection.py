@@ -1,4 +1,4 @@
-"""Document 000's question: one W_Q is as many matrices as there are heads, side by side."""
+"""One W_Q is as many matrices as there are heads, side by side: both computations."""
 
 import os
 from dataclasses import dataclass

@@ -50,7 +50,7 @@ def _account_head(title: str, full: Account) -> str:
 
 
 def _steps(full: Account) -> str:
-    """Document 004's 14 steps; steps 6 to 9 stand for every encoder block."""
+    """The 14 steps of the summary; steps 6 to 9 stand for every encoder block."""
     rows = {row.layer: row for row in full.rows}
     blocks = full.config.num_hidden_layers
     attention, feed_forward = names.ATTENTION, names.FEED_FORWARD
@@ -70,7 +70,8 @@ def _steps(full: Account) -> str:
         names.POOLER,
         names.NSP,
     ]
-    lines = [f"{'THE 14 STEPS OF DOCUMENT 004':<52}{'parameters':>28}"]
+    title = 'THE 14 STEPS OF "UNDERSTANDING BERT ARCHITECTURE"'
+    lines = [f"{title:<52}{'parameters':>28}"]
     for number, name in enumerate(layers, start=1):
         if (row := rows.get(name)) is None:  # of the family, what has no such layer
             continue
@@ -194,7 +195,7 @@ def _bridge(config: BertConfig) -> str:
 
 
 def params_text(config: BertConfig) -> str:
-    """transformers' named parameters as the documents print them, and the sums by group."""
+    """transformers' named parameters, and their sums by group."""
     parameters = named_parameters(config)
     lines = [f"{len(parameters)} named parameters", f"{'':<55} {'shape':>14} {'numel':>9}"]
     for entry in parameters:
@@ -205,12 +206,11 @@ def params_text(config: BertConfig) -> str:
         totals[group(entry.parameter)] = totals.get(group(entry.parameter), 0) + entry.numel
     lines += [f"{name:<12}{total:>14,}" for name, total in totals.items()]
     lines.append(f"{'total':<12}{sum(totals.values()):>14,}")
-    lines.append("(document 001 prints pooler 0: its cell adds to another variable)")
     return "\n".join(lines) + "\n"
 
 
 def heads_text(report) -> str:
-    """The answer to document 000: one matrix or one a head, the slices, the two computations."""
+    """One matrix or one for each head: the slices and the two computations."""
     config, hidden, size = report.config, report.config.hidden_size, report.config.head_size
     heads = config.num_attention_heads
     lines = [
@@ -243,10 +243,10 @@ def verify_text(report) -> str:
         lines.append(what.ljust(70) + part.verdict.rjust(10))
         lines += [_paragraph(str(difference), 4) for difference in part.differences]
     if report.errata:
-        lines += ["", "WHERE THE DOCUMENTS ERR"]
+        lines += ["", "CORRECTIONS OF PUBLISHED TEXTS"]
     for entry in report.errata:
-        lines.append(_paragraph(f"{entry.document} says: {entry.says}"))
-        lines.append(_paragraph(f"true: {entry.true}", 4))
+        lines.append(_paragraph(f"{entry.source_says}: {entry.says}"))
+        lines.append(_paragraph(f"correct: {entry.true}", 4))
         verdict = "ok" if entry.holds else "DOES NOT HOLD"
         lines.append(_paragraph(f"{entry.arithmetic} … {verdict}", 4))
     lines += ["", _verdict(report)]

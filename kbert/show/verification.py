@@ -17,6 +17,8 @@ from kbert.graph.summary_rows import COLUMNS, Row
 if TYPE_CHECKING:
     import keras
 
+_ARTICLE = '"Understanding BERT architecture"'  # its summary of 112 rows
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -85,7 +87,7 @@ class VerificationReport:
         lines = [(f"{p.found} = {p.expected}", p.amount, p.verdict) for p in self.comparisons]
         lines += [(str(difference), "", "differs") for difference in self.differences]
         for entry in self.errata:
-            says = f"{entry.document} says: {entry.says}; true: {entry.true}"
+            says = f"{entry.source_says}: {entry.says}; correct: {entry.true}"
             lines.append((says, entry.arithmetic, "ok" if entry.holds else "DOES NOT HOLD"))
         return table(("compared", "how much", "verdict"), lines, repr(self))
 
@@ -103,7 +105,7 @@ def verify(
     """Compares a graph with the closed forms and, where a document prints it, with its table.
 
     Args:
-        subject: None for document 004's base with every check; a preset's name, a path to a JSON
+        subject: None for `base` with every check; a preset's name, a path to a JSON
             file or a `BertConfig`, which is then built; or a functional `keras.Model` of one's own.
         config: of a model whose configuration its layers do not tell.
 
@@ -236,11 +238,11 @@ def _document_004(model, config: BertConfig) -> list[Comparison]:
     amount = f"{len(table)} rows × 5 columns"
     total = model.count_params()
     return [
-        Comparison("graph", "document 004", amount, compare_rows(found, table)),
-        Comparison("closed forms", "document 004", amount, compare_rows(closed, table)),
+        Comparison("graph", _ARTICLE, amount, compare_rows(found, table)),
+        Comparison("closed forms", _ARTICLE, amount, compare_rows(closed, table)),
         Comparison(
             "graph",
-            "document 004",
+            _ARTICLE,
             "total 109,705,010",
             _unequal("total", "parameters", 109_705_010, total),
         ),
@@ -256,8 +258,8 @@ def _all_tables() -> list[Comparison]:
 
 
 def _tables_of(config: BertConfig) -> list[Comparison]:
-    """The transformers table of the documents that print this configuration, if any."""
-    documents = {"base_uncased": "documents 000, 001, 003", "large_uncased": "document 002"}
+    """Compare with transformers' list of parameters for this configuration, if there is one."""
+    documents = {"base_uncased": "bert-base-uncased", "large_uncased": "bert-large-uncased"}
     preset = next((name for name in documents if _sizes(get_config(name)) == _sizes(config)), None)
     if preset is None:
         return []

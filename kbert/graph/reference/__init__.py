@@ -1,8 +1,9 @@
 """The documents' tables, shipped with the package, and their readers.
 
-- `keras_bert_base.tsv`: document 004's summary, 112 rows; equal to a live run of keras_bert 0.89.
+- `keras_bert_base.tsv`: the summary of 112 rows in the article "Understanding BERT architecture";
+  equal to a live run of keras_bert 0.89.
 - `hf_bert_base_uncased.tsv`, `hf_bert_large_uncased.tsv`: transformers' named parameters, as
-  documents 000, 001, 003 (base) and 002 (large) print them.
+  the other texts of `TEXTS` print them: 000, 001, 003 (base) and 002 (large).
 - `published_totals.tsv`: totals that others publish, with their sources.
 """
 
@@ -10,6 +11,16 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from kbert.graph.summary_rows import Row, from_tsv
+
+# The texts that kbert's counts are compared with, as far as they say who they are.
+TEXTS = {
+    "000": 'The forum thread "Understanding BERT from huggingface"',
+    "001": "A notebook on transformers' BertModel",
+    "002": 'The article "BERTのAttention重みの形状を確認する"',
+    "003": 'The notebook "Understanding BERT Architecture"',
+    "004": 'The article "Understanding BERT architecture"',
+    "paper": "BERT's paper",
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ def text(name: str) -> str:
 
 
 def document_004() -> tuple[Row, ...]:
-    """Document 004's summary, row by row."""
+    """Return the summary of the article "Understanding BERT architecture", row by row."""
     return from_tsv(text("keras_bert_base.tsv"))
 
 

@@ -6,7 +6,7 @@ Checked against a live run of keras_bert 0.89 or of transformers 5.23, or by ari
 from dataclasses import dataclass
 
 from kbert.graph import names
-from kbert.graph.reference import document_004, named_parameters
+from kbert.graph.reference import TEXTS, document_004, named_parameters
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Erratum:
     """One statement of a document, what is true instead, and the numbers that show it.
 
     Attributes:
-        document: its number, or "paper".
+        document: its key in `TEXTS`; two are joined by a comma.
         says: what it states.
         true: what is the case.
         arithmetic: the check, as text.
@@ -31,6 +31,12 @@ class Erratum:
     holds: bool
     layers: tuple[str, ...] = ()
     preset: str = ""
+
+    @property
+    def source_says(self) -> str:
+        """The source and its verb, such as "BERT's paper says"; `says` follows."""
+        first, *others = (TEXTS[name] for name in self.document.split(", "))
+        return f"{' and '.join([first, *others])} {'say' if others else 'says'}"
 
 
 _ATTENTION = names.encoder("{n}", names.ATTENTION)
@@ -92,7 +98,7 @@ def _meaning() -> list[Erratum]:
         Erratum(
             "004",
             "ReLU between the two feed-forward layers",
-            "GELU: keras_bert's default, and hidden_act in document 002's configuration",
+            "GELU: keras_bert's default, and hidden_act in the released configurations",
             "an activation has no parameters: (768·3072 + 3072) + (3072·768 + 768) = "
             f"{(768 * 3072 + 3072) + (3072 * 768 + 768):,} either way",
             rows["Encoder-1-FeedForward"].params == (768 * 3072 + 3072) + (3072 * 768 + 768),
@@ -142,7 +148,7 @@ def _totals() -> list[Erratum]:
         Erratum(
             "004",
             "30,000 tokens",
-            "a round figure, as in the paper; released BERT has 30,522 uncased, 28,996 cased",
+            "rounded, as in the paper; released models have 30,522 (uncased) and 28,996 (cased)",
             f"(30,522 − 30,000)·768 + 522 = {522 * 768 + 522:,} = {both_heads:,} − {document:,}",
             both_heads - document == 522 * 768 + 522,
             (names.TOKEN_EMBEDDING, names.MLM_SIMILARITY),
@@ -158,7 +164,7 @@ def _totals() -> list[Erratum]:
         Erratum(
             "004, paper",
             "base has 110M parameters",
-            "110M is that in two figures; exactly, it is one of three",
+            "110M is rounded; the exact number is one of three",
             f"{document:,} (T = 30,000, both heads) · {encoder_and_pooler:,} (T = 30,522, encoder "
             f"and pooler) · {both_heads:,} (T = 30,522, both heads)",
             (document, encoder_and_pooler, both_heads) == (109_705_010, 109_482_240, 110_106_428),
@@ -167,7 +173,7 @@ def _totals() -> list[Erratum]:
         Erratum(
             "002, paper",
             "large has 340M parameters",
-            "340M is that in two figures; exactly, it is one of two",
+            "340M is rounded; the exact number is one of two",
             f"{large:,} (encoder and pooler) + {_heads(30_522, 1024):,} = {large_both:,} (both "
             "heads)",
             (large, large_both) == (335_141_888, 336_226_108),

@@ -5,7 +5,7 @@ D = H/A, F feed-forward size, T vocabulary.
 
 Masks. Token ids equal to the padding token are masked by `TokenEmbedding`. The mask exists only at
 run time (`compute_mask` is None for a symbolic input): a symbolic one would put rows into the
-summary that document 004 does not have. It travels on the tensors, through every layer, to the
+summary that keras_bert's does not have. It travels on the tensors, through every layer, to the
 attention of each block.
 
 Ids out of range. At inference an id that a table does not have becomes NaN (or the backend's own

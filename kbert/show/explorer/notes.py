@@ -1,4 +1,4 @@
-"""What each layer does, what document 004 says of it, and where a document errs."""
+"""What each layer does, what the article on BERT's architecture says, and where texts err."""
 
 from dataclasses import asdict
 from importlib.resources import files
@@ -20,5 +20,5 @@ def notes_data() -> dict:
             for row in document_004()
             if not row.layer.startswith("Encoder-") or row.layer.startswith("Encoder-1-")
         },
-        "errata": [asdict(erratum) for erratum in errata()],
+        "errata": [{**asdict(one), "source_says": one.source_says} for one in errata()],
     }

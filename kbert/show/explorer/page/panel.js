@@ -174,13 +174,13 @@ function documentSection(layer, key, note, config) {
       same ? h("span", { class: "ok" }, "The same here.") : h("span", { class: "dim" }, "Other sizes are chosen here.")));
   }
   errata.forEach((one) => lines.push(erratum(one)));
-  return lines.length ? section("Document 004", ...lines) : null;
+  return lines.length ? section('In the article "Understanding BERT architecture"', ...lines) : null;
 }
 
 function erratum(one) {
   return h("div", { class: "erratum" },
-    h("p", {}, h("b", {}, `Document ${one.document} says: `), one.says, "."),
-    h("p", {}, h("b", {}, "It is so: "), one.true, "."), h("p", { class: "dim" }, one.arithmetic));
+    h("p", {}, h("b", {}, `${one.source_says}: `), one.says, "."),
+    h("p", {}, h("b", {}, "Correct: "), one.true, "."), h("p", { class: "dim" }, one.arithmetic));
 }
 
 // The layers before and after it in the summary.
