@@ -28,8 +28,8 @@ STEPS = (
     Step(
         "Token embeddings",
         names.TOKEN_EMBEDDING,
-        "A table with one row of 768 numbers for each of the 30,000 tokens. It holds a fifth of all "
-        "parameters and is used twice: here to look up tokens, in step 12 to predict them.",
+        "A table with one row of 768 numbers for each of the 30,000 tokens. It holds a fifth of "
+        "all parameters and is used twice: here to look up tokens, in step 12 to predict them.",
     ),
     Step(
         "Segment embeddings",
@@ -98,8 +98,8 @@ STEPS = (
     Step(
         "NSP: the pooler",
         names.POOLER,
-        "Next sentence prediction (NSP) uses only the first token, [CLS]. Other libraries call this "
-        "layer the pooler.",
+        "Next sentence prediction (NSP) uses only the first token, [CLS]. Other libraries call "
+        "this layer the pooler.",
     ),
     Step(
         "NSP: two answers",
