@@ -43,8 +43,8 @@ def kbert(folder: str, dev: str, epochs: int, checkpoint: str | None = None, **o
                 max_length=LENGTH,
                 learning_rate=RATE,
                 weight_decay=DECAY,
-                warmup_share=WARMUP,
-                show=False,
+                warmup_ratio=WARMUP,
+                progress=False,
                 **options,
             )
         return {"accuracy": tuned.metrics["accuracy"]}

@@ -29,7 +29,7 @@ import sys, json, time
 start = time.perf_counter()
 from kbert.tasks.pretraining.pretrain import pretrain
 place, run, asked = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-trained = pretrain(place + "/shards", init=place + "/first", output=run, show=False, **asked)
+trained = pretrain(place + "/shards", init=place + "/first", output=run, progress=False, **asked)
 updates = trained.history.updates
 json.dump({"losses": [line["MLM_loss"] for line in updates],
            "held_out": trained.history.evaluations[-1]["val_MLM_loss"],
@@ -97,7 +97,7 @@ def main() -> None:
         prepare(arguments.folder, Path(place), arguments.steps)
         warmup = arguments.steps // 10
         asked = SETTINGS | BATCHES | {"steps": arguments.steps, "warmup_steps": warmup}
-        ours = {"held_out": HELD_OUT, "evaluation_batches": EVALUATED, "log_every": 1}
+        ours = {"dev_ratio": HELD_OUT, "evaluation_batches": EVALUATED, "log_every": 1}
         ours["evaluate_every"] = max(1, arguments.steps // 10)
         run = str(arguments.output or Path(place) / "run")
         in_a_process(KBERT, place, run, json.dumps(asked | ours))

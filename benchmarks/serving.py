@@ -138,7 +138,7 @@ def fine_tuned(folder: str, data: str, checkpoint: str | None) -> str:
         epochs=2,
         batch_size=BATCH,
         learning_rate=finetuning.RATE,
-        show=False,
+        progress=False,
     )
     return f"{folder}/run"
 

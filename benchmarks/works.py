@@ -23,9 +23,9 @@ TORCH = {"KERAS_BACKEND": "torch"}
 
 _EVERY_ROW = "every row of the last block"  # not those alone that a head reads
 _WAYS = {
-    "rematerialized": {"rematerialize": True},
-    "4 micro-batches": {"accumulation": 4},
-    "both": {"rematerialize": True, "accumulation": 4},
+    "rematerialized": {"gradient_checkpointing": True},
+    "4 micro-batches": {"accumulation_steps": 4},
+    "both": {"gradient_checkpointing": True, "accumulation_steps": 4},
 }
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 

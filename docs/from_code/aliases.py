@@ -7,6 +7,7 @@ _TITLES = {
     "head": "Heads: `head=`, `--head`",
     "task": "Tasks of fine-tuning: `kbert.finetune(…, task)`, `--task`",
     "no task": "Not a task of fine-tuning",
+    "setting": "Settings of training: `kbert.pretrain(…)`, `kbert.finetune(…)`",
     "kbert": "Functions of the package: `kbert.…`",
     "Bert": "Attributes of a loaded model: `bert.…`",
     "Tokenizer": "Methods of the tokenizer: `bert.tokenizer.…`",

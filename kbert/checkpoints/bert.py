@@ -49,7 +49,7 @@ class Bert(aliases.Answering):
         split_punctuation: how `kbert.tag` cuts texts into words, as the training data do: at white
             space, with this punctuation cut off both ends of a word. None: as the tokenizer does,
             which cuts at every punctuation mark.
-        adapter: the LoRA adapter that its weights have in them, of `finetune(lora=…)` or
+        adapter: the LoRA adapter that its weights have in them, of `finetune(lora_rank=…)` or
             `load(adapter=…)`; None: none is known.
         sentence_problem: why the checkpoint's way to a sentence vector cannot be obeyed; None: it
             can, or there is none.

@@ -5,6 +5,7 @@ import os
 import click
 from click.shell_completion import CompletionItem
 
+from kbert.graph import aliases
 from kbert.io import progress
 
 
@@ -32,6 +33,17 @@ class Command(click.Command):
         super().__init__(*arguments, **options)
         self.examples = examples
         self.params.append(_quiet_option())
+
+    def parse_args(self, ctx, args):
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            new = aliases.setting(error.option_name.lstrip("-").replace("-", "_"))
+            option = f"--{new}".replace("_", "-")
+            if new is None or not any(option in one.opts for one in self.params):
+                raise
+            text = f"No such option {error.option_name!r}: it is called {option}."
+            raise click.UsageError(text, ctx) from None
 
     def format_epilog(self, ctx, formatter) -> None:
         with formatter.section("Examples"):

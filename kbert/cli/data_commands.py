@@ -82,7 +82,7 @@ def prepare(corpus, vocab, output, processes, dask, form, text_field, language):
             language=language,
             processes=processes,
             executor=executor,
-            show=True,
+            progress=True,
         )
     counts = [(shards.index[name], name) for name in ("documents", "sentences", "tokens")]
     words = [

@@ -49,7 +49,7 @@ class _Numbers(click.ParamType):
 @click.option("--epochs", type=_Numbers(int), default="2,3,4", show_default=True)
 @click.option("--max-length", type=POSITIVE, help="Tokens of an example. Default: 128.")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True)
-@click.option("--accumulation", type=POSITIVE, default=1, help="Micro-batches of an update.")
+@click.option("--accumulation-steps", type=POSITIVE, default=1, help="Micro-batches of an update.")
 @click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
 def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs, **options):
     """Fine-tune the checkpoint SRC on the GLUE files in DIR: DIR/CoLA/train.tsv, …

@@ -27,7 +27,7 @@ from kbert.cli.options import (
         "kbert summary",
         "kbert summary large --layers 1-2",
         "kbert summary tiny --head classifier --num-labels 3 --format json",
-        "kbert summary base --head classifier --lora 8",
+        "kbert summary base --head classifier --lora-rank 8",
     ),
 )
 @CONFIG
@@ -49,7 +49,7 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
     _refuse_together(rich=rich, layers=layers)
     if trained and (rich or form != "text"):
         raise click.UsageError(
-            "--freeze and --lora go with --format text and no --rich: leave one of them out"
+            "--freeze and --lora-rank go with --format text and no --rich: leave one of them out"
         )
     if rich and form != "text":
         raise click.UsageError(f"--rich goes with --format text, got {form}")

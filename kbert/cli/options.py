@@ -8,7 +8,7 @@ import click
 from kbert.cli.command import names_or_files, presets_or_files
 from kbert.graph import aliases
 from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
-from kbert.graph.trained_parts import LORA_ON
+from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.tasks.precisions import PRECISIONS
 
 CONFIG = click.argument(
@@ -87,8 +87,10 @@ PREDICTIONS = click.option(
 
 _TRAINED = (
     click.option("--freeze", metavar="PARTS", help="Not trained, such as embeddings,1-8."),
-    click.option("--lora", type=POSITIVE, metavar="RANK", help="Trained with adapters."),
-    click.option("--lora-on", metavar="NAMES", help=f"Their matrices. Default: {LORA_ON}."),
+    click.option("--lora-rank", type=POSITIVE, metavar="RANK", help="Trained with adapters."),
+    click.option(
+        "--lora-targets", metavar="NAMES", help=f"Their matrices. Default: {LORA_TARGETS}."
+    ),
 )
 
 
@@ -101,10 +103,12 @@ def trained_in_part(command):
     """A decorator: options of what is trained, which the command gets by name as `trained`."""
 
     @functools.wraps(command)
-    def called(freeze, lora, lora_on, **others):
-        if lora_on is not None and lora is None:
-            raise click.UsageError(f"--lora-on goes with --lora, got {lora_on} alone")
-        given = {"freeze": freeze, "lora": lora, "lora_on": lora_on}
+    def called(freeze, lora_rank, lora_targets, **others):
+        if lora_targets is not None and lora_rank is None:
+            raise click.UsageError(
+                f"--lora-targets goes with --lora-rank, got {lora_targets} alone"
+            )
+        given = {"freeze": freeze, "lora_rank": lora_rank, "lora_targets": lora_targets}
         trained = {name: value for name, value in given.items() if value is not None}
         return command(trained=trained, **others)
 

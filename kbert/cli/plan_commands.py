@@ -13,7 +13,7 @@ _PRECISIONS = click.Choice(PRECISIONS)
     short_help="Memory, FLOPs and hours on TPUs and GPUs.",
     examples=(
         "kbert plan base --tpu v5e:4x4 --batch 4096",
-        "kbert plan large --gpu H100:8 --seq-len 512 --rematerialize",
+        "kbert plan large --gpu H100:8 --seq-len 512 --gradient-checkpointing",
         "kbert plan large_uncased --gpu L4 --freeze embeddings,1-20",
         "kbert plan base --gpu RTX-4080 --peak-flops 97.5T --memory 16GiB",
     ),
@@ -26,8 +26,10 @@ _PRECISIONS = click.Choice(PRECISIONS)
 @click.option("--seq-len", type=POSITIVE, default=128, metavar="S", help="Tokens a sequence.")
 @click.option("--batch", type=POSITIVE, metavar="B", help="Sequences an update; 256.")
 @click.option("--precision", type=_PRECISIONS, default="mixed_bfloat16", help="What to compute in.")
-@click.option("--accumulation", type=POSITIVE, default=1, help="Micro-batches of an update.")
-@click.option("--rematerialize", is_flag=True, help="Blocks are computed again: less memory.")
+@click.option("--accumulation-steps", type=POSITIVE, default=1, help="Micro-batches of an update.")
+@click.option(
+    "--gradient-checkpointing", is_flag=True, help="Blocks are computed again: less memory."
+)
 @click.option("--max-predictions", type=POSITIVE, metavar="M", help="Of a sequence; 15 %.")
 @click.option("--utilization", type=float, default=UTILIZATION, help="Share of the peak; 0.4.")
 @click.option("--steps", type=POSITIVE, default=PAPER_STEPS, help="Updates; the paper's 1,000,000.")
@@ -48,7 +50,9 @@ def plan(config, tpu, gpu, peak_flops, memory, batch, compiles, as_json, trained
 
     options |= trained
     if compiles and trained:
-        raise click.UsageError("--compile goes with the whole model: leave --freeze, --lora out")
+        raise click.UsageError(
+            "--compile goes with the whole model: leave --freeze, --lora-rank out"
+        )
     own = {"peak_flops": peak_flops, "memory": memory}
     if tpu is None and gpu is None and None in own.values():
         given = {"--json": as_json, "--compile": compiles, "--batch": batch is not None}

@@ -17,17 +17,17 @@ _HELP = {
     "max_predictions": "Predictions of an example at most; default: 15 % of its tokens.",
     "warmup_steps": "Default: a tenth of the updates, 10,000 at most.",
     "seed": "Of weights, data and dropout.",
-    "masked_share": "Of the tokens.",
-    "short_share": "Of the examples.",
+    "mlm_probability": "Of the tokens.",
+    "short_seq_probability": "Of the examples.",
     "whole_word": "Mask whole words.",
     "mlm_only": "Full sequences, no next-sentence prediction.",
-    "held_out": "Share of the documents to evaluate with; default: 0.05 of 100 or more.",
+    "dev_ratio": "Share of the documents to evaluate with; default: 0.05 of 100 or more.",
     "evaluate_every": "Updates; default: a tenth of them.",
     "evaluation_batches": "Of an evaluation, at most.",
     "save_every": "Updates; default: a tenth of them, 1,000 at most.",
     "freeze": "Parts of --init that are not trained: embeddings,1-8.",
-    "lora": "Rank of adapters of --init, trained in the place of the weights.",
-    "lora_on": "Their matrices, between commas.",
+    "lora_rank": "Rank of adapters of --init, trained in the place of the weights.",
+    "lora_targets": "Their matrices, between commas.",
     "lora_alpha": "They count alpha / rank times; default: once.",
     "lora_dropout": "Of what goes into them.",
 }
@@ -112,7 +112,8 @@ def _go_on(run: Path, settings: dict, **options) -> None:
     refuse_other_task(folder, "pretrain")
     if finished := folder.finished:
         folder.check(folder.fingerprint, folder.settings | settings)
-        folder.keep = options["keep"] or folder.keep
+        if options["keep_checkpoints"] is not None:
+            folder.keep_checkpoints = options["keep_checkpoints"]
         folder.tidy()
         click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
         return

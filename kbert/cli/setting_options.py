@@ -9,8 +9,7 @@ from kbert.cli.options import POSITIVE
 from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import (
     CLASS_WEIGHTS,
-    HIDDEN_STATES,
-    KEEPS,
+    HIDDEN_LOSSES,
     LOSSES,
     OPTIMIZERS,
     PRECISIONS,
@@ -24,7 +23,7 @@ _CHOICES = {
     "schedule": list(SCHEDULES),
     "precision": list(PRECISIONS),
     "class_weights": list(CLASS_WEIGHTS),
-    "hidden_states": list(HIDDEN_STATES),
+    "hidden_loss": list(HIDDEN_LOSSES),
     "loss": list(LOSSES),
     "pooling": list(VECTOR_POOLINGS),
 }
@@ -43,14 +42,13 @@ _SURROUNDINGS = (
         "and no such share on a CPU.",
     ),
     click.option(
-        "--keep",
-        type=click.Choice(KEEPS),
-        help="What stays once it is finished: the model, or its training states too. "
-        "Default: model.",
+        "--keep-checkpoints/--no-keep-checkpoints",
+        default=None,
+        help="Keep the training states once the run is finished; default: only the model stays.",
     ),
 )
 
-_NAMES = ("devices", "steps_per_execution", "peak_flops", "keep")
+_NAMES = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
 
 # What the help says of the settings that every run has.
 _TEXTS = {
@@ -60,14 +58,14 @@ _TEXTS = {
     "schedule": "After the warm-up.",
     "weight_decay": "None on biases and LayerNorm.",
     "clip_norm": "Global norm of the gradients.",
-    "accumulation": "Micro-batches of an update.",
+    "accumulation_steps": "Micro-batches of an update.",
     "precision": "",
     "jit": "Compile with XLA; default: as the device likes it.",
-    "rematerialize": "Compute encoder blocks again instead of keeping their activations.",
+    "gradient_checkpointing": "Compute encoder blocks again instead of keeping their activations.",
     "temperature": "With --teacher: which logits are divided by.",
     "alpha": "With --teacher: its share of the loss, beside the labels'.",
-    "hidden_states": "With --teacher: learn its states, of all blocks or of the last.",
-    "hidden_weight": "With --hidden-states: what they count for.",
+    "hidden_loss": "With --teacher: learn its states, of all blocks or of the last.",
+    "hidden_loss_weight": "With --hidden-loss: what they count for.",
     "patience": "Stop after that many evaluations on dev data without improvement.",
     "log_every": "Updates between two lines of metrics.jsonl.",
 }

@@ -10,7 +10,7 @@ from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
-from kbert.graph.trained_parts import LORA_ON, TrainedParts, trained_parts
+from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
@@ -221,8 +221,8 @@ def account(
     num_labels: int = 2,
     dtype: str = "float32",
     freeze: str | None = None,
-    lora: int | None = None,
-    lora_on: str = LORA_ON,
+    lora_rank: int | None = None,
+    lora_targets: str = LORA_TARGETS,
 ) -> Account:
     """Counts parameters, FLOPs and bytes of a BERT from its configuration alone.
 
@@ -236,7 +236,7 @@ def account(
             None: the head sees every position, as in keras_bert's graph.
         num_labels: labels of the classifiers.
         dtype: one of `DTYPES`; sets the width of kept activations (w) and of `memory`.
-        freeze, lora, lora_on: what is trained, as `kbert.finetune` has it (see
+        freeze, lora_rank, lora_targets: what is trained, as `kbert.finetune` has it (see
             `kbert.graph.trained_parts.trained_parts`): of effect on `trainable_params`,
             `training_flops` and `memory`.
 
@@ -285,8 +285,8 @@ def account(
         for layer, row in zip(graph_layers(spec), closed_form.rows(spec), strict=True)
     )
     trained = None
-    if freeze is not None or lora is not None:
-        trained = trained_parts(spec, freeze, lora, lora_on)
+    if freeze is not None or lora_rank is not None:
+        trained = trained_parts(spec, freeze, lora_rank, lora_targets)
     return Account(config, spec.head, seq_len, batch_size, max_predictions, dtype, rows, trained)
 
 

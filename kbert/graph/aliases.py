@@ -48,6 +48,11 @@ def no_task(name: Any) -> str | None:
     return table()["no task"].get(_plain(name)) if isinstance(name, str) else None
 
 
+def setting(name: str) -> str | None:
+    """Return what kbert calls a setting of another library or of an older release."""
+    return table()["setting"].get(name) or table()["old setting"].get(name)
+
+
 def refuse_attribute(of: str, name: str, known: Collection[str]) -> NoReturn:
     """Raise an AttributeError with the right call or a close name.
 

@@ -10,7 +10,7 @@ from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.layer_table import encoder_block
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.graph.presets import get_config
-from kbert.graph.trained_parts import LORA_ON
+from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io.units import parse_amount
 
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
@@ -26,7 +26,7 @@ class ChipMemory:
     Attributes:
         weights: float32; with adapters these too, and the sums of their matrices with them.
         moments: Adam's two, float32.
-        gradients: float32; twice with accumulation, which adds a micro-batch's to their sum.
+        gradients: float32; twice with accumulation_steps, which adds a micro-batch's to their sum.
         activations: what the backward pass keeps of a micro-batch.
         capacity: what the chip has for them.
         micro_gradients: of one micro-batch, float32.
@@ -58,15 +58,15 @@ class Plan:
     """See `plan`.
 
     Attributes:
-        config, seq_len, batch, precision, accumulation, rematerialize, max_predictions, steps: as
-            they were asked for; `batch` is of an update, over all chips.
+        config, seq_len, batch, precision, accumulation_steps, gradient_checkpointing,
+            max_predictions, steps: as they were asked for; `batch` is of an update, over all chips.
         devices: the chips.
         memory: of one.
         flops: of an update, over all chips, nothing counted twice.
-        recomputed_flops: what `rematerialize` computes again, beside them.
+        recomputed_flops: what `gradient_checkpointing` computes again, beside them.
         utilization: the share of the peak that times are for.
         largest_batch: that fits, over all chips; 0: not one sequence a chip does.
-        freeze, lora, lora_on: as they were asked for.
+        freeze, lora_rank, lora_targets: as they were asked for.
         trainable_params: parameters with a gradient.
         peak_flops: FLOP/s of a chip in that precision; None: not known.
     """
@@ -76,8 +76,8 @@ class Plan:
     seq_len: int
     batch: int
     precision: str
-    accumulation: int
-    rematerialize: bool
+    accumulation_steps: int
+    gradient_checkpointing: bool
     max_predictions: int
     memory: ChipMemory
     flops: int
@@ -86,8 +86,8 @@ class Plan:
     largest_batch: int
     steps: int
     freeze: str | None
-    lora: int | None
-    lora_on: str
+    lora_rank: int | None
+    lora_targets: str
     trainable_params: int
     peak_flops: float | None
 
@@ -135,14 +135,14 @@ def plan(
     seq_len: int = 128,
     batch: int = 256,
     precision: str = "mixed_bfloat16",
-    accumulation: int = 1,
-    rematerialize: bool = False,
+    accumulation_steps: int = 1,
+    gradient_checkpointing: bool = False,
     max_predictions: int | None = None,
     utilization: float = UTILIZATION,
     steps: int = PAPER_STEPS,
     freeze: str | None = None,
-    lora: int | None = None,
-    lora_on: str = LORA_ON,
+    lora_rank: int | None = None,
+    lora_targets: str = LORA_TARGETS,
 ) -> Plan:
     """What pretraining takes on a slice or some GPUs, data-parallel, with AdamW.
 
@@ -155,13 +155,13 @@ def plan(
         seq_len: tokens in a sequence.
         batch: sequences of an update, over all chips.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        accumulation: micro-batches that an update is made of.
-        rematerialize: whether each encoder block is computed again for the backward pass.
+        accumulation_steps: micro-batches that an update is made of.
+        gradient_checkpointing: whether each encoder block is computed again for the backward pass.
         max_predictions: predicted positions of a sequence; None: 15 %.
         utilization: of the peak, 0 … 1, that is assumed for the times.
         steps: updates.
-        freeze, lora, lora_on: what of a checkpoint is trained, as `kbert.pretrain` has it; None:
-            all.
+        freeze, lora_rank, lora_targets: what of a checkpoint is trained, as `kbert.pretrain` has
+            it; None: all.
 
     Returns:
         A `Plan`.
@@ -175,10 +175,10 @@ def plan(
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization!r}")
     config = get_config(config)
-    parts = require_positive("accumulation", accumulation) * devices.chips
+    parts = require_positive("accumulation_steps", accumulation_steps) * devices.chips
     if require_positive("batch", batch) % parts:
         raise ValueError(
-            f"batch must be a multiple of {parts}, {devices.chips} chips of {accumulation} "
+            f"batch must be a multiple of {parts}, {devices.chips} chips of {accumulation_steps} "
             f"micro-batches each, got {batch}: give {-(-batch // parts) * parts}"
         )
     if max_predictions is None:
@@ -189,17 +189,17 @@ def plan(
         max_predictions=max_predictions,
         dtype=precision,
         freeze=freeze,
-        lora=lora,
-        lora_on=lora_on,
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
     )
     unkept = _unkept_on_tpu(one) if devices.accelerator.kind == "TPU" else 0
     reached, (sums, sum_flops) = _reached(one), _sums(one)
-    activations = _kept(one, reached, rematerialize, unkept) - sums
+    activations = _kept(one, reached, gradient_checkpointing, unkept) - sums
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     has_peak = peak_flops is not None or precision != "float32"
     peak = devices.accelerator.peak_flops if has_peak else None
     held = one.memory
-    gradients = held.gradients * (2 if accumulation > 1 else 1)
+    gradients = held.gradients * (2 if accumulation_steps > 1 else 1)
     kept = activations * (batch // parts)
     needed = ChipMemory(held.weights + sums, held.adam, gradients, kept, capacity, held.gradients)
     largest = (capacity - needed.fixed) // max(1, activations)
@@ -212,18 +212,18 @@ def plan(
         seq_len=one.seq_len,
         batch=batch,
         precision=precision,
-        accumulation=accumulation,
-        rematerialize=rematerialize,
+        accumulation_steps=accumulation_steps,
+        gradient_checkpointing=gradient_checkpointing,
         max_predictions=max_predictions,
         memory=needed,
         flops=(one.training_flops - sum_flops) * batch + sum_flops * parts,
-        recomputed_flops=encoder * batch if rematerialize else 0,
+        recomputed_flops=encoder * batch if gradient_checkpointing else 0,
         utilization=utilization,
         largest_batch=max(0, largest) * parts,
         steps=require_positive("steps", steps),
         freeze=freeze,
-        lora=lora,
-        lora_on=lora_on,
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
         trainable_params=one.trainable_params,
         peak_flops=peak,
     )
@@ -287,18 +287,19 @@ def _sums(one: Account) -> tuple[int, int]:
     return 4 * sizes, 3 * 2 * sizes * rank
 
 
-def _kept(one: Account, reached: int, rematerialize: bool, unkept: int) -> int:
+def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int) -> int:
     """Bytes that are kept of one sequence, and of the matrices with adapters.
 
     Args:
         one: its account.
         reached: blocks that a gradient comes to; the others keep nothing.
-        rematerialize: whether blocks are computed again: what goes into each is kept, and one.
+        gradient_checkpointing: whether blocks are computed again: what goes into each is kept, and
+            one.
         unkept: of a block, what the account has and the program has not.
     """
     of_block = one.groups["encoder"].activation_bytes // one.config.num_hidden_layers
     kept = one.memory.activations
-    if not rematerialize:
+    if not gradient_checkpointing:
         return kept - unkept * reached
     inputs = reached * one.seq_len * one.config.hidden_size * _width(one)
     return kept - reached * of_block + inputs + (of_block - unkept if reached else 0)

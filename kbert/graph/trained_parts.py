@@ -15,7 +15,7 @@ from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 
 PARTS = ("embeddings", "encoder", "pooler", "head")  # that `freeze` names, beside blocks
-LORA_ON = "query,value"  # the paper's (arXiv 2106.09685, section 4.2) and PEFT's for BERT
+LORA_TARGETS = "query,value"  # the paper's (arXiv 2106.09685, section 4.2) and PEFT's for BERT
 
 
 class Matrix(NamedTuple):
@@ -116,7 +116,7 @@ def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
     return frozenset(parts), tuple(blocks)
 
 
-def read_lora_on(text: str) -> tuple[str, ...]:
+def read_lora_targets(text: str) -> tuple[str, ...]:
     """The names between commas, in the order of `MATRICES`, each once.
 
     Raises:
@@ -124,15 +124,15 @@ def read_lora_on(text: str) -> tuple[str, ...]:
     """
     found = set(_words(text))
     if not found <= set(MATRICES):
-        raise ValueError(f"lora_on must {ON}, got {text!r}")
+        raise ValueError(f"lora_targets must {ON}, got {text!r}")
     return tuple(name for name in MATRICES if name in found)
 
 
 def trained_parts(
     spec: GraphSpec,
     freeze: str | None = None,
-    lora: int | None = None,
-    lora_on: str = LORA_ON,
+    lora_rank: int | None = None,
+    lora_targets: str = LORA_TARGETS,
     lora_alpha: float | None = None,
     also: Collection[str] = (),
 ) -> TrainedParts:
@@ -142,11 +142,11 @@ def trained_parts(
         spec: the graph.
         freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
             "head", and blocks, from 1: "3" or "1-8"; None: none.
-        lora: the adapters' rank; the weights that they are added to stay as they are then, and so
-            do all others but the head's (Hu et al. 2021, arXiv 2106.09685). None: no adapters.
-        lora_on: which matrices have one, between commas, of `MATRICES`; in all blocks that are not
-            frozen.
-        lora_alpha: they count lora_alpha / lora times; None: once.
+        lora_rank: the adapters' rank; the weights that they are added to stay as they are then, and
+            so do all others but the head's (Hu et al. 2021, arXiv 2106.09685). None: no adapters.
+        lora_targets: which matrices have one, between commas, of `MATRICES`; in all blocks that are
+            not frozen.
+        lora_alpha: they count lora_alpha / lora_rank times; None: once.
         also: layers that are trained with LoRA too, unless they are frozen: those that begin anew.
 
     Raises:
@@ -154,18 +154,22 @@ def trained_parts(
             train or to adapt.
     """
     frozen, blocks = _frozen(spec, freeze)
-    lora = None if lora is None else require_positive("lora", lora)
+    lora_rank = None if lora_rank is None else require_positive("lora_rank", lora_rank)
     owners = [layer for layer in graph_layers(spec) if layer.params]
-    if lora is None:
+    if lora_rank is None:
         found = TrainedParts(spec, frozen)
     else:
         kept = {one.name for one in owners if part_of(one.group) == "head" or one.name in also}
         base = frozenset(one.name for one in owners if one.name not in kept - frozen)
         free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
         if not free:
-            raise ValueError(f"freeze must leave lora a block to adapt, got {freeze!r}: all blocks")
-        alpha = float(lora) if lora_alpha is None else lora_alpha
-        found = TrainedParts(spec, base, _adapted(spec, free, lora, lora_on), lora, alpha)
+            raise ValueError(
+                f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
+            )
+        alpha = float(lora_rank) if lora_alpha is None else lora_alpha
+        found = TrainedParts(
+            spec, base, _adapted(spec, free, lora_rank, lora_targets), lora_rank, alpha
+        )
     if not found.adapted and all(layer.name in found.frozen for layer in owners):
         raise ValueError(f"freeze must leave something to train, got {freeze!r}: the whole model")
     return found
@@ -248,14 +252,14 @@ def _adapted(spec: GraphSpec, blocks: list[int], rank: int, on: str) -> tuple[Ad
         AdaptedMatrix(block, name, letters[matrix.inputs], letters[matrix.outputs])
         for block in blocks
         for name, matrix in MATRICES.items()
-        if name in read_lora_on(on)
+        if name in read_lora_targets(on)
     )
     most = min(min(one.inputs, one.outputs) for one in found)
     if rank > most:
         small = next(one for one in found if min(one.inputs, one.outputs) == most)
         raise ValueError(
-            f"lora must be at most {most}, the smaller side of {small.name}'s {small.inputs} × "
-            f"{small.outputs}, got {rank}"
+            f"lora_rank must be at most {most}, the smaller side of {small.name}'s "
+            f"{small.inputs} × {small.outputs}, got {rank}"
         )
     return found
 

@@ -8,7 +8,7 @@ import keras
 from kbert.graph import names
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
-from kbert.graph.trained_parts import LORA_ON, trained_parts
+from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
 from kbert.model.jax_inference import keep_weights
 from kbert.model.keras_internals import without_tensorflow
 from kbert.model.layers.heads import Masked
@@ -51,23 +51,25 @@ class BertModel(keras.Model):
         layer_range: Sequence[str] | None = None,
         *,
         freeze: str | None = None,
-        lora: int | None = None,
-        lora_on: str = LORA_ON,
+        lora_rank: int | None = None,
+        lora_targets: str = LORA_TARGETS,
     ) -> None:
         """Print keras_bert's summary: nothing cut at any width, no optimizer in the totals.
 
         The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models. With
-        `freeze` or `lora`, as `kbert.finetune` has them, it shows what would be trained.
+        `freeze` or `lora_rank`, as `kbert.finetune` has them, it shows what would be trained.
 
         Raises:
             ValueError: parts or ranks that the graph has not; see
                 `kbert.graph.trained_parts.trained_parts`.
         """
         trained = None
-        if freeze is not None or lora is not None:
+        if freeze is not None or lora_rank is not None:
             if self.spec is None:
-                raise ValueError("freeze and lora must be of a whole graph, got a view into one")
-            trained = trained_parts(self.spec, freeze, lora, lora_on)
+                raise ValueError(
+                    "freeze and lora_rank must be of a whole graph, got a view into one"
+                )
+            trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
         print_summary(
             self,
             line_length=line_length,

@@ -16,10 +16,12 @@ def plan_text(title: str, found: Plan) -> str:
 def _head(title: str, found: Plan) -> str:
     chip, chips = found.devices.accelerator, found.devices.chips
     options = [found.precision]
-    options += [f"{found.accumulation} micro-batches"] if found.accumulation > 1 else []
-    options += ["blocks computed again"] if found.rematerialize else []
+    options += [f"{found.accumulation_steps} micro-batches"] if found.accumulation_steps > 1 else []
+    options += ["blocks computed again"] if found.gradient_checkpointing else []
     options += [f"{found.freeze} frozen"] if found.freeze else []
-    options += [f"adapters of rank {found.lora} on {found.lora_on}"] if found.lora else []
+    options += (
+        [f"adapters of rank {found.lora_rank} on {found.lora_targets}"] if found.lora_rank else []
+    )
     return (
         f"{title} on {found.devices.name}, {', '.join(options)}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
@@ -92,7 +94,7 @@ def _what_it_takes(title: str, one: Accelerator, options: dict) -> tuple[str, st
         return "no bfloat16", "-"
     slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
     whole = {"tpu": slice_, "gpu": None if slice_ else one.name}
-    found = plan(title, **(options | whole | {"batch": 256 * options["accumulation"]}))
+    found = plan(title, **(options | whole | {"batch": 256 * options["accumulation_steps"]}))
     largest = found.largest_batch // found.devices.chips
-    hours = found.chip_hours and found.chip_hours / options["accumulation"]
+    hours = found.chip_hours and found.chip_hours / options["accumulation_steps"]
     return f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"

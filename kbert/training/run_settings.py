@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
+from kbert.graph import aliases
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
 from kbert.training.setting_rules import checked
 
 _ON_EVERY_CARD = (
     *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
-    *("schedule", "warmup_share", "warmup_steps", "weight_decay", "precision", "seed"),
+    *("schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision", "seed"),
 )
 _ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every")
 Setting = int | float | str | bool | Sequence[int] | None  # a value of any of `RunSettings`'
@@ -27,10 +28,11 @@ class RunSettings:
         schedule: "linear" decay to 0 after the warm-up, or "constant".
         weight_decay: of the optimizer; biases and LayerNorm have none.
         clip_norm: what the global norm of the gradients is cut to; None: to nothing.
-        accumulation: micro-batches that an update is made of, one after the other.
+        accumulation_steps: micro-batches that an update is made of, one after the other.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         jit: whether XLA compiles the step; None: as is faster on the device.
-        rematerialize: compute each encoder block again for the backward pass instead of keeping
+        gradient_checkpointing: compute each encoder block again for the backward pass instead of
+            keeping
             its activations: less memory, more time, the same numbers.
         seed: of all that is drawn: first weights, the order of the data, masks, dropout.
         patience: evaluations on dev data in a row without improvement after which the run ends;
@@ -54,10 +56,10 @@ class RunSettings:
     schedule: str = "linear"
     weight_decay: float = 0.01
     clip_norm: float | None = 1.0
-    accumulation: int = 1
+    accumulation_steps: int = 1
     precision: str = "float32"
     jit: bool | None = None
-    rematerialize: bool = False
+    gradient_checkpointing: bool = False
     seed: int = 0
     patience: int | None = None
 
@@ -65,11 +67,12 @@ class RunSettings:
     def of(cls, options: dict) -> Self:
         """From keyword arguments; a ValueError names one that there is not."""
         names = [field.name for field in cls.fields()]
+        known = {*names, *(field.name for field in dataclasses.fields(Surroundings))}
         for name in options:
             if name not in names:
-                raise ValueError(
-                    f"{cls.command} has no option {name!r}: {hint(name, names, 'there are')}"
-                )
+                new = aliases.setting(name)
+                way = f"it is called {new}" if new in known else hint(name, names, "there are")
+                raise ValueError(f"{cls.command} has no option {name!r}: {way}")
         return cls(**options)
 
     @classmethod
@@ -118,12 +121,12 @@ class Surroundings:
     Args:
         devices: how many local devices; None: all. On torch 1, the process's own.
         callbacks: Keras's: several, one, or None, as `fit` takes them.
-        show: whether the live line is written.
+        progress: whether the live line is written.
         peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed,
             but not on a CPU, which then has no MFU.
-        keep: what stays in the run's folder once it is finished: "model", or "all", the last two
-            training states and the best as well, each three times the model's size; None:
-            "model", and for a run that goes on what it began with.
+        keep_checkpoints: whether a finished run keeps its training states: the last two and the
+            best, each three times the model's size. None: False for a new run, and a resumed run
+            does as it began.
         steps_per_execution: updates that the device does in one call, as Keras's `compile` has it:
             the same updates, and fewer waits for the host. None: as suits the device. A state, an
             evaluation and the end of an epoch end a call; a signal waits for its end.
@@ -134,14 +137,14 @@ class Surroundings:
 
     devices: int | None = None
     callbacks: Any = ()  # a tuple from now on
-    show: bool = True
+    progress: bool = True
     peak_flops: float | None = None
-    keep: str | None = None
+    keep_checkpoints: bool | None = None
     steps_per_execution: int | None = None
 
     def __post_init__(self):
-        optional = ("devices", "peak_flops", "keep", "steps_per_execution")
-        checked({name: getattr(self, name) for name in ("show", *optional)}, optional)
+        optional = ("devices", "peak_flops", "keep_checkpoints", "steps_per_execution")
+        checked({name: getattr(self, name) for name in ("progress", *optional)}, optional)
         given = () if self.callbacks is None else self.callbacks
         callbacks = tuple(given) if isinstance(given, Iterable) else (given,)
         object.__setattr__(self, "callbacks", callbacks)

@@ -49,7 +49,7 @@ def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surrou
     _prepare(engine, recipe, surroundings, begin=True)  # raises before there is a folder
     run = None
     if output is not None:
-        run = _created(engine, recipe, Path(output), surroundings.keep or "model")
+        run = _created(engine, recipe, Path(output), bool(surroundings.keep_checkpoints))
     with _held(engine, run):
         return _train(engine, recipe, run, surroundings)
 
@@ -93,7 +93,8 @@ def resume(
     settings = kind.settings_type.of_run(run)
     kind.settings_type.of(settings.as_dict() | options)
     run.check(run.fingerprint, run.settings | options)
-    run.keep = surroundings.keep or run.keep
+    if surroundings.keep_checkpoints is not None:
+        run.keep_checkpoints = surroundings.keep_checkpoints
     if (result := run.finished) is not None:
         return _opened(kind, run, result)
     recipe = kind.of_run(run, settings, moved)
@@ -163,7 +164,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
         schedule=settings.schedule,
         weight_decay=settings.weight_decay,
     )
-    names = ("clip_norm", "accumulation", "jit", "rematerialize", "seed")
+    names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
     options = {name: getattr(settings, name) for name in names}
     options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
     if recipe.teaching:
@@ -177,7 +178,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     refuse_harmful(surroundings.callbacks, bool(engine.trained.adapters), evaluated)
 
 
-def _created(engine, recipe: Recipe, folder: Path, keep: str) -> RunFolder:
+def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> RunFolder:
     """The folder of a new run: one process makes it, all open it."""
     if engine.process == 0:
         RunFolder.create(
@@ -186,7 +187,7 @@ def _created(engine, recipe: Recipe, folder: Path, keep: str) -> RunFolder:
             recipe.fingerprint,
             task=recipe.command,
             places=recipe.places(),
-            keep=keep,
+            keep_checkpoints=keep_checkpoints,
         )
     engine.barrier()
     return RunFolder.open(folder, chief=engine.process == 0)
@@ -214,7 +215,7 @@ def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surround
         patience=recipe.settings.patience,
         log_every=recipe.settings.log_every,
         callbacks=surroundings.callbacks,
-        show=surroundings.show,
+        progress=surroundings.progress,
         flops=recipe.flops,
         peak=peak,
         report=None if run is None else functools.partial(_report, recipe, run),

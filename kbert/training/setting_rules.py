@@ -5,14 +5,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_on
+from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
 
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-KEEPS = ("model", "all")
 CLASS_WEIGHTS = ("balanced",)
-HIDDEN_STATES = ("mse", "cosine")
+HIDDEN_LOSSES = ("mse", "cosine")
 LOSSES = ("infonce", "triplet", "cosine", "cosent")  # of sentence vectors
 VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 
@@ -75,8 +74,8 @@ def _freeze(text) -> str:
     return text
 
 
-def _lora_on(text) -> str:
-    return ",".join(read_lora_on(text))  # in one order, however it is said
+def _lora_targets(text) -> str:
+    return ",".join(read_lora_targets(text))  # in one order, however it is said
 
 
 def _different(values) -> tuple[int, ...]:
@@ -113,7 +112,7 @@ RULES = {
     "seq_len": _at_least(8),  # two segments and their marks
     "max_length": _at_least(1),
     "max_predictions": _at_least(1),
-    "accumulation": _at_least(1),
+    "accumulation_steps": _at_least(1),
     "evaluate_every": _at_least(1),
     "evaluation_batches": _at_least(1),
     "save_every": _at_least(1),
@@ -128,8 +127,8 @@ RULES = {
     "head_learning_rate": _POSITIVE,
     "layer_decay": _NOT_ZERO_SHARE,
     "freeze": Rule(FREEZE, _freeze),
-    "lora": _at_least(1),
-    "lora_on": Rule(ON, _lora_on),
+    "lora_rank": _at_least(1),
+    "lora_targets": Rule(ON, _lora_targets),
     "lora_alpha": _POSITIVE,
     "lora_dropout": _BELOW_ONE,
     "clip_norm": _POSITIVE,
@@ -138,38 +137,38 @@ RULES = {
     "weight_decay": _NOT_NEGATIVE,
     "beta_1": _BELOW_ONE,
     "beta_2": _BELOW_ONE,
-    "held_out": _BELOW_ONE,
-    "warmup_share": _SHARE,
+    "dev_ratio": _BELOW_ONE,
+    "warmup_ratio": _SHARE,
     "label_smoothing": _BELOW_ONE,
     "class_weights": _one_of(CLASS_WEIGHTS),
     "temperature": _POSITIVE,
     "alpha": _SHARE,
-    "hidden_states": _one_of(HIDDEN_STATES),
-    "hidden_weight": _POSITIVE,
+    "hidden_loss": _one_of(HIDDEN_LOSSES),
+    "hidden_loss_weight": _POSITIVE,
     "loss": _one_of(LOSSES),
     "pooling": _one_of(VECTOR_POOLINGS),
     "scale": _POSITIVE,
     "margin": _POSITIVE,
     "dimensions": Rule("be different whole numbers of at least 1", _different),
-    "short_share": _SHARE,
-    "masked_share": _NOT_ZERO_SHARE,
+    "short_seq_probability": _SHARE,
+    "mlm_probability": _NOT_ZERO_SHARE,
     "optimizer": _one_of(OPTIMIZERS),
     "schedule": _one_of(SCHEDULES),
     "precision": _one_of(PRECISIONS),
-    "keep": _one_of(KEEPS),
+    "keep_checkpoints": _TRUTH,
     "text_column": _COLUMN,
     "text_pair_column": _COLUMN,
     "label_column": _COLUMN,
     "no_header": _TRUTH,
     "lowercase": _TRUTH,
     "jit": _TRUTH,
-    "rematerialize": _TRUTH,
+    "gradient_checkpointing": _TRUTH,
     "packing": _TRUTH,
     "whole_word": _TRUTH,
     "mlm_only": _TRUTH,
     "keep_best": _TRUTH,
     "bias_correction": _TRUTH,
-    "show": _TRUTH,
+    "progress": _TRUTH,
 }
 
 

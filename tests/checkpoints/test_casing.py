@@ -67,7 +67,7 @@ def test_a_run_keeps_the_casing(folder, tmp_path, capsys):
 
 @pytest.mark.full
 def test_pretraining_reads_init_with_the_casing_of_the_shards(folder, tmp_path):
-    settings = {"steps": 1, "batch_size": 2, "seq_len": 17, "show": False, "peak_flops": 1e9}
+    settings = {"steps": 1, "batch_size": 2, "seq_len": 17, "progress": False, "peak_flops": 1e9}
     run = tmp_path / "run"
     kbert.pretrain(folder / "shards", init=folder / "bert", output=run, **settings)
     assert kbert.load(run).tokenizer.lowercase is True

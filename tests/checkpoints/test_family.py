@@ -220,7 +220,7 @@ def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path, uncased
     question = {"question": "the dogs", "context": "the dog barked", "id": "q"}
     question["answers"] = {"text": ["dog"], "answer_start": [4]}
     options = {"epochs": 12, "batch_size": 8, "learning_rate": 3e-3, "max_length": 20}
-    options |= {"show": False, "peak_flops": 1e9}
+    options |= {"progress": False, "peak_flops": 1e9}
     tagged = kbert.finetune(bert, "tag", train=tmp_path / "train.conll", **output, **options)
     found = [kbert.tag(b, "the dogs bark") for b in (tagged.bert, kbert.load(tmp_path / "run"))]
     assert found[0] == found[1] and [one.label for one in found[0]] == ["O", "ANIMAL", "O"]

@@ -101,8 +101,8 @@ def test_finetuned_adapter_gives_the_same_in_peft(folders, tmp_path, family):
     bert = kbert.load(folders / f"{family}Model")
     bert = dataclasses.replace(bert, tokenizer=words(bert, folders))
     kbert.save(bert, tmp_path / "base")
-    options = {"lora": 3, "epochs": 2, "batch_size": 8, "learning_rate": 3e-2, "max_length": 9}
-    quiet = {"peak_flops": 1e9, "show": False}
+    options = {"lora_rank": 3, "epochs": 2, "batch_size": 8, "learning_rate": 3e-2, "max_length": 9}
+    quiet = {"peak_flops": 1e9, "progress": False}
     tuned = kbert.finetune(
         tmp_path / "base", "classify", train=ROWS, output=tmp_path / "run", **options, **quiet
     )
@@ -145,7 +145,7 @@ def test_trainable_params_of_base_are_pefts(family):
     sizes = {"vocab_size": config.vocab_size, "num_hidden_layers": config.num_hidden_layers}
     sizes |= {"type_vocab_size": 2 if family == "Roberta" else 1, "pad_token_id": 1}
     ours = kbert.BertConfig(**sizes, model_type=family.lower())
-    found = kbert.account(ours, head="classifier", lora=8)
+    found = kbert.account(ours, head="classifier", lora_rank=8)
     assert found.trainable_params == count
     with pytest.raises(ValueError, match="freeze must name parts that the graph has, got 'pooler'"):
         kbert.account(ours, head="classifier", freeze="pooler")

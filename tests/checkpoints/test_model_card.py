@@ -18,7 +18,7 @@ TRAINING = Training(
     facts={"Started from": "…", "Data": "train.tsv, 67,349 examples", "Seen": "3 | 4 epochs"},
     dev="dev.tsv",
     metrics={"loss": 0.25, "accuracy": 0.9375, "matthews": 0.875},
-    settings={"epochs": 3, "learning_rate": 2e-5, "lora_on": ("query", "value")},
+    settings={"epochs": 3, "learning_rate": 2e-5, "lora_targets": ("query", "value")},
     intervals={"accuracy": (0.90625, 0.953125), "matthews": (0.8, 0.9)},
 )
 TAGS = {  # Hugging Face's names of tasks
@@ -60,7 +60,7 @@ def test_card_says_labels_base_commit_metrics_with_intervals_and_settings(small)
     assert (rows["Data"], rows["Seen"]) == ("train.tsv, 67,349 examples", r"3 \| 4 epochs")
     assert rows["accuracy"] == "0.9375 | 0.9062 to 0.9531"
     assert rows["loss"] == "0.25 | "
-    assert rows["`learning_rate`"] == "2e-05" and rows["`lora_on`"] == "query, value"
+    assert rows["`learning_rate`"] == "2e-05" and rows["`lora_targets`"] == "query, value"
 
 
 def test_size_is_that_of_the_model(saved):

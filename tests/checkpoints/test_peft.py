@@ -168,9 +168,10 @@ def opened_by_peft(base, head, adapter, **options):
     [
         pytest.param({}, id="defaults"),
         pytest.param(
-            {"lora_on": "output,key", "lora_alpha": 5.0, "freeze": "2"}, id="a pattern of blocks"
+            {"lora_targets": "output,key", "lora_alpha": 5.0, "freeze": "2"},
+            id="a pattern of blocks",
         ),
-        pytest.param({"lora_on": "output,value"}, id="a pattern", marks=pytest.mark.nightly),
+        pytest.param({"lora_targets": "output,value"}, id="a pattern", marks=pytest.mark.nightly),
     ],
 )
 def test_finetuned_adapter_gives_the_same_in_peft(bases, ids, tmp_path, options):
@@ -180,9 +181,9 @@ def test_finetuned_adapter_gives_the_same_in_peft(bases, ids, tmp_path, options)
         "classify",
         train=tmp_path / "train.tsv",
         output=tmp_path / "run",
-        **({"lora": 3, "epochs": 2, "batch_size": 13, "learning_rate": 3e-2} | options),
+        **({"lora_rank": 3, "epochs": 2, "batch_size": 13, "learning_rate": 3e-2} | options),
         peak_flops=1e9,
-        show=False,
+        progress=False,
     )
     (expected,) = ours(tuned.bert, ids)
     model = opened_by_peft(bases / "encoder", "classifier", tmp_path / "run/adapter", num_labels=2)
@@ -247,7 +248,11 @@ def test_gradients_and_counts_are_pefts(bases, ids):
         np.testing.assert_allclose(gradients[path], expected, atol=1e-5, err_msg=path)
     count, of = model.get_nb_trainable_parameters()
     account = kbert.account(
-        spec.config, head="classifier", num_labels=5, lora=4, lora_on="query,value,intermediate"
+        spec.config,
+        head="classifier",
+        num_labels=5,
+        lora_rank=4,
+        lora_targets="query,value,intermediate",
     )
     assert count == account.trainable_params
     # PEFT keeps the head that was there beside the one that it trains
@@ -256,7 +261,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
 
 def test_trainable_params_of_base_are_pefts():
     """bert-base-uncased with two labels, rank 8 on query and value, by PEFT 0.21."""
-    found = kbert.account("base_uncased", head="classifier", lora=8)
+    found = kbert.account("base_uncased", head="classifier", lora_rank=8)
     assert found.trainable_params == 296_450
 
 
@@ -285,10 +290,10 @@ def test_a_second_run_goes_on_with_the_adapter_as_peft_does(bases, ids, tmp_path
     """One update from A, B and head of the first run: those of PEFT, and of the first base."""
     write_texts(tmp_path / "train.tsv", 26, 1)
     rate = 1e-2
-    settings = {"train": tmp_path / "train.tsv", "lora": 3, "lora_alpha": 7.0, "epochs": 1}
+    settings = {"train": tmp_path / "train.tsv", "lora_rank": 3, "lora_alpha": 7.0, "epochs": 1}
     settings |= {"batch_size": 26, "learning_rate": rate, "schedule": "constant"}
-    settings |= {"weight_decay": 0.0, "warmup_share": 0.0, "clip_norm": 1e9, "seed": 3}
-    settings |= {"peak_flops": 1e9, "show": False}
+    settings |= {"weight_decay": 0.0, "warmup_ratio": 0.0, "clip_norm": 1e9, "seed": 3}
+    settings |= {"peak_flops": 1e9, "progress": False}
     kbert.finetune(bases / "encoder", "classify", output=tmp_path / "run", **settings)
     tuned = kbert.finetune(tmp_path / place, "classify", output=tmp_path / "second", **settings)
     lines = [line.split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines()]

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 import kbert
 
 TEXTS = ["a cat", "the red moon"]
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from helpers.small_berts import small_berts
 import kbert
 from kbert.checkpoints.first_values import KEY
 
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 UNTRAINED = "classify needs the weights of Classifier"
 
 

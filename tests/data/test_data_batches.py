@@ -74,7 +74,7 @@ def test_batch_shapes_types_and_weights(shards, options):
 def test_default_max_predictions_are_googles(shards):
     for seq_len, expected in ((128, 20), (512, 77), (100, 15), (20, 3)):
         assert batches(shards, seq_len=seq_len).max_predictions == expected
-    assert batches(shards, seq_len=100, masked_share=0.07).max_predictions == 7
+    assert batches(shards, seq_len=100, mlm_probability=0.07).max_predictions == 7
 
 
 @pytest.mark.parametrize("options", MODES)
@@ -159,7 +159,7 @@ def test_nsp_label_is_1_where_b_is_of_another_document(shards):
         first_tokens = shards.offsets[shards.starts]
         return int(np.searchsorted(first_tokens, corpus.count(" ", 0, place), "right"))
 
-    batch, seen = batches(shards, short_share=0.0, batch_size=40).batch(3), []
+    batch, seen = batches(shards, short_seq_probability=0.0, batch_size=40).batch(3), []
     for ids, label in zip(unmasked(batch), batch.labels["NSP"], strict=True):
         first, last = np.flatnonzero(ids == shards.tokenizer.sep_id)
         segments = ids[1:first], ids[first + 1 : last]
@@ -320,7 +320,7 @@ def test_random_draws_of_the_hash_are_splitmix64():
 
 @pytest.mark.parametrize("options", [{}, {"mlm_only": True}])
 def test_maskable_counts_are_known_before_reading_tokens(shards, options):
-    source = batches(shards, batch_size=700, masked_share=1.0, **options)
+    source = batches(shards, batch_size=700, mlm_probability=1.0, **options)
     rows = source._rows(1)
     filled = rows.fill(shards, SEQ_LEN)
     assert np.array_equal(rows.maskable, filled.maskable.sum(1))

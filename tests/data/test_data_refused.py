@@ -215,15 +215,15 @@ def test_bad_batch_settings_are_refused(tmp_path):
         ({"seq_len": 5}, "seq_len must be at least 8"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
         ({"max_predictions": 0}, "max_predictions must be a whole number"),
-        ({"masked_share": 0}, "masked_share must be a share"),
-        ({"short_share": 1.5}, "short_share must be a share"),
+        ({"mlm_probability": 0}, "mlm_probability must be a share"),
+        ({"short_seq_probability": 1.5}, "short_seq_probability must be a share"),
     ):
         with pytest.raises(ValueError, match=message):
             PretrainingBatches(shards, **{"batch_size": 3, "seq_len": 61} | options)
     with pytest.raises(ValueError, match="step must be a whole number of at least 0, got -1"):
         PretrainingBatches(shards, batch_size=3, seq_len=61).batch(-1)
     for share in (0, 1, -0.5):
-        with pytest.raises(ValueError, match="held_out must be a share"):
+        with pytest.raises(ValueError, match="dev_ratio must be a share"):
             shards.split(share)
     path = tmp_path / "one.txt"
     path.write_text("the game\nwas released\n", "utf-8")
@@ -232,7 +232,7 @@ def test_bad_batch_settings_are_refused(tmp_path):
         PretrainingBatches(one, batch_size=3, seq_len=61)
     assert len(PretrainingBatches(one, batch_size=3, seq_len=61, mlm_only=True).batch(0)) == 3
     part = shards.split(1.1 / shards.documents)[1]
-    with pytest.raises(ValueError, match=r"split off, must hold .* choose another held_out, or 0"):
+    with pytest.raises(ValueError, match=r"split off, must hold .* choose another dev_ratio, or 0"):
         PretrainingBatches(part, batch_size=3, seq_len=61)
     with pytest.raises(ValueError, match="train with, got 1 in all: lower it, or prepare"):
         one.split(0.5)

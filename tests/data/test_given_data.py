@@ -318,7 +318,7 @@ def test_finetune_and_evaluate_take_rows():
     config = config.replace(num_attention_heads=3, intermediate_size=40, num_hidden_layers=1)
     bert = kbert.Bert(config, "encoder", kbert.build_encoder(config, seq_len=None), tokenizer)
     rows = [(text, label % 2) for text, label in ROWS] + [("a red mat", 1), ("a dog sat", 1)]
-    tuned = kbert.finetune(bert, "classify", train=rows, dev=rows, epochs=1, show=False)
+    tuned = kbert.finetune(bert, "classify", train=rows, dev=rows, epochs=1, progress=False)
     assert tuned.bert.labels == ("0", "1")
     given = kbert.evaluate(tuned.bert, "classify", tensors(*map(list, zip(*rows, strict=True))))
     assert given["loss"] == pytest.approx(tuned.metrics["loss"], abs=1e-6)

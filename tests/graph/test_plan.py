@@ -38,7 +38,7 @@ def test_tpu_attention_keeps_one_tensor_of_scores_size(precision, width):
     saved = 12 * 511**2 * (1 + width) * 14
     assert gpu.memory.activations - tpu.memory.activations == 12 * saved
     again = [
-        plan("base", **one, **options, rematerialize=True).memory.activations
+        plan("base", **one, **options, gradient_checkpointing=True).memory.activations
         for one in ({"gpu": "A100"}, {"tpu": "v5e:1x1"})
     ]
     assert again[0] - again[1] == saved
@@ -126,11 +126,15 @@ def test_gpu_given_by_peak_and_memory(peak):
     assert known.seconds == pytest.approx(2 * found.seconds)
 
 
-@pytest.mark.parametrize("accumulation", [1, 3])
-@pytest.mark.parametrize("rematerialize", [False, True])
-def test_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
-    options = {"seq_len": 512, "accumulation": accumulation, "rematerialize": rematerialize}
-    step = 4 * accumulation
+@pytest.mark.parametrize("accumulation_steps", [1, 3])
+@pytest.mark.parametrize("gradient_checkpointing", [False, True])
+def test_largest_batch_is_the_last_that_fits(accumulation_steps, gradient_checkpointing):
+    options = {
+        "seq_len": 512,
+        "accumulation_steps": accumulation_steps,
+        "gradient_checkpointing": gradient_checkpointing,
+    }
+    step = 4 * accumulation_steps
     largest = plan("base", tpu="v5e:2x2", batch=step, **options).largest_batch
     assert largest % step == 0
     assert plan("base", tpu="v5e:2x2", batch=largest, **options).memory.fits
@@ -139,8 +143,8 @@ def test_largest_batch_is_the_last_that_fits(accumulation, rematerialize):
 
 def test_checkpointing_and_accumulation_save_memory():
     plain = plan("base", gpu="A100", batch=64)
-    again = plan("base", gpu="A100", batch=64, rematerialize=True)
-    parts = plan("base", gpu="A100", batch=64, accumulation=4)
+    again = plan("base", gpu="A100", batch=64, gradient_checkpointing=True)
+    parts = plan("base", gpu="A100", batch=64, accumulation_steps=4)
     assert again.memory.activations < plain.memory.activations / 4
     assert parts.memory.activations == plain.memory.activations / 4
     assert parts.memory.gradients == 2 * plain.memory.gradients
@@ -154,7 +158,7 @@ def test_checkpointing_keeps_block_inputs_and_one_block():
     """Chen et al. 2016, section 4.1, of 3 blocks, by hand from the rows of the accounting."""
     config = kbert.BertConfig(**SIZES)
     options = {"batch": 13, "seq_len": 7, "max_predictions": 3, "precision": "float32"}
-    found = plan(config, gpu="L4", rematerialize=True, **options)
+    found = plan(config, gpu="L4", gradient_checkpointing=True, **options)
     rows = kbert.account(config, 7, 13, max_predictions=3).rows
     others = sum(row.activation_bytes for row in rows if not row.layer.startswith("Encoder-"))
     block = sum(row.activation_bytes for row in rows if row.layer.startswith("Encoder-1-"))
@@ -171,7 +175,7 @@ def test_checkpointing_keeps_block_inputs_and_one_block():
         ({"gpu": "H10"}, "gpu must be a GPU that is known, got 'H10': did you mean H100?"),
         ({"gpu": "H100:0"}, "gpu must be a name and how many there are, H100:8, got 'H100:0'"),
         ({"gpu": "H100:8", "batch": 13}, "batch must be a multiple of 8, .* got 13: give 16"),
-        ({"gpu": "H100", "batch": 7, "accumulation": 2}, "multiple of 2, .*: give 8"),
+        ({"gpu": "H100", "batch": 7, "accumulation_steps": 2}, "multiple of 2, .*: give 8"),
         ({"gpu": "T4"}, "precision must be mixed_float16 or float32 on T4, got mixed_bfloat16"),
         ({"gpu": "L4", "precision": "int8"}, "precision must be one of float32, .* got 'int8'"),
         ({"gpu": "L4", "utilization": 0}, "utilization must be above 0 and at most 1, got 0"),
@@ -237,25 +241,27 @@ def test_plan_imports_no_keras(run_python):
 
 
 FREEZE = {"freeze": "embeddings,1-8"}
-LORA = {"lora": 8, "lora_on": "query,value", "freeze": "embeddings,1-8"}
+LORA = {"lora_rank": 8, "lora_targets": "query,value", "freeze": "embeddings,1-8"}
 
 
 @pytest.mark.parametrize("parts", [FREEZE, LORA], ids=["freeze", "lora"])
 def test_plan_of_partial_training_equals_account(parts):
     """An update of 3 GPUs and 2 micro-batches; `account` is measured against the engines."""
     options = {"seq_len": 64, "precision": "float32", "max_predictions": 9}
-    found = plan("base_uncased", gpu="A100:3", batch=30, accumulation=2, **options, **parts)
+    found = plan("base_uncased", gpu="A100:3", batch=30, accumulation_steps=2, **options, **parts)
     one = kbert.account("base_uncased", 64, 5, max_predictions=9, **parts)
     assert found.trainable_params == one.trainable_params
     assert found.flops == 6 * one.training_flops
-    sums = 4 * 768 * 768 * 2 * 4 if "lora" in parts else 0  # matrices with adapters, made anew
+    sums = 4 * 768 * 768 * 2 * 4 if "lora_rank" in parts else 0  # matrices with adapters, made anew
     memory = found.memory
     assert memory.weights == one.memory.weights + sums
     assert memory.activations == one.memory.activations - sums
     assert (memory.moments, memory.gradients) == (one.memory.adam, 2 * one.memory.gradients)
-    whole = plan("base_uncased", gpu="A100:3", batch=30, accumulation=2, **options)
+    whole = plan("base_uncased", gpu="A100:3", batch=30, accumulation_steps=2, **options)
     assert found.largest_batch > whole.largest_batch
-    again = plan("base_uncased", gpu="A100:3", batch=30, rematerialize=True, **options, **parts)
+    again = plan(
+        "base_uncased", gpu="A100:3", batch=30, gradient_checkpointing=True, **options, **parts
+    )
     assert (
         again.recomputed_flops
         == 4 * 30 * kbert.account("base_uncased", 64).groups["encoder"].flops // 12
@@ -266,11 +272,11 @@ def test_plan_of_partial_training_equals_account(parts):
 
 
 def test_plan_command_with_lora_and_freeze(capsys):
-    words = ["plan", "base", "--gpu", "L4", "--lora", "8", "--json"]
+    words = ["plan", "base", "--gpu", "L4", "--lora-rank", "8", "--json"]
     done = run(capsys, *words)
     assert done.status == 0, done.err
     found = json.loads(done.out)
-    assert found["lora"] == 8 and found["trainable_params"] < 2e7
-    assert run(capsys, *words[:4], "--lora-on", "key").status == 2
+    assert found["lora_rank"] == 8 and found["trainable_params"] < 2e7
+    assert run(capsys, *words[:4], "--lora-targets", "key").status == 2
     done = run(capsys, "plan", "base", "--tpu", "v5e:1x1", "--freeze", "1", "--compile")
     assert done.status == 2 and "--compile goes with the whole model" in done.err

@@ -46,10 +46,10 @@ def test_lora_parameters_are_rank_times_both_sides():
     sides |= {"intermediate": H + F, "output": F + H}
     assert set(sides) == set(MATRICES)
     for name, side in sides.items():
-        found = counted(lora=7, lora_on=name)
+        found = counted(lora_rank=7, lora_targets=name)
         assert found.trainable_params == 3 * 7 * side + HEAD
         assert found.memory.weights == 4 * (found.params + 3 * 7 * side)
-    last = counted(lora=7, lora_on="query,output", freeze="1-2")
+    last = counted(lora_rank=7, lora_targets="query,output", freeze="1-2")
     assert last.trainable_params == 7 * (2 * H + F + H) + HEAD
 
 
@@ -99,7 +99,7 @@ def test_flops_if_only_the_last_block_is_trained():
     # the pooler's input needs a gradient, its matrix none
     frozen = counted(freeze="embeddings,1-2,pooler")
     assert found.training_flops - frozen.training_flops == 2 * BATCH * n * n
-    adapted = counted(freeze="1-2", lora=5, lora_on="attention_output")
+    adapted = counted(freeze="1-2", lora_rank=5, lora_targets="attention_output")
     last = square + 2 * inner  # W's own gradient, then the gradients of what is read from it
     product = 3 * 2 * n * n * 5
     head -= 2 * BATCH * n * n  # the pooler is frozen
@@ -113,7 +113,7 @@ def test_layers_below_trained_ones_keep_no_activations():
     assert top.memory.activations == block + rest
     sums = 3 * 4 * 2 * H * H  # of W and B·A: two float32 matrices a block
     lowest = whole.activation_bytes - whole.groups["embeddings"].activation_bytes
-    assert counted(lora=5).memory.activations == lowest + sums
+    assert counted(lora_rank=5).memory.activations == lowest + sums
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,24 @@ def test_layers_below_trained_ones_keep_no_activations():
             "freeze must leave something to train, .*: the whole model",
         ),
         (
-            {"lora": 4, "freeze": "encoder"},
-            "freeze must leave lora a block to adapt, got 'encoder'",
+            {"lora_rank": 4, "freeze": "encoder"},
+            "freeze must leave lora_rank a block to adapt, got 'encoder'",
         ),
-        ({"lora": 25}, "lora must be at most 24, the smaller side of query's 24 × 24, got 25"),
-        ({"lora": 25, "lora_on": "output"}, "the smaller side of output's 40 × 24, got 25"),
-        ({"lora": 0}, "lora must be a whole number of at least 1|lora must be a positive"),
         (
-            {"lora": 2, "lora_on": "query,dense"},
-            r"lora_on must name matrices .*, got 'query,dense'",
+            {"lora_rank": 25},
+            "lora_rank must be at most 24, the smaller side of query's 24 × 24, got 25",
+        ),
+        (
+            {"lora_rank": 25, "lora_targets": "output"},
+            "the smaller side of output's 40 × 24, got 25",
+        ),
+        (
+            {"lora_rank": 0},
+            "lora_rank must be a whole number of at least 1|lora_rank must be a positive",
+        ),
+        (
+            {"lora_rank": 2, "lora_targets": "query,dense"},
+            r"lora_targets must name matrices .*, got 'query,dense'",
         ),
     ],
 )
@@ -153,9 +162,9 @@ def test_freezing_a_missing_pooler_is_refused():
 
 def test_summary_shows_trainable_parameters(small, capsys):
     model = kbert.build_classifier(small, num_labels=5)
-    model.summary(freeze="1-2", lora=7)
+    model.summary(freeze="1-2", lora_rank=7)
     text = capsys.readouterr().out
-    found = counted(freeze="1-2", lora=7)
+    found = counted(freeze="1-2", lora_rank=7)
     assert f"Trainable params: {found.trainable_params:,}\n" in text
     total = found.params + found.trained.adapter_params
     assert f"Total params: {total:,}\nTrainable" in text and total > found.params
@@ -173,7 +182,7 @@ def test_commands_show_trainable_parameters_without_keras(run_python):
 import sys
 from kbert.cli.main import cli
 for command in ("summary", "account"):
-    cli([command, "tiny", "--head", "classifier", "--lora", "8"], standalone_mode=False)
+    cli([command, "tiny", "--head", "classifier", "--lora-rank", "8"], standalone_mode=False)
 print("keras" in sys.modules)
 """
     text = run_python(code).stdout

@@ -8,7 +8,7 @@ other document is always another one.
 import random
 
 
-def examples(documents: list[list[int]], seq_len: int, short_share: float, seed: int):
+def examples(documents: list[list[int]], seq_len: int, short_seq_probability: float, seed: int):
     """(tokens of A, tokens of B, whether B is random, target) for one pass over the documents.
 
     Args:
@@ -18,7 +18,7 @@ def examples(documents: list[list[int]], seq_len: int, short_share: float, seed:
     most = seq_len - 3
     for number, document in enumerate(documents):
         chunk, place = [], 0
-        target = most if rng.random() >= short_share else rng.randint(2, most)
+        target = most if rng.random() >= short_seq_probability else rng.randint(2, most)
         while place < len(document):
             chunk.append(document[place])
             if place == len(document) - 1 or sum(chunk) >= target:
@@ -39,7 +39,7 @@ def examples(documents: list[list[int]], seq_len: int, short_share: float, seed:
                     b = sum(chunk[a_end:])
                 yield *cut(a, b, most), is_random, target
                 chunk = []
-                target = most if rng.random() >= short_share else rng.randint(2, most)
+                target = most if rng.random() >= short_seq_probability else rng.randint(2, most)
             place += 1
 
 

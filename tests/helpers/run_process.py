@@ -99,12 +99,14 @@ def pretrain(folder: Path, run: Path, together: int) -> None:
     from kbert.tasks.pretraining.pretrain import pretrain
     from kbert.tasks.resume import resume
 
-    options = {"show": False, "peak_flops": 1e9, "steps_per_execution": together}
+    options = {"progress": False, "peak_flops": 1e9, "steps_per_execution": together}
     if (run / "settings.json").exists():
         resume(run, **options)
     else:
         config = BertConfig(**CONFIG)
-        pretrain(folder / "shards", config, output=run, keep="all", **SETTINGS, **options)
+        pretrain(
+            folder / "shards", config, output=run, keep_checkpoints=True, **SETTINGS, **options
+        )
 
 
 def finetune(folder: Path, run: Path, together: int) -> None:
@@ -119,7 +121,7 @@ def finetune(folder: Path, run: Path, together: int) -> None:
         for data in ("train", "dev"):
             arguments += [f"--{data}", str(folder / f"{data}.tsv")]
         arguments += ["--epochs=2", "--batch-size=5", "--learning-rate=5e-3"]
-        arguments += ["--save-every=3", "--keep=all"]
+        arguments += ["--save-every=3", "--keep-checkpoints"]
     try:
         run_command(cli, [*arguments, "--steps-per-execution", str(together), "--quiet"])
     except SystemExit as done:

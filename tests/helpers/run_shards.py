@@ -18,7 +18,7 @@ SETTINGS = {
     "steps": 22,
     "batch_size": 6,
     "seq_len": 17,
-    "held_out": 0.2,
+    "dev_ratio": 0.2,
     "learning_rate": 3e-3,
     "evaluate_every": 5,
     "evaluation_batches": 2,

@@ -7,7 +7,7 @@ UPDATES, BATCH = 5, 12
 
 
 def main(
-    out: str, folder: str, dropout: float, devices: int, accumulation: int, at_once: int
+    out: str, folder: str, dropout: float, devices: int, accumulation_steps: int, at_once: int
 ) -> None:
     import keras
     import numpy as np
@@ -39,7 +39,7 @@ def main(
 
         tensorflow_engine._WORTH_COMPILING = 0
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
-    options = {"accumulation": accumulation, "steps_per_execution": at_once}
+    options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
     engine.prepare(model, optimizer, clip_norm=0.5, **options)
     data, figures = arrays("pretraining", UPDATES, BATCH), []
     batches = [batch_of(data, step).rows(engine.rows(BATCH)) for step in range(UPDATES)]

@@ -17,19 +17,25 @@ FULL = BATCH - 1  # the last record is filled up, as in an epoch's last batch
 # loss, texts of a record, options of VectorLoss, what the model is, engine's options of two devices
 CASES = {
     "infonce": ("infonce", 3, {"dimensions": (24, 9)}, "table", {}),
-    "infonce_in_parts": ("infonce", 3, {"dimensions": (24, 9)}, "table", {"accumulation": 7}),
+    "infonce_in_parts": ("infonce", 3, {"dimensions": (24, 9)}, "table", {"accumulation_steps": 7}),
     "cosent": ("cosent", 2, {"dimensions": (24, 9)}, "table", {}),
-    "cosent_in_parts": ("cosent", 2, {"dimensions": (24, 9)}, "table", {"accumulation": 7}),
+    "cosent_in_parts": ("cosent", 2, {"dimensions": (24, 9)}, "table", {"accumulation_steps": 7}),
     "triplet": ("triplet", 3, {"dimensions": (11, 24)}, "table", {}),
-    "triplet_in_parts": ("triplet", 3, {"dimensions": (11, 24)}, "table", {"accumulation": 7}),
+    "triplet_in_parts": (
+        "triplet",
+        3,
+        {"dimensions": (11, 24)},
+        "table",
+        {"accumulation_steps": 7},
+    ),
     "cosine": ("cosine", 2, {"normalize": True}, "table", {}),
-    "cosine_in_parts": ("cosine", 2, {"normalize": True}, "table", {"accumulation": 7}),
+    "cosine_in_parts": ("cosine", 2, {"normalize": True}, "table", {"accumulation_steps": 7}),
     "drawing": ("infonce", 2, {}, "drawing table", {}),
-    "drawing_in_parts": ("infonce", 2, {}, "drawing table", {"accumulation": 7}),
-    "encoder": ("infonce", 2, {"pooling": "max"}, "encoder", {"rematerialize": True}),
-    "encoder_in_parts": ("infonce", 2, {"pooling": "max"}, "encoder", {"accumulation": 7}),
+    "drawing_in_parts": ("infonce", 2, {}, "drawing table", {"accumulation_steps": 7}),
+    "encoder": ("infonce", 2, {"pooling": "max"}, "encoder", {"gradient_checkpointing": True}),
+    "encoder_in_parts": ("infonce", 2, {"pooling": "max"}, "encoder", {"accumulation_steps": 7}),
     "adapters": ("infonce", 2, {"pooling": "cls"}, "adapters", {}),
-    "adapters_in_parts": ("infonce", 2, {"pooling": "cls"}, "adapters", {"accumulation": 7}),
+    "adapters_in_parts": ("infonce", 2, {"pooling": "cls"}, "adapters", {"accumulation_steps": 7}),
 }
 BY_XLA = {
     f"{name}_by_xla": (*CASES[name][:4], CASES[name][4] | {"jit": True})
@@ -83,7 +89,7 @@ def encoder(adapted: bool):
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     spec = GraphSpec(kbert.BertConfig(**SIZES | rates | {"num_hidden_layers": 1}), "encoder")
     model = encoder_of(build(spec))
-    return model, weights_of(model, trained_parts(spec, lora=3), 5) if adapted else None
+    return model, weights_of(model, trained_parts(spec, lora_rank=3), 5) if adapted else None
 
 
 def prepared(engine, loss: str, columns: int, options: dict, kind: str, more: dict):

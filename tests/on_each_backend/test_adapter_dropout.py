@@ -54,7 +54,7 @@ def furthest(one: dict, other: dict) -> float:
 def test_tiny_adapter_dropout_changes_nothing(backend):
     if backend == "jax":
         pytest.skip("as on TensorFlow: two more programs to compile")
-    prepared = {"rematerialize": True, "accumulation": 3}
+    prepared = {"gradient_checkpointing": True, "accumulation_steps": 3}
     found, plain = gradients(0, 1e-8, **prepared), gradients(0, 0.0)
     assert len(found) == 2 * 4 * 2 + 2
     for path, gradient in plain.items():

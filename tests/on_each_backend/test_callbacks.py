@@ -13,7 +13,7 @@ from kbert.tasks.finetuning.evaluate import LabelledEvaluation
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(24))]
 SMALL = kbert.BertConfig(**CONFIG | {"vocab_size": len(TOKENS)})
 ROWS = [(f"w{n} w{n + 1}", "xyz"[n % 3]) for n in range(20)]
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 PEAK = 5e-3
 
 
@@ -81,7 +81,7 @@ def test_callbacks_see_compiled_model_and_current_weights(scores, tmp_path):
         keras.callbacks.EarlyStopping("val_accuracy", patience=1, restore_best_weights=True),
         keras.callbacks.ModelCheckpoint(best, monitor="val_accuracy", save_best_only=True),
     ]
-    tuned = tune(callbacks, epochs=5, warmup_share=0.2, keep_best=False)
+    tuned = tune(callbacks, epochs=5, warmup_ratio=0.2, keep_best=False)
     assert tuned.history.stopped == "a callback stopped it after update 15"
 
     for epoch, seen in enumerate(looks.found, start=1):
@@ -108,7 +108,7 @@ def test_callbacks_see_compiled_model_and_current_weights(scores, tmp_path):
 @nightly_on("jax")
 def test_callback_sees_merged_adapter_weights():
     looks = Looks()
-    tuned = tune([looks], lora=2, keep_best=False, epochs=1)
+    tuned = tune([looks], lora_rank=2, keep_best=False, epochs=1)
     wanted = looks.weights[-1]
     for one in tuned.bert.model.get_weights():
         assert any(one.shape == w.shape and np.allclose(one, w, atol=1e-6) for w in wanted)

@@ -110,13 +110,13 @@ def test_first_distillation_step_has_the_loss_of_the_formula(small, tmp_path):
         teacher=teacher,
         temperature=3.0,
         alpha=0.7,
-        hidden_states="mse",
-        hidden_weight=0.25,
+        hidden_loss="mse",
+        hidden_loss_weight=0.25,
         epochs=2,
         batch_size=13,
-        accumulation=1,
+        accumulation_steps=1,
         peak_flops=1e9,
-        show=False,
+        progress=False,
     )
     rows = [line.split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines()]
     encoded = student.tokenizer.encode_batch([text for text, _ in rows]).encodings

@@ -122,7 +122,7 @@ def test_run_in_another_precision_leaves_the_keras_policy(tmp_path, fails):
 
     def run():
         shards, config = make_shards(tmp_path), kbert.BertConfig(**CONFIG)
-        quiet = {"show": False, "peak_flops": 1e9, "callbacks": [watcher]}
+        quiet = {"progress": False, "peak_flops": 1e9, "callbacks": [watcher]}
         return kbert.pretrain(shards, config, output=tmp_path / "run", **quiet, **options)
 
     if fails:

@@ -34,7 +34,7 @@ def test_finetuning_learns_and_saved_model_scores_equal(small, tmp_path):
         batch_size=13,
         learning_rate=1e-2,
         peak_flops=1e9,
-        show=False,
+        progress=False,
     )
     losses = [line["Classifier_loss"] for line in tuned.history.updates]
     assert len(losses) == 35

@@ -49,7 +49,7 @@ def test_steps_of_several_lengths_equal_the_graph():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("options", [{"rematerialize": True}, {"accumulation": 13}])
+@pytest.mark.parametrize("options", [{"gradient_checkpointing": True}, {"accumulation_steps": 13}])
 def test_checkpointing_and_accumulation_keep_gradients(options):
     plain, own = any_length("classifier"), any_length("classifier", **options)
     given = batch("classifier")
@@ -60,7 +60,7 @@ def test_checkpointing_and_accumulation_keep_gradients(options):
 def test_checkpointed_blocks_draw_the_same_dropout_masks():
     given, seen = batch("classifier"), []
     for again in (False, True):
-        engine = any_length("classifier", dropout=RATE, rematerialize=again)
+        engine = any_length("classifier", dropout=RATE, gradient_checkpointing=again)
         seen.append(engine.gradients(given, 3))
     assert furthest(*seen) < 2e-5
     assert furthest(seen[0], any_length("classifier").gradients(given, 3)) > 0.1

@@ -253,7 +253,7 @@ def test_each_micro_batch_and_step_has_its_own_masks():
     labels = {name: np.concatenate([one[half]] * 2) for name, one in given.labels.items()}
     weights = {name: np.concatenate([one[half]] * 2) for name, one in given.weights.items()}
     one, rows = engine_of("pretraining", dropout=0.3), given.rows(half)
-    both = engine_of("pretraining", dropout=0.3, accumulation=2)
+    both = engine_of("pretraining", dropout=0.3, accumulation_steps=2)
     twice = both.gradients(TrainingBatch(ids, labels, weights), 0)
     once = one.gradients(rows, 0)
     assert furthest({name: 2 * value for name, value in once.items()}, twice) > 0.1
@@ -267,7 +267,7 @@ def test_gradient_checkpointing_keeps_fused_gradients(platform, backend):
     if platform and backend != "jax":
         pytest.skip("only on JAX: the code for TPUs")
     options = {"dropout": 0.3} | ({"platform": platform} if platform else {})
-    again = engine_of("pretraining", rematerialize=True, **options)
+    again = engine_of("pretraining", gradient_checkpointing=True, **options)
     kept = gradients_of("pretraining", **options)
     assert furthest(kept, again.gradients(batch("pretraining"), 0)) < 2e-5
 

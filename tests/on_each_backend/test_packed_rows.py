@@ -85,7 +85,7 @@ def furthest(one: dict, other: dict) -> float:
 def gradients_of(head, packing, micro_batches=1, updates=FEW) -> dict:
     """Of the texts, packed or one a row: compiled once, as that is most of the time."""
     given = batch(head, micro_batches=micro_batches)
-    engine = engine_of(head, packing, accumulation=micro_batches, updates=updates)
+    engine = engine_of(head, packing, accumulation_steps=micro_batches, updates=updates)
     return engine.gradients(given if packing else given.alone, 0)
 
 
@@ -125,7 +125,9 @@ def test_packed_graph_layers_with_xla_equal_unpacked():
 @pytest.mark.parametrize("head", ["classifier", pytest.param("tokens", marks=nightly_on("jax"))])
 @on_both
 def test_gradient_checkpointing_keeps_packed_gradients(head, updates):
-    again = engine_of(head, True, updates=updates, rematerialize=True).gradients(batch(head), 0)
+    again = engine_of(head, True, updates=updates, gradient_checkpointing=True).gradients(
+        batch(head), 0
+    )
     assert furthest(gradients_of(head, True, 1, updates), again) < 1e-5
 
 

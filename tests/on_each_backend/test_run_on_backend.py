@@ -25,7 +25,7 @@ def shards(tmp_path_factory):
 def run_on(shards, output, callbacks=()):
     from kbert.tasks.pretraining.pretrain import pretrain
 
-    options = {"output": output, "show": False, "peak_flops": 1e9, "callbacks": callbacks}
+    options = {"output": output, "progress": False, "peak_flops": 1e9, "callbacks": callbacks}
     return pretrain(shards, BertConfig(**CONFIG), **options, **QUICK)
 
 
@@ -137,7 +137,7 @@ def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path)
 
     with pytest.raises(Stopped, match=r"stopped after update 5 of 9 and saved; go on with: kbert"):
         start("stopped", [Asks()])
-    again = resume(tmp_path / "stopped", show=False, peak_flops=1e9)
+    again = resume(tmp_path / "stopped", progress=False, peak_flops=1e9)
     whole = whole[0]
     assert without_times(again.history.updates) == without_times(whole.history.updates)
     pairs = zip(again.bert.model.get_weights(), whole.bert.model.get_weights(), strict=True)

@@ -74,7 +74,7 @@ def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, ba
     """d/dA = s·Bᵀ·G and d/dB = s·G·Aᵀ, of G, the gradient of W + s·B·A in a model of its own."""
     if backend != "tensorflow" and not any_length:
         pytest.skip("the same parts compute any length here; on TensorFlow the graph's layers do")
-    engine, first = engine_of(lora=5, lora_on=ALL, lora_alpha=8.0, any_length=any_length)
+    engine, first = engine_of(lora_rank=5, lora_targets=ALL, lora_alpha=8.0, any_length=any_length)
     state = with_adapters(engine, first)
     engine.restore(state)
     found, scale = engine.gradients(batch_of(data, 0), 0), 8.0 / 5
@@ -108,7 +108,7 @@ def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, ba
 
 @full_on("jax", "tensorflow")
 def test_frozen_weights_have_no_gradient_no_moments_and_stay(data):
-    parts, prepared = {"freeze": "embeddings,1"}, {"accumulation": 3, "clip_norm": 1e-3}
+    parts, prepared = {"freeze": "embeddings,1"}, {"accumulation_steps": 3, "clip_norm": 1e-3}
     engine, first = engine_of(prepared=tuple(prepared.items()), **parts)
     whole, _ = engine_of()
     whole.restore(whole.state() | {k: v for k, v in first.items() if k.startswith("model/")})
@@ -134,7 +134,9 @@ def test_clipping_and_accumulation_use_trained_weights_only(data, backend):
         pytest.skip("compiles twice more; the engines share this")
     results = []
     for count in (1, 4):
-        engine, first = engine_of(prepared=(("accumulation", count), ("clip_norm", 0.05)), lora=5)
+        engine, first = engine_of(
+            prepared=(("accumulation_steps", count), ("clip_norm", 0.05)), lora_rank=5
+        )
         engine.restore(with_adapters(engine, first))
         gradients = engine.gradients(batch_of(data, 1), 1).values()
         norm = np.sqrt(sum((one.astype("float64") ** 2).sum() for one in gradients))
@@ -184,12 +186,12 @@ def test_flops_of_partial_training_equal_torchs_count(data, backend):
         {"freeze": "embeddings,pooler"},
         {"freeze": "2"},
         {"freeze": "embeddings,encoder"},
-        {"lora": 5, "lora_on": "query,key,value"},
-        {"lora": 5, "lora_on": "attention_output,output"},
-        {"lora": 7, "lora_on": ALL, "freeze": "1"},
+        {"lora_rank": 5, "lora_targets": "query,key,value"},
+        {"lora_rank": 5, "lora_targets": "attention_output,output"},
+        {"lora_rank": 7, "lora_targets": ALL, "freeze": "1"},
     ):
         found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3, **parts)
-        looked_up = segments * (1 if "lora" in parts or "embeddings" in parts["freeze"] else 2)
+        looked_up = segments * (1 if "lora_rank" in parts or "embeddings" in parts["freeze"] else 2)
         assert counted(**parts) == found.training_flops + looked_up, parts
     found = kbert.account(SPEC.config, LENGTH, BATCH, head="classifier", num_labels=3)
     needed = found.training_flops + 2 * segments

@@ -85,7 +85,7 @@ def test_reported_losses_add_up_to_the_loss(pretrained):
 @pytest.mark.full
 def test_accumulation_and_xla_change_nothing(trained, pretrained, backend):
     whole, figures = pretrained
-    options = {"accumulation": BATCH} | ({} if backend == "torch" else {"jit": True})
+    options = {"accumulation_steps": BATCH} | ({} if backend == "torch" else {"jit": True})
     parts, others = updates(trained / "pretraining", "pretraining", **options)
     for name in ("loss", "gradient_norm"):
         np.testing.assert_allclose(others[name], figures[name], rtol=1e-5, err_msg=name)

@@ -39,7 +39,16 @@ TOGETHER = 3  # updates of one call
 
 
 @functools.cache
-def compiled(number, dropout, mixed, learning_rate, rematerialize, together, accumulation, decay):
+def compiled(
+    number,
+    dropout,
+    mixed,
+    learning_rate,
+    gradient_checkpointing,
+    together,
+    accumulation_steps,
+    decay,
+):
     """An engine and its first state: compiled once, as that is most of the time it takes."""
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -48,8 +57,8 @@ def compiled(number, dropout, mixed, learning_rate, rematerialize, together, acc
     with engine.scope():
         model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS, dtype=mixed)
     optimizer = Optimizer(learning_rate=learning_rate, weight_decay=decay, total_steps=50)
-    several = {"accumulation": accumulation, "steps_per_execution": together}
-    engine.prepare(model, optimizer, rematerialize=rematerialize, **several)
+    several = {"accumulation_steps": accumulation_steps, "steps_per_execution": together}
+    engine.prepare(model, optimizer, gradient_checkpointing=gradient_checkpointing, **several)
     return engine, engine.state()
 
 
@@ -58,17 +67,17 @@ def engine_of(
     dropout: float = 0.1,
     mixed: str = "float32",
     learning_rate: float = 1e-2,
-    rematerialize: bool = False,
+    gradient_checkpointing: bool = False,
     number: int = 0,
     together: int = 1,
-    accumulation: int = 1,
+    accumulation_steps: int = 1,
     decay: float = 0.01,
 ):
     """An engine at its first state; another `number` for a second one beside it."""
-    how = dropout, mixed, learning_rate, rematerialize, together, accumulation, decay
+    how = dropout, mixed, learning_rate, gradient_checkpointing, together, accumulation_steps, decay
     engine, first = compiled(number, *how)
     engine.restore(first)
-    engine.seed, engine.accumulation = seed, accumulation
+    engine.seed, engine.accumulation_steps = seed, accumulation_steps
     return engine
 
 
@@ -127,7 +136,7 @@ def test_dropout_depends_on_seed_and_step_alone(data):
 @full_on("jax", "tensorflow")
 def test_gradient_checkpointing_keeps_gradients(data):
     """With dropout on: the second computation draws the first one's masks."""
-    kept, again = engine_of(), engine_of(rematerialize=True)
+    kept, again = engine_of(), engine_of(gradient_checkpointing=True)
     for step in range(2):
         batch = batch_of(data, step)
         assert loss_of(again, batch, step) == pytest.approx(loss_of(kept, batch, step), rel=1e-6)
@@ -141,7 +150,7 @@ def test_gradient_checkpointing_keeps_gradients(data):
 
 def test_each_layer_and_micro_batch_has_its_own_seeds():
     engine = engine_of()
-    engine.accumulation = 3
+    engine.accumulation_steps = 3
     seeds = engine._seeds(5, range(2))
     assert seeds.shape[:2] == (2, 3)
     pairs = {tuple(pair) for pair in seeds.reshape(-1, 2).tolist()}
@@ -321,7 +330,7 @@ def test_evaluation_and_prediction_have_no_dropout(data):
 
 def test_indivisible_batch_is_refused_in_one_line():
     engine = engine_of()
-    engine.accumulation = 5
+    engine.accumulation_steps = 5
     with pytest.raises(ValueError, match=r"batch_size must be a multiple of 5 .* got 12: take 10"):
         engine.rows(12)
 
@@ -395,7 +404,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     RunFolder.create(tmp_path / "run", {}, {})
     run = RunFolder.open(tmp_path / "run")
     with pytest.raises(NotFinite) as error:
-        train(engine, batches, STEPS, run=run, save_every=2, show=False)
+        train(engine, batches, STEPS, run=run, save_every=2, progress=False)
     text = str(error.value)
     assert f"update {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
@@ -424,7 +433,7 @@ def test_batch_callback_runs_before_the_next_step(ahead):
         on_train_batch_begin=lambda batch, logs: calls.append(("begin", batch)),
         on_train_batch_end=lambda batch, logs: calls.append(("end", batch)),
     )
-    train(engine_of(), Batches(), STEPS, callbacks=[watching], show=False)
+    train(engine_of(), Batches(), STEPS, callbacks=[watching], progress=False)
     assert calls == [(what, step) for step in range(STEPS) for what in ("begin", "end")]
 
 
@@ -550,8 +559,8 @@ def test_snapshot_arrays_are_contiguous_and_in_order():
 @pytest.fixture(params=[1, pytest.param(2, marks=[pytest.mark.full, nightly_on("jax", "torch")])])
 def both(request):
     """Engines of one update a call and of several, with one micro-batch or two."""
-    several = {"together": TOGETHER, "accumulation": request.param}
-    return engine_of(accumulation=request.param), engine_of(**several)
+    several = {"together": TOGETHER, "accumulation_steps": request.param}
+    return engine_of(accumulation_steps=request.param), engine_of(**several)
 
 
 def test_several_steps_per_call_equal_single_steps(both):
@@ -568,9 +577,9 @@ def test_several_steps_per_call_equal_single_steps(both):
 
 
 def run_of(engine, folder, **options):
-    RunFolder.create(folder, {}, {}, keep="all")
+    RunFolder.create(folder, {}, {}, keep_checkpoints=True)
     run = RunFolder.open(folder)
-    history = train(engine, Batches(), STEPS, run=run, show=False, **options)
+    history = train(engine, Batches(), STEPS, run=run, progress=False, **options)
     lines = [
         {
             name: value
@@ -625,7 +634,7 @@ def test_no_step_in_a_call_follows_a_non_finite_one(both):
     for step in range(BAD):
         one.updates([Batches().batch(step)], step)
     with pytest.raises(NotFinite, match=rf"update {BAD + 1} is not finite .* batch {BAD}, row 4"):
-        train(several, Batches(), STEPS, show=False)
+        train(several, Batches(), STEPS, progress=False)
     assert_equal(several.state(), one.state())
 
 
@@ -637,5 +646,5 @@ def test_batch_callbacks_get_one_step_per_call(both):
             (batch, float(several.state()["optimizer/iteration"]))
         )
     )
-    train(several, Without(), 4, callbacks=[watching], show=False)
+    train(several, Without(), 4, callbacks=[watching], progress=False)
     assert seen == [(step, step + 1.0) for step in range(4)]

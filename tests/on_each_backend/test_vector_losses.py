@@ -99,7 +99,7 @@ def records():
     return TrainingBatch(inputs, {VECTORS: numbers}, {VECTORS: weights})
 
 
-def engine_of(dropout: float, accumulation: int):
+def engine_of(dropout: float, accumulation_steps: int):
     import keras
 
     from kbert.tasks.embedding.recipe import encoder_of
@@ -115,7 +115,7 @@ def engine_of(dropout: float, accumulation: int):
     with engine.scope():
         model = encoder_of(kbert.build_encoder(config, seq_len=None))
     optimizer = Optimizer(learning_rate=1e-30, total_steps=9, weight_decay=0.0)
-    engine.prepare(model, optimizer, accumulation=accumulation, clip_norm=None)
+    engine.prepare(model, optimizer, accumulation_steps=accumulation_steps, clip_norm=None)
     return engine
 
 

@@ -24,7 +24,7 @@ CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.
 SPEC = GraphSpec(kbert.BertConfig(**CONFIG | {"num_hidden_layers": 2}), "encoder")
 
 
-def engine_of(accumulation, **parts):
+def engine_of(accumulation_steps, **parts):
     """An engine of an encoder whose weights are the same each time; B of adapters are not 0."""
     keras.utils.set_random_seed(11)
     engine = engines.start()
@@ -35,7 +35,7 @@ def engine_of(accumulation, **parts):
         model = encoder_of(model)
         trained = weights_of(model, trained_parts(SPEC, **parts), 5)
     engine.vectors = VectorLoss("infonce", 2, 24, pooling="mean", normalize=False, pad_id=0)
-    engine.prepare(model, Optimizer(total_steps=3), trained, accumulation=accumulation)
+    engine.prepare(model, Optimizer(total_steps=3), trained, accumulation_steps=accumulation_steps)
     for adapter in engine.trained.adapters:
         adapter.b.assign(random.normal(0, 0.2, adapter.b.shape).astype("float32"))
     return engine
@@ -51,8 +51,8 @@ def batch() -> TrainingBatch:
 
 
 @functools.cache
-def gradients(accumulation, **parts) -> dict:
-    return engine_of(accumulation, **parts).gradients(batch(), 0)
+def gradients(accumulation_steps, **parts) -> dict:
+    return engine_of(accumulation_steps, **parts).gradients(batch(), 0)
 
 
 @pytest.mark.full
@@ -70,7 +70,7 @@ def test_frozen_layers_leave_other_gradients_unchanged(backend):
 @pytest.mark.full
 @pytest.mark.parametrize("on", ["query,output"])
 def test_adapter_gradients_in_chunks_equal_the_whole_batch(on):
-    parts = {"lora": 3, "lora_on": on, "freeze": "1"}
+    parts = {"lora_rank": 3, "lora_targets": on, "freeze": "1"}
     found, whole = (gradients(count, **parts) for count in (3, 1))
     assert len(found) == 4 and set(found) == set(whole)
     for path, gradient in found.items():

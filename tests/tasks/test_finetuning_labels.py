@@ -20,7 +20,7 @@ from kbert.tasks.finetuning.recipe import with_balanced_classes
 torch = pytest.importorskip("torch")
 WORDS = ["sun", "moon", "red", "big", "tree", "."]
 SETTINGS = {"epochs": 25, "batch_size": 13, "learning_rate": 1e-2, "seed": 4}
-SETTINGS |= {"evaluate_every": 50, "show": False, "peak_flops": 1e9}
+SETTINGS |= {"evaluate_every": 50, "progress": False, "peak_flops": 1e9}
 
 
 def texts_with_cats_and_dogs(count: int, seed: int) -> list[tuple[str, int, int]]:

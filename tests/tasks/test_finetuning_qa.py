@@ -211,7 +211,7 @@ def test_question_answering_learns_a_real_sample():
     answered = [record for record in records if record.answers]
     assert (len(records), len(answered)) == (38, 17)
     options = {"epochs": 20, "batch_size": 8, "learning_rate": 2e-3, "max_length": 128, "seed": 3}
-    tuned = finetune(sample_bert(), "qa", train=answered, dev=answered, show=False, **options)
+    tuned = finetune(sample_bert(), "qa", train=answered, dev=answered, progress=False, **options)
     first, last = (tuned.history.evaluations[place] for place in (0, -1))
     assert last["val_loss"] < 0.3 * first["val_loss"]
     assert first["val_f1"] < 0.3

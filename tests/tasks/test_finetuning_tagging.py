@@ -219,7 +219,7 @@ def test_tagging_learns_a_real_sample():
     from kbert.tasks.finetuning.finetune import finetune
 
     options = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "max_length": 64, "seed": 3}
-    tuned = finetune(sample_bert(), "tag", train=TAGGED, dev=TAGGED, show=False, **options)
+    tuned = finetune(sample_bert(), "tag", train=TAGGED, dev=TAGGED, progress=False, **options)
     first, last = (tuned.history.evaluations[place] for place in (0, -1))
     assert last["val_loss"] < 0.3 * first["val_loss"]
     assert first["val_f1"] < 0.1

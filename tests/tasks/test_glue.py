@@ -185,7 +185,7 @@ def test_glue_table_has_the_published_results(tmp_path):
 def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
     """MNLI with its two dev sets, for real: to the figures of one that nothing stopped."""
     options = {"tasks": ["MNLI"], "batch_sizes": [4], "learning_rates": [1e-3], "epochs": [1]}
-    options |= {"seeds": 1, "save_every": 1, "show": False}
+    options |= {"seeds": 1, "save_every": 1, "progress": False}
     whole = kbert.glue(bert, data, output=tmp_path / "whole", **options)
 
     def crashing(*arguments, **given):

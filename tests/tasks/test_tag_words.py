@@ -80,7 +80,7 @@ def test_texts_are_cut_between_spaces_with_punctuation_apart():
 
 def test_word_splitting_rule_is_saved_and_loaded(small, tmp_path, capsys):
     train = [(["the", "cat-dog", "sees", "it", "."], ["O", "B-x", "O", "O", "O"])] * 2
-    settings = {"epochs": 1, "show": False, "peak_flops": 1e9, "lora": 2}
+    settings = {"epochs": 1, "progress": False, "peak_flops": 1e9, "lora_rank": 2}
     source = small_bert(dataclasses.replace(small, num_hidden_layers=1), "encoder")
     kbert.save(source, tmp_path / "base")
     tuned = kbert.finetune(tmp_path / "base", "tag", train=train, **settings).bert

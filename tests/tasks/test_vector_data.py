@@ -231,7 +231,7 @@ NOT_TRAINED = {
 def test_finetune_refuses_bad_embedding_options(source, case):
     rows, options, said = NOT_TRAINED[case]
     with pytest.raises(ValueError) as refused:
-        kbert.finetune(source, "embed", train=rows, show=False, **{"batch_size": 13} | options)
+        kbert.finetune(source, "embed", train=rows, progress=False, **{"batch_size": 13} | options)
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 

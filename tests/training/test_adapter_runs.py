@@ -18,9 +18,14 @@ from kbert.cli.checkpoint_commands import convert
 from kbert.cli.finetuning_commands import finetune as finetune_command
 from kbert.training.run.state_files import read_state
 
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 4, "batch_size": 13, "learning_rate": 3e-2, "seed": 4, "save_every": 3}
-SETTINGS |= QUIET | {"keep": "all", "lora": 5, "lora_on": "value,query,output", "accumulation": 1}
+SETTINGS |= QUIET | {
+    "keep_checkpoints": True,
+    "lora_rank": 5,
+    "lora_targets": "value,query,output",
+    "accumulation_steps": 1,
+}
 STEPS = 12  # 4 epochs of 39 examples
 
 
@@ -57,8 +62,8 @@ def test_lora_training_changes_adapters_and_head_only(whole, folder, encoder):
     arrays, _ = read_state(folder / f"whole/checkpoints/step-{STEPS:08d}.safetensors")
     moments = [name for name in arrays if name.startswith("optimizer/second/")]
     assert len(moments) == 2 * 3 * 2 + 2  # A and B of 3 matrices of 2 blocks, and the head
-    config, names = encoder.config, SETTINGS["lora_on"]
-    memory = kbert.account(config, head="classifier", lora=5, lora_on=names).memory
+    config, names = encoder.config, SETTINGS["lora_targets"]
+    memory = kbert.account(config, head="classifier", lora_rank=5, lora_targets=names).memory
     held = [(name, one.nbytes) for name, one in arrays.items() if one.ndim and "seed" not in name]
     assert memory.adam == sum(size for name, size in held if name.startswith("optimizer/"))
     assert memory.weights == sum(size for name, size in held if not name.startswith("optimizer/"))
@@ -108,7 +113,13 @@ def test_saved_adapter_loads_with_equal_weights_and_metrics(whole, folder, tmp_p
 @pytest.mark.full
 def test_frozen_blocks_get_no_adapter(folder):
     tuned = run(
-        folder, None, freeze="1", epochs=1, head_learning_rate=0.1, layer_decay=0.9, accumulation=13
+        folder,
+        None,
+        freeze="1",
+        epochs=1,
+        head_learning_rate=0.1,
+        layer_decay=0.9,
+        accumulation_steps=13,
     )
     assert {block for block, _ in tuned.bert.adapter.pairs} == {2}
     assert np.isfinite(tuned.metrics["loss"])
@@ -184,13 +195,13 @@ def test_load_of_adapter_folder_says_how_to_open_it(whole, folder):
 def test_finetune_from_adapter_needs_its_settings_and_base(whole, folder, tmp_path, capsys):
     data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "second")
     adapter = shutil.copytree(folder / "whole/adapter", tmp_path / "adapter")
-    done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "3")
-    says = "give lora=5, lora_on='query,value,output', lora_alpha=5"
+    done = kbert_command(capsys, "finetune", adapter, *data, "--lora-rank", "3")
+    says = "give lora_rank=5, lora_targets='query,value,output', lora_alpha=5"
     assert done.status == 2 and says in done.err and not (tmp_path / "second").exists()
     file = adapter / "adapter_config.json"
     config = json.loads(file.read_text()) | {"base_model_name_or_path": "bases/of.zip"}
     file.write_text(json.dumps(config))
-    done = kbert_command(capsys, "finetune", adapter, *data, "--lora", "5")
+    done = kbert_command(capsys, "finetune", adapter, *data, "--lora-rank", "5")
     assert done.status == 2 and done.err.count("\n") == 1
     assert "got 'bases/of.zip', which is not here: write the base's path there" in done.err
 
@@ -221,16 +232,16 @@ def test_convert_command_merges_adapter_into_weights(whole, folder, tmp_path, ca
     [
         (["--freeze", "1-9"], "freeze must name blocks of 1 … 2, got 9"),
         (
-            ["--lora", "999"],
-            "lora must be at most 24, the smaller side of query's 24 × 24, got 999",
+            ["--lora-rank", "999"],
+            "lora_rank must be at most 24, the smaller side of query's 24 × 24, got 999",
         ),
         (
-            ["--lora-on", "query"],
-            "lora_on must go with lora, the adapters' rank, got lora_on alone: give lora too",
+            ["--lora-targets", "query"],
+            "lora_targets must go with lora_rank, the adapters' rank, got lora_targets alone",
         ),
         (
-            ["--lora", "2", "--lora-on", "all"],
-            "lora_on must name matrices between commas, of query",
+            ["--lora-rank", "2", "--lora-targets", "all"],
+            "lora_targets must name matrices between commas, of query",
         ),
         (["--freeze", "embeddings,encoder,pooler,head"], "freeze must leave something to train"),
     ],
@@ -253,7 +264,7 @@ def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, caps
 @pytest.mark.full
 def test_continued_pretraining_leaves_frozen_layers(tmp_path):
     make_shards(tmp_path)
-    options = SHARD_SETTINGS | {"steps": 2, "show": False, "output": tmp_path / "run"}
+    options = SHARD_SETTINGS | {"steps": 2, "progress": False, "output": tmp_path / "run"}
     with pytest.raises(ValueError, match=r"freeze must be of .*: give init, or leave it out"):
         kbert.pretrain(tmp_path / "shards", "tiny", freeze="1", **options)
     config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))

@@ -16,8 +16,8 @@ def tune(callbacks, **options):
     config = kbert.BertConfig(**CONFIG | {"vocab_size": len(TOKENS)})
     tokenizer = kbert.Tokenizer.from_vocab(TOKENS, lowercase=True)
     bert = kbert.Bert(config, "encoder", kbert.build_encoder(config, seq_len=None), tokenizer)
-    settings = {"epochs": 2, "batch_size": 5, "learning_rate": PEAK, "warmup_share": 0.0}
-    settings |= {"show": False, "peak_flops": 1e9, "dev": ROWS[:7]} | options
+    settings = {"epochs": 2, "batch_size": 5, "learning_rate": PEAK, "warmup_ratio": 0.0}
+    settings |= {"progress": False, "peak_flops": 1e9, "dev": ROWS[:7]} | options
     return kbert.finetune(bert, "classify", train=ROWS, callbacks=callbacks, **settings)
 
 
@@ -66,8 +66,8 @@ def test_callback_that_sets_learning_rate_is_refused():
     with pytest.raises(ValueError, match="a callback set the learning rate, which the run's sch"):
         tune([Sets()])
     stopping = keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)
-    with pytest.raises(ValueError, match="restore_best_weights cannot be used with lora"):
-        tune([stopping], lora=2)
+    with pytest.raises(ValueError, match="restore_best_weights cannot be used with lora_rank"):
+        tune([stopping], lora_rank=2)
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 from kbert.graph.names import NSP
 
 ROWS = [("a cat", 0), ("a dog", 1)]
-SETTINGS = {"epochs": 1, "batch_size": 8, "show": False, "peak_flops": 1e9}
+SETTINGS = {"epochs": 1, "batch_size": 8, "progress": False, "peak_flops": 1e9}
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.resume import resume
 from kbert.training.loss import objective
 
-QUIET = {"show": False, "peak_flops": 1e9}
-LESSONS = {"temperature": 1.5, "alpha": 0.6, "hidden_states": "mse", "hidden_weight": 0.5}
+QUIET = {"progress": False, "peak_flops": 1e9}
+LESSONS = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
 SETTINGS = {"epochs": 3, "batch_size": 13, "learning_rate": 5e-3, "save_every": 3, **QUIET}
 
 
@@ -112,9 +112,9 @@ def other_weights(folder):
         ),
         ({"teacher": "five"}, "got 0, 1, 2, 3, 4: fine-tune it on the same labels, or take alpha"),
         ({"teacher": "student"}, "needs a model with the head 'classifier', got 'encoder'"),
-        ({"alpha": 0, "hidden_states": None}, "alpha must be above 0 for a teacher of whom no"),
+        ({"alpha": 0, "hidden_loss": None}, "alpha must be above 0 for a teacher of whom no"),
         ({"alpha": 1.5}, "alpha must be a share"),
-        ({"hidden_states": "all"}, "hidden_states must be mse or cosine, got 'all'"),
+        ({"hidden_loss": "all"}, "hidden_loss must be mse or cosine, got 'all'"),
         ({"temperature": 0}, "temperature must be a finite number above 0, got 0"),
         ({"packing": True}, "packing does not go with a teacher"),
         ({"teacher": None}, "temperature is for runs with a teacher, got 1.5 without one"),
@@ -129,7 +129,7 @@ def test_unsuitable_teacher_is_one_line_error(folder, options, said):
 
 
 def test_hidden_loss_alone_takes_a_teacher_of_other_labels(folder):
-    options = {"alpha": 0, "hidden_states": "cosine", "epochs": 1}
+    options = {"alpha": 0, "hidden_loss": "cosine", "epochs": 1}
     line = distilled(folder, teacher=folder / "five", **options).history.updates[0]
     assert "Teacher-Classifier_loss" not in line
     assert line["Teacher-Hidden-1_loss"] == pytest.approx(1 - line["Teacher-Hidden-1_cosine"])
@@ -141,7 +141,7 @@ def test_hidden_loss_alone_takes_a_teacher_of_other_labels(folder):
 @pytest.mark.full
 def test_hidden_projection_is_trained_with_lora(folder):
     """LoRA freezes the student's blocks, and nothing of what learns beside them."""
-    lines = distilled(folder, lora=2, hidden_weight=5.0).history.updates
+    lines = distilled(folder, lora_rank=2, hidden_loss_weight=5.0).history.updates
     losses = [[line[f"Teacher-Hidden-{n}_loss"] for line in (lines[0], lines[-1])] for n in (0, 1)]
     assert all(last < first for first, last in losses)
 
@@ -201,8 +201,8 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
     model = kbert.build_bert(config, seq_len=None)
     tokenizer = kbert.open_shards(tmp_path / "shards").tokenizer
     kbert.save(kbert.Bert(config, "pretraining", model, tokenizer), tmp_path / "teacher")
-    lessons = {"teacher": tmp_path / "teacher", "hidden_states": "cosine"}
-    options = {"steps": 3, "batch_size": 6, "seq_len": 17, "held_out": 0, **lessons, **QUIET}
+    lessons = {"teacher": tmp_path / "teacher", "hidden_loss": "cosine"}
+    options = {"steps": 3, "batch_size": 6, "seq_len": 17, "dev_ratio": 0, **lessons, **QUIET}
     trained = pretrain(
         tmp_path / "shards", init=tmp_path / "teacher", output=tmp_path / "run", **options
     )
@@ -225,7 +225,7 @@ def other(config):
 @pytest.mark.full
 def test_finetune_command_takes_a_teacher(folder, tmp_path, capsys):
     arguments = ["finetune", folder / "student", "--task", "classify", "--epochs", 1]
-    arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-states", "cosine"]
+    arguments += ["--train", folder / "train.tsv", "--peak-flops", 1e9, "--hidden-loss", "cosine"]
     taught = [*arguments, "-o", tmp_path / "run", "--teacher"]
     assert kbert_command(capsys, *taught, folder / "teacher").status == 0
     assert (tmp_path / "run" / "model.keras").is_file()

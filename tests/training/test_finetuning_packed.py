@@ -19,9 +19,9 @@ from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.resume import resume
 from kbert.training.run.state_files import read_state
 
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
-SETTINGS |= QUIET | {"keep": "all", "packing": True}
+SETTINGS |= QUIET | {"keep_checkpoints": True, "packing": True}
 STEPS = 60  # 10 epochs of 66 examples: 6 batches of 11
 
 
@@ -72,7 +72,9 @@ def test_resume_of_packed_run_is_bit_equal(whole, folder):
 def test_packed_tagger_learns():
     bert = sample_bert()
     options = {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3, "packing": True}
-    tuned = finetune(bert, "tag", train=TAGGED, dev=TAGGED, accumulation=2, **options, **QUIET)
+    tuned = finetune(
+        bert, "tag", train=TAGGED, dev=TAGGED, accumulation_steps=2, **options, **QUIET
+    )
     losses = [line["TokenClassifier_loss"] for line in tuned.history.updates]
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
 
@@ -98,7 +100,7 @@ def test_flops_count_packed_rows(small):
         ({"lengths": (8, 16)}, "lengths must be one with packing, that of its rows, got (8, 16)"),
         ({"lengths": (4,)}, "row_length must hold the longest text, 1"),
         ({"task": "qa"}, "packing must be for the task classify or tag, got qa"),
-        ({"accumulation": 3}, "batch_size must be a multiple of 3"),
+        ({"accumulation_steps": 3}, "batch_size must be a multiple of 3"),
     ],
 )
 def test_bad_packing_arguments_are_one_line_errors(folder, sources, options, said):

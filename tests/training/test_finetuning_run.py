@@ -24,9 +24,9 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.resume import resume
 from kbert.training.run.state_files import read_state, write_state
 
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
-SETTINGS |= QUIET | {"keep": "all"}
+SETTINGS |= QUIET | {"keep_checkpoints": True}
 STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1
 
 
@@ -140,7 +140,7 @@ def test_resume_refuses_other_data_or_settings(crashed, folder, sources, tmp_pat
 
 def test_bad_batch_size_leaves_no_run_folder(berts, sources, tmp_path):
     with pytest.raises(ValueError, match="batch_size must be a multiple of 3"):
-        options = SETTINGS | {"accumulation": 3, "output": tmp_path / "run"}
+        options = SETTINGS | {"accumulation_steps": 3, "output": tmp_path / "run"}
         finetune(berts["encoder"], "classify", **sources, **options)
     assert not (tmp_path / "run").exists()
 
@@ -247,14 +247,14 @@ def test_finetuning_without_dev_data_and_folder(berts, sources):
         ({"task": "sort"}, "task must be one of classify, regress, multilabel, tag, qa, embed"),
         ({"epoch": 3}, "finetune has no option 'epoch': did you mean epochs?"),
         ({"epochs": 0}, "epochs must be"),
-        ({"warmup_share": 2}, "warmup_share must be a share, 0 … 1, got 2"),
+        ({"warmup_ratio": 2}, "warmup_ratio must be a share, 0 … 1, got 2"),
         ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0, got 0.0"),
         ({"precision": "half"}, "precision must be one of float32, mixed_bfloat16"),
         ({"lengths": (8, 4)}, "lengths must ascend"),
         ({"lengths": (4, 8)}, "an example must have at most 8 tokens, got 1"),
         ({"dev": [("a cat", "fine", None, "dev.tsv, line 7")]}, "dev.tsv, line 7"),
         ({"train": []}, "train for classify must have one record or more, got none"),
-        ({"accumulation": 3}, "batch_size must be a multiple of 3"),
+        ({"accumulation_steps": 3}, "batch_size must be a multiple of 3"),
     ],
 )
 def test_bad_finetune_arguments_are_one_line_errors(berts, sources, options, said):
@@ -319,7 +319,17 @@ def test_command_line_mistakes_are_one_line_errors(tmp_path, monkeypatch, capsys
 def test_every_finetuning_setting_is_an_option():
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
-    others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "keep", "quiet"}
+    others = {
+        "task",
+        "train",
+        "dev",
+        "output",
+        "run",
+        "devices",
+        "peak_flops",
+        "keep_checkpoints",
+        "quiet",
+    }
     others |= {"steps_per_execution", "teacher"}
     assert set(options) - others == set(fields) - {"lengths"}
     for name, default in fields.items():

@@ -14,12 +14,12 @@ import kbert
 from kbert.tasks.resume import resume
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of PEFT's
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 WORDS = ("cat", "dog", "sun", "moon", "tree", "mat")
 PAIRS = [
     (f"{a} {word}", f"{b} {word}") for a, b in (("the", "a"), ("red", "big")) for word in WORDS
 ]
-SETTINGS = {"epochs": 3, "batch_size": 4, "accumulation": 2, "learning_rate": 3e-2} | QUIET
+SETTINGS = {"epochs": 3, "batch_size": 4, "accumulation_steps": 2, "learning_rate": 3e-2} | QUIET
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def changed(before, after) -> set[str]:
 
 @pytest.mark.full
 def test_sentence_embeddings_train_with_lora(source, tmp_path):
-    options = SETTINGS | {"lora": 3, "lora_on": "key,output"}
+    options = SETTINGS | {"lora_rank": 3, "lora_targets": "key,output"}
     done = kbert.finetune(source, "embed", train=PAIRS, output=tmp_path / "run", **options)
     losses = [line["Vectors_loss"] for line in done.history.updates]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
@@ -94,14 +94,21 @@ def test_sentence_embeddings_train_with_frozen_layers(source):
 @pytest.mark.full
 def test_continued_pretraining_with_lora(tmp_path):
     make_shards(tmp_path)
-    options = SHARD_SETTINGS | {"steps": 3, "show": False, "output": tmp_path / "run"}
-    with pytest.raises(ValueError, match="lora must be of a checkpoint to begin with, init, got 2"):
-        kbert.pretrain(tmp_path / "shards", "tiny", lora=2, **options)
+    options = SHARD_SETTINGS | {"steps": 3, "progress": False, "output": tmp_path / "run"}
+    with pytest.raises(
+        ValueError, match="lora_rank must be of a checkpoint to begin with, init, got 2"
+    ):
+        kbert.pretrain(tmp_path / "shards", "tiny", lora_rank=2, **options)
     config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
     first = kbert.Bert(config, "pretraining", kbert.build_bert(config), tokenizer)
     kbert.save(first, tmp_path / "first")
-    options |= {"init": tmp_path / "first", "lora": 2, "lora_alpha": 6.0, "learning_rate": 1e-2}
+    options |= {
+        "init": tmp_path / "first",
+        "lora_rank": 2,
+        "lora_alpha": 6.0,
+        "learning_rate": 1e-2,
+    }
     done = kbert.pretrain(tmp_path / "shards", **options)
     heads = {"NSP", "MLM-Dense", "MLM-Norm", "MLM-Sim"}
     layers = changed(first.model, done.bert.model)
@@ -133,7 +140,7 @@ def test_packed_training_with_lora_dropout(source, tmp_path):
     texts = [text for pair in PAIRS for text in pair]
     rows = [(text, "near" if text.split()[1] in WORDS[:3] else "far") for text in texts]
     options = {"epochs": 20, "batch_size": 12, "learning_rate": 2e-2, "packing": True} | QUIET
-    options |= {"lora": 3, "lora_alpha": 6.0, "lora_dropout": 0.3, "output": tmp_path / "run"}
+    options |= {"lora_rank": 3, "lora_alpha": 6.0, "lora_dropout": 0.3, "output": tmp_path / "run"}
     done = kbert.finetune(source, "classify", train=rows, **options)
     losses = [line["Classifier_loss"] for line in done.history.updates]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
@@ -141,5 +148,5 @@ def test_packed_training_with_lora_dropout(source, tmp_path):
     assert (config["lora_dropout"], config["r"], config["lora_alpha"]) == (0.3, 3, 6)
     again = kbert.load(source, adapter=tmp_path / "run" / "adapter")
     assert again.adapter.dropout == 0.3 and changed(done.bert.model, again.model) == set()
-    with pytest.raises(ValueError, match="lora_dropout must go with lora, the adapters' rank"):
+    with pytest.raises(ValueError, match="lora_dropout must go with lora_rank, the adapters' rank"):
         kbert.finetune(source, "classify", train=rows, lora_dropout=0.1, **QUIET)

@@ -20,8 +20,8 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 
 SETTINGS = {"epochs": 2, "batch_size": 13, "learning_rate": 5e-3, "seed": 4}
-QUIET = {"show": False, "peak_flops": 1e9}
-LORA = {"lora": 3, "lora_on": "query,value"}
+QUIET = {"progress": False, "peak_flops": 1e9}
+LORA = {"lora_rank": 3, "lora_targets": "query,value"}
 
 
 @pytest.fixture(scope="module")

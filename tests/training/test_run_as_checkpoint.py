@@ -17,7 +17,7 @@ def tuned(small, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
     write_texts(folder / "train.tsv", 13, 1)
-    options = {"epochs": 1, "batch_size": 13, "show": False, "peak_flops": 1e9}
+    options = {"epochs": 1, "batch_size": 13, "progress": False, "peak_flops": 1e9}
     kbert.finetune(bert, "classify", train=folder / "train.tsv", output=folder / "run", **options)
     return folder / "run"
 

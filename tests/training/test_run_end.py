@@ -22,7 +22,7 @@ from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.resume import resume
 from kbert.training.run.run_folder import RunFolder
 
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 
 
 class Stops(keras.callbacks.Callback):
@@ -72,7 +72,7 @@ def tuned(folder, output, **options):
 @pytest.fixture(scope="module")
 def stopped(folder):
     """The folder of a run that was stopped after update 15, with its states."""
-    return pretrained(folder, folder / "stopped", 15, log_every=10, keep="all").folder
+    return pretrained(folder, folder / "stopped", 15, log_every=10, keep_checkpoints=True).folder
 
 
 def assert_last(run, steps: list[int]) -> None:
@@ -206,7 +206,7 @@ def test_patience_without_dev_data_is_refused(folder, tmp_path):
     with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev"):
         tuned(folder, tmp_path / "run", dev=None, patience=2)
     with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev or"):
-        pretrained(folder, tmp_path / "run", 3, held_out=0.0, patience=2)
+        pretrained(folder, tmp_path / "run", 3, dev_ratio=0.0, patience=2)
     assert not (tmp_path / "run").exists()
 
 
@@ -224,7 +224,7 @@ def damaged(run, step: int):
 def test_damaged_best_state_falls_back_to_second_best(
     folder, tmp_path, falling, monkeypatch, caplog
 ):
-    tuned(folder, tmp_path / "run", keep="all", save_every=3)
+    tuned(folder, tmp_path / "run", keep_checkpoints=True, save_every=3)
     again = resume(damaged(tmp_path / "run", 3), **QUIET)
     monkeypatch.undo()
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")
@@ -239,7 +239,7 @@ def test_damaged_best_state_falls_back_to_second_best(
 
 @pytest.mark.full
 def test_without_whole_scored_state_last_weights_are_scored(folder, tmp_path, caplog):
-    options = {"evaluate_every": 4, "save_every": 1, "keep": "all"}
+    options = {"evaluate_every": 4, "save_every": 1, "keep_checkpoints": True}
     tuned(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
     run = damaged(tmp_path / "run", 4)
     again = resume(run, callbacks=[Stops(1)], **QUIET)
@@ -259,20 +259,20 @@ def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys)
     (tmp_path / "tiny.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     asked = ["--config", tmp_path / "tiny.json", "--steps", 4, "--seq-len", 17, "--batch-size", 6]
     asked += ["--peak-flops", "1e9", "--quiet", folder / "shards"]
-    for keep, expected in (("model", []), ("all", ["step-00000003", "step-00000004"])):
-        run = tmp_path / keep
-        chosen = [] if keep == "model" else ["--keep", keep]
+    for keep, expected in ((False, []), (True, ["step-00000003", "step-00000004"])):
+        run = tmp_path / ("all" if keep else "model")
+        chosen = ["--keep-checkpoints"] if keep else []
         status, out, _ = kbert_command(capsys, "pretrain", *asked, "-o", run, *chosen)
         assert (status, states(run)) == (0, [f"{name}.safetensors" for name in expected])
         said = out.splitlines()[-1]
-        assert ("--keep all" in said, "checkpoints" in said) == (keep == "model", keep == "all")
+        assert ("--keep-checkpoints" in said, "checkpoints " in said) == (not keep, keep)
         total = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
         assert said.startswith(f"the folder has {total / 1e6:,.1f} MB: ")
         assert kbert.load(run / "model").config == BertConfig(**CONFIG)
     status, out, _ = kbert_command(capsys, "pretrain", "--resume", tmp_path / "all")
     assert "is finished" in out and len(states(tmp_path / "all")) == 2
     status, out, _ = kbert_command(
-        capsys, "pretrain", "--resume", tmp_path / "all", "--keep", "model"
+        capsys, "pretrain", "--resume", tmp_path / "all", "--no-keep-checkpoints"
     )
     assert (status, states(tmp_path / "all")) == (0, [])
     again = resume(tmp_path / "all", **QUIET)
@@ -286,9 +286,9 @@ def test_keep_applies_to_an_already_finished_run(stopped, tmp_path):
     file = run / "settings.json"
     content = json.loads(file.read_text())
     before = states(run)
-    for keep, expected in ((None, before), ("model", [])):
-        said = {} if keep is None else {"keep": keep}
-        content = {name: content[name] for name in content if name != "keep"} | said
+    for keep, expected in ((None, before), (False, [])):
+        said = {} if keep is None else {"keep_checkpoints": keep}
+        content = {name: content[name] for name in content if name != "keep_checkpoints"} | said
         file.write_text(json.dumps(content))
         resume(run, **QUIET)
         assert states(run) == expected
@@ -296,7 +296,7 @@ def test_keep_applies_to_an_already_finished_run(stopped, tmp_path):
 
 
 def test_unfinished_run_keeps_its_states(folder, tmp_path):
-    run = RunFolder.create(tmp_path / "run", {"steps": 3}, {}, keep="model")
+    run = RunFolder.create(tmp_path / "run", {"steps": 3}, {}, keep_checkpoints=False)
     run.save_state({"weight": np.zeros(3, "float32")}, 2)
     run.tidy()
     assert states(tmp_path / "run") == ["step-00000002.safetensors"]

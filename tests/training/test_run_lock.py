@@ -18,7 +18,7 @@ from kbert.tasks.resume import resume
 from kbert.training.run.folder_lock import hold
 from kbert.training.run.run_folder import RunFolder
 
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 HOLD = """
 import sys, time
 from pathlib import Path

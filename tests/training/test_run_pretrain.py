@@ -20,7 +20,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.tasks.resume import resume
 
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
-QUIET = {"show": False, "peak_flops": 1e9}
+QUIET = {"progress": False, "peak_flops": 1e9}
 # as the kernel says that a disk is full: a limit on the size of files, which the state exceeds
 LIMITED = """import resource
 from kbert.cli.main import main
@@ -40,7 +40,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(data):
     config = BertConfig(**CONFIG)
-    return pretrain(data / "shards", config, output=data / "run", keep="all", **QUIET, **QUICK)
+    return pretrain(
+        data / "shards", config, output=data / "run", keep_checkpoints=True, **QUIET, **QUICK
+    )
 
 
 def test_padding_token_of_the_shards_is_masked(tmp_path):
@@ -153,7 +155,7 @@ def test_too_long_sentences_are_reported_once(data, caplog):
     from kbert.tasks.pretraining.held_out import open_batches
     from kbert.tasks.pretraining.settings import PretrainingSettings
 
-    settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, held_out=0.2)
+    settings = PretrainingSettings(steps=1, batch_size=2, seq_len=8, dev_ratio=0.2)
     places = {"shards": data / "shards", "dev": None}
     assert all(open_batches(places, settings))
     assert caplog.text.count("are longer than seq_len=8") == 1
@@ -194,7 +196,7 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
             if tokens.exists():
                 tokens.rename(tmp_path / "kept.npy")
 
-    options = QUICK | {"evaluate_every": 1, "held_out": 0, "steps": 20}
+    options = QUICK | {"evaluate_every": 1, "dev_ratio": 0, "steps": 20}
     config = BertConfig(**CONFIG)
     with pytest.raises(OSError, match=r"tokens-00000\.npy") as error:
         pretrain(shards, config, output=tmp_path / "r", callbacks=[Removes()], **QUIET, **options)
@@ -232,14 +234,14 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     [
         ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
         ({"seq_len": 18}, "seq_len must be at most the model's 17 positions, got 18"),
-        ({"batch_size": 7, "accumulation": 2}, "batch_size must be a multiple of 2"),
+        ({"batch_size": 7, "accumulation_steps": 2}, "batch_size must be a multiple of 2"),
         ({"precision": "int8"}, "precision must be one of float32, mixed_bfloat16, mixed_float16"),
         ({"config": BertConfig(**CONFIG | {"vocab_size": 11})}, "vocab_size of at least the sh"),
         ({"init": "nothing/there.keras"}, "nothing/there.keras"),
         ({"steps": 5, "warmup_steps": 6}, "warmup_steps must be 0 … total_steps, 5, got 6"),
         ({"schedule": "cosine"}, "schedule must be linear or constant, got 'cosine'"),
-        ({"held_out": 0.99}, "held_out=0.99 must leave"),
-        ({"dev": "data", "held_out": 0.1}, "dev and held_out cannot go together"),
+        ({"dev_ratio": 0.99}, "dev_ratio=0.99 must leave"),
+        ({"dev": "data", "dev_ratio": 0.1}, "dev and dev_ratio cannot go together"),
     ],
 )
 def test_bad_pretrain_arguments_leave_no_run(data, tmp_path, changes, message):

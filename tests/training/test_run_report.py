@@ -135,13 +135,18 @@ def test_every_curve_is_drawn_once(both):
 
 def test_unset_settings_read_off_or_automatic(tmp_path):
     settings = {"jit": None, "save_every": None, "class_weights": None, "layer_decay": None}
-    settings |= {"lora": None, "lora_on": "query,value", "lora_alpha": None, "lora_dropout": 0.0}
+    settings |= {
+        "lora_rank": None,
+        "lora_targets": "query,value",
+        "lora_alpha": None,
+        "lora_dropout": 0.0,
+    }
     settings |= {"clip_norm": None, "patience": None, "epochs": 3}
     shown = dict(_described(settings))
     assert {name for name in shown if shown[name] == "automatic"} == {"jit", "save_every"}
     assert {name for name in shown if shown[name] not in ("automatic", "off")} == {"epochs"}
-    shown = dict(_described(settings | {"lora": 4}))
-    assert [shown[name] for name in ("lora_on", "lora_alpha")] == ["query,value", "automatic"]
+    shown = dict(_described(settings | {"lora_rank": 4}))
+    assert [shown[name] for name in ("lora_targets", "lora_alpha")] == ["query,value", "automatic"]
 
 
 def test_loss_of_one_output_is_drawn_once():

@@ -15,7 +15,7 @@ from test_training_processes import ports
 
 from kbert import BertConfig
 
-QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep=all")
+QUIETLY = ("--peak-flops=1e9", "--quiet", "--keep-checkpoints")
 
 
 def environments(backend: str) -> list[dict[str, str]]:

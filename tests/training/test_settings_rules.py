@@ -32,14 +32,22 @@ BAD = {
     tuple: [True, 3, "48", (8, 4), (4, 4), (0, 4), (-1,), (1.5,), (True, 4), (), {4, 8}],
 }
 # What a number of that type may be, and these not: a step of 0 goes nowhere, a share has an end.
-TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "masked_share"}
+TOO_SMALL = {"learning_rate", "clip_norm", "epsilon", "peak_flops", "mlm_probability"}
 NOT_ZERO = TOO_SMALL | {"steps", "total_steps", "epochs", "batch_size", "seq_len", "max_length"}
-NOT_ZERO |= {"max_predictions", "accumulation", "evaluate_every", "evaluation_batches"}
+NOT_ZERO |= {"max_predictions", "accumulation_steps", "evaluate_every", "evaluation_batches"}
 NOT_ZERO |= {"save_every", "log_every", "devices", "steps_per_execution", "patience"}
-NOT_ZERO |= {"temperature", "hidden_weight"}
+NOT_ZERO |= {"temperature", "hidden_loss_weight"}
 NAMES = {"text_column", "text_pair_column", "label_column"}  # any text or whole number
 ANY_ORDER = {"dimensions"}  # of the others they ascend
-SHARES = {"alpha", "masked_share", "short_share", "warmup_share", "held_out", "beta_1", "beta_2"}
+SHARES = {
+    "alpha",
+    "mlm_probability",
+    "short_seq_probability",
+    "warmup_ratio",
+    "dev_ratio",
+    "beta_1",
+    "beta_2",
+}
 
 
 def kind_of(annotation) -> tuple[type, bool]:

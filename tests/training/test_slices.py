@@ -60,7 +60,7 @@ def test_compiled_text_names_one_turn_or_core():
     def text(tpu, **options):
         chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
         plan = kbert.plan("tiny", tpu=tpu, batch=64, **options)
-        of_a_turn = plan.flops / chips / plan.accumulation
+        of_a_turn = plan.flops / chips / plan.accumulation_steps
         values = {"cycles": {"loss": (0, 9)}, "collectives": {}, "host_calls": []}
         sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
         found = compiler.CompiledUpdate(
@@ -68,7 +68,7 @@ def test_compiled_text_names_one_turn_or_core():
         )
         return compiled_text(found)
 
-    four = text("v5e:2x2", accumulation=4)
+    four = text("v5e:2x2", accumulation_steps=4)
     (line,) = (line for line in four.splitlines() if "GFLOP" in line)
     assert "GFLOP of one of 4 turns" in line and line.endswith("1.00")
     assert "core" not in four and "turn" not in text("v5e:2x2")
@@ -89,9 +89,13 @@ OPTIONS = {
     "v5e:2x2": {},
     "v5e:4x4": {},
     "v4:2x2x1": {},
-    "accumulation": {"accumulation": 3},
-    "rematerialize": {"rematerialize": True},
-    "both, float32": {"accumulation": 3, "rematerialize": True, "precision": "float32"},
+    "accumulation_steps": {"accumulation_steps": 3},
+    "gradient_checkpointing": {"gradient_checkpointing": True},
+    "both, float32": {
+        "accumulation_steps": 3,
+        "gradient_checkpointing": True,
+        "precision": "float32",
+    },
     "every position": {"max_predictions": None},
     "classifier": {"head": "classifier", "max_predictions": None},
     "tagger": {"head": "tokens", "max_predictions": None, "precision": "float32"},
@@ -100,8 +104,8 @@ OPTIONS = {
     "LAMB": {"optimizer": "lamb"},
     "all, float32": {
         "slice_name": "v4:2x2x1",
-        "accumulation": 3,
-        "rematerialize": True,
+        "accumulation_steps": 3,
+        "gradient_checkpointing": True,
         "precision": "float32",
         "optimizer": "lamb",
     },

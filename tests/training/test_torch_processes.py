@@ -32,7 +32,7 @@ engine = engines.start()
 torch_hosts._BUCKET_BYTES = 5000  # of 0.1 MB of gradients
 keras.utils.set_random_seed(engine.process)  # other weights in each, until they are prepared
 model = kbert.build_bert(kbert.BertConfig(**SIZES), seq_len=11, max_predictions=PREDICTIONS)
-engine.prepare(model, Optimizer(total_steps=9), accumulation=2)
+engine.prepare(model, Optimizer(total_steps=9), accumulation_steps=2)
 data = arrays("pretraining", 3, 12)
 
 def norm_of(step, local):

@@ -71,8 +71,8 @@ def call_of(engine, head: str):
 @pytest.mark.parametrize(
     ("head", "options"),
     [
-        ("pretraining", {"accumulation": 2}),
-        pytest.param("classifier", {"rematerialize": True}, marks=pytest.mark.nightly),
+        ("pretraining", {"accumulation_steps": 2}),
+        pytest.param("classifier", {"gradient_checkpointing": True}, marks=pytest.mark.nightly),
     ],
 )
 def test_call_is_one_program_without_host_or_dynamic_size(head, options):
@@ -80,7 +80,7 @@ def test_call_is_one_program_without_host_or_dynamic_size(head, options):
     text = lowered(engine._call, *call_of(engine, head))
     assert problems(text) == []
     assert " while(" in text and " dot(" in text  # the updates' loop, products
-    drawn = 3 * BLOCKS + 1 + 3 * BLOCKS * ("rematerialize" in options)
+    drawn = 3 * BLOCKS + 1 + 3 * BLOCKS * ("gradient_checkpointing" in options)
     assert text.count("rng-bit-generator(") >= drawn - 1
     moved = [line for line in text.splitlines() if "ROOT" in line][-1]
     assert moved.count("f32[") > 3 * len(engine.weights)  # weights and both moments come out
@@ -125,8 +125,8 @@ def has_tpu_kernels() -> bool:
 @pytest.mark.parametrize(
     ("head", "options"),
     [
-        ("pretraining", {"accumulation": 2}),
-        ("classifier", {"rematerialize": True}),
+        ("pretraining", {"accumulation_steps": 2}),
+        ("classifier", {"gradient_checkpointing": True}),
     ],
 )
 def test_update_of_several_chips_lowers_for_tpu(monkeypatch, head, options):
@@ -243,7 +243,7 @@ engine = engines.start(2)
 with engine.scope():
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
     model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
-engine.prepare(model, Optimizer(total_steps=9), steps_per_execution=3, accumulation=2)
+engine.prepare(model, Optimizer(total_steps=9), steps_per_execution=3, accumulation_steps=2)
 engine.restore(engine.state())
 data = arrays("pretraining", 3, 12)
 

@@ -184,7 +184,7 @@ def trained(head, predictions, devices):
     with engine.scope():
         model = build(GraphSpec.of(config, head, seq_len=11, max_predictions=predictions))
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9)
-    engine.prepare(model, optimizer, clip_norm=0.5, accumulation=2)
+    engine.prepare(model, optimizer, clip_norm=0.5, accumulation_steps=2)
     logs = engine.update(batch_of(arrays(head, 1, 12), 0), 0)
     figures = [float(logs[name]) for name in ("loss", "gradient_norm")]
     return engine._in_parts(), [np.array(figures), *model.get_weights()]

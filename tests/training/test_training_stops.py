@@ -40,7 +40,7 @@ class Host(Engine):
         self.steps_per_execution = together
         self.meeting, self.process, self.processes, self.replicas = meeting, process, HOSTS, HOSTS
         self.ahead = lambda: ahead
-        self.accumulation, self.model = 1, SimpleNamespace(stop_training=False)
+        self.accumulation_steps, self.model = 1, SimpleNamespace(stop_training=False)
 
     def update(self, batch, step, wishes):
         sums = self.meeting.total(self.process, [step, *wishes])
@@ -135,7 +135,7 @@ def stops(
                 STEPS,
                 run=saved,
                 evaluate_every=EPOCH,
-                show=False,
+                progress=False,
                 callbacks=[callback],
             )
             ends[number] = history.stopped, saved.states
@@ -202,7 +202,7 @@ def test_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
 
     saved = Saved(chief=host == 0)
     with pytest.raises(OSError, match="the disk is gone"):
-        loop.train(engine, Vanishing(), STEPS, run=saved, show=False)
+        loop.train(engine, Vanishing(), STEPS, run=saved, progress=False)
     assert len(begun) == 1  # at the first state, and never again
     assert left == [host]
     assert saved.states == ([0, 3] if host == 0 else [])
@@ -259,5 +259,5 @@ def test_resumed_run_keeps_its_best_score(monkeypatch, loss, states):
     saved.has_state = lambda step: True
     losses = iter((loss, 0.9, 0.9))
     options = {"evaluate": lambda: {"loss": next(losses)}, "evaluate_every": EPOCH}
-    loop.train(engine, Batches(), STEPS, run=saved, start=EPOCH, show=False, **options)
+    loop.train(engine, Batches(), STEPS, run=saved, start=EPOCH, progress=False, **options)
     assert saved.states == states

@@ -28,8 +28,8 @@ from kbert.training.vector_loss import VECTORS, VectorLoss
 
 ANIMALS, SKY, THINGS = (["cat", "dog"], ["sun", "moon"], ["tree", "mat"])
 SETTINGS = {"epochs": 9, "batch_size": 7, "learning_rate": 5e-3, "seed": 4}
-SETTINGS |= {"show": False, "peak_flops": 1e9}
-OPTIONS = SETTINGS | {"batch_size": 14, "accumulation": 2, "dimensions": [24, 5]}
+SETTINGS |= {"progress": False, "peak_flops": 1e9}
+OPTIONS = SETTINGS | {"batch_size": 14, "accumulation_steps": 2, "dimensions": [24, 5]}
 
 
 def sentences(count: int, seed: int) -> list[tuple[str, int]]:
@@ -137,7 +137,7 @@ def test_resume_of_embedding_training_is_equal(tuned, source, tmp_path):
     data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv", "output": tmp_path / "run"}
     with pytest.raises(RuntimeError, match="crash"):
         kbert.finetune(source, "embed", **data, callbacks=[Crash()], **OPTIONS, save_every=5)
-    went_on = kbert.resume(tmp_path / "run", source=source, show=False, peak_flops=1e9)
+    went_on = kbert.resume(tmp_path / "run", source=source, progress=False, peak_flops=1e9)
     assert went_on.metrics == done.metrics
     for one, other in zip(went_on.bert.model.weights, done.bert.model.weights, strict=True):
         assert (np.array(one) == np.array(other)).all(), one.path
@@ -160,8 +160,8 @@ def test_sentence_transformers_equals_vectors_and_gradients(tuned, tmp_path):
         assert_allclose(expected[one], kept[one], rtol=1e-4, atol=1e-6, err_msg=one)
     texts = [text for row in rows for text in row]
     assert_allclose(kbert.embed(bert, texts), expected["vectors"], atol=1e-5)
-    for accumulation, name in ((1, "infonce"), (4, "cached")):
-        loss, gradients = of_whole_model(bert, texts, accumulation)
+    for accumulation_steps, name in ((1, "infonce"), (4, "cached")):
+        loss, gradients = of_whole_model(bert, texts, accumulation_steps)
         assert loss == pytest.approx(float(expected[f"{name}.loss"]), rel=1e-5)
         largest = max(np.abs(gradient).max() for gradient in gradients.values())
         for entry in weight_names.templates(bert.config):
@@ -178,7 +178,7 @@ def is_of(entry, path: str) -> bool:
     return path.startswith(f"{entry.layer}/") and path.endswith(f"/{entry.variable}")
 
 
-def of_whole_model(bert, texts: list[str], accumulation: int) -> tuple[float, dict]:
+def of_whole_model(bert, texts: list[str], accumulation_steps: int) -> tuple[float, dict]:
     """An engine's loss, and gradients by the weight's path."""
     encoded = bert.tokenizer.encode_batch(texts)
     ids = np.zeros((len(texts), max(map(len, (one.ids for one in encoded)))), "int32")
@@ -192,7 +192,7 @@ def of_whole_model(bert, texts: list[str], accumulation: int) -> tuple[float, di
     engine.vectors = VectorLoss("infonce", 2, 24, pooling="max", normalize=True, scale=SCALE)
     model = encoder_of(bert.model)
     still = Optimizer(learning_rate=1e-30, total_steps=3, weight_decay=0.0)
-    engine.prepare(model, still, accumulation=accumulation)
+    engine.prepare(model, still, accumulation_steps=accumulation_steps)
     gradients = engine.gradients(batch, 0)
     return float(engine.update(batch, 0)["loss"]), gradients
 

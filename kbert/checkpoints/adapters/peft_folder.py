@@ -106,7 +106,9 @@ def write(bert, path: Path) -> None:
 
     adapter = bert.adapter
     if adapter is None:
-        raise ValueError("format peft goes with a model that has an adapter (lora=…), got none")
+        raise ValueError(
+            "format peft goes with a model that has an adapter (lora_rank=…), got none"
+        )
     if adapter.merged not in (None, digest(bert.model, adapter.pairs)):
         raise ValueError(
             "the model must have the weights of its adapter, got others: save it whole"

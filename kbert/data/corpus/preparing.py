@@ -58,7 +58,7 @@ def prepare(
     processes: int | None = None,
     executor: Executor | None = None,
     shard_tokens: int = SHARD,
-    show: bool = False,
+    progress: bool = False,
 ) -> Shards:
     """Tokenizes a corpus, once, into a folder of memory-mapped shards.
 
@@ -78,7 +78,7 @@ def prepare(
         executor: whose workers tokenize instead, see docs/how_to/clusters.md; it stays open. Blocks
             of 1 MiB go to them as bytes, 64 at a time: they need kbert, and no disk.
         shard_tokens: tokens of a shard, at least.
-        show: a bar on stderr, once it has taken two seconds.
+        progress: a bar on stderr, once it has taken two seconds.
 
     Returns:
         The opened `Shards`.
@@ -114,7 +114,7 @@ def prepare(
         if not writer.done:
             tokenized = partial(tokenizing, settings=_settings(tokenizer, text_field, language))
             try:
-                _write(writer, files, forms, tokenized, shard_tokens, show)
+                _write(writer, files, forms, tokenized, shard_tokens, progress)
             except ValueError:  # of the text: once it is mended, what was begun is of another one
                 writer.discard()
                 raise
@@ -165,11 +165,11 @@ def vocabulary_of(tokenizer: Tokenizer) -> dict:
     }
 
 
-def _write(writer: ShardWriter, files, forms, tokenized, shard_tokens, show) -> None:
+def _write(writer: ShardWriter, files, forms, tokenized, shard_tokens, progress) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
     with (
         contextlib.closing(tokenized(blocks=_blocks(files, forms, writer.place))) as answers,
-        progress_bar(_size(files), "B", show, unit_scale=True) as bar,
+        progress_bar(_size(files), "B", progress, unit_scale=True) as bar,
     ):
         for block, tokens in answers:
             writer.add(tokens, numbers[block.path])

@@ -119,30 +119,30 @@ class Shards:
         """The token ids of a sentence, int32."""
         return self.take(np.arange(self.offsets[number], self.offsets[number + 1]))
 
-    def split(self, held_out: float) -> tuple["Shards", "Shards"]:
+    def split(self, dev_ratio: float) -> tuple["Shards", "Shards"]:
         """Most of the documents to train with, and the others to evaluate with.
 
         Which ones are held out depends on their number alone: the documents with the smallest
         hashes, so many as make that share; the same in every run.
 
         Args:
-            held_out: the share of the documents, of (0, 1); at least one.
+            dev_ratio: the share of the documents, of (0, 1); at least one.
 
         Raises:
             ValueError: a share outside (0, 1), or no document left on one side.
         """
-        if not 0 < held_out < 1:
-            raise ValueError(f"held_out must be a share of the documents, 0 … 1, got {held_out}")
-        count = max(1, round(held_out * self.documents))
+        if not 0 < dev_ratio < 1:
+            raise ValueError(f"dev_ratio must be a share of the documents, 0 … 1, got {dev_ratio}")
+        count = max(1, round(dev_ratio * self.documents))
         if count >= self.documents:
             raise ValueError(
-                f"held_out={held_out} must leave documents to train with, got "
+                f"dev_ratio={dev_ratio} must leave documents to train with, got "
                 f"{self.documents} in all: lower it, or prepare more text"
             )
         order = np.argsort(fork(key_of(_SPLIT), np.asarray(self.starts)), kind="stable")
         return (
-            self._some(np.sort(order[count:]), f"all but {held_out}"),
-            self._some(np.sort(order[:count]), f"{held_out}"),
+            self._some(np.sort(order[count:]), f"all but {dev_ratio}"),
+            self._some(np.sort(order[:count]), f"{dev_ratio}"),
         )
 
     def _some(self, documents: np.ndarray, share: str) -> "Shards":

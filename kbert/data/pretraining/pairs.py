@@ -36,13 +36,18 @@ class Pairs:
     Args:
         shards: the documents.
         seq_len: tokens of an example, [CLS] and both [SEP] included.
-        short_share: how many of the examples have a random target length, uniform in
+        short_seq_probability: how many of the examples have a random target length, uniform in
             2 … seq_len − 3.
         seed: the run's.
     """
 
-    def __init__(self, shards: Shards, seq_len: int, short_share: float, seed: int):
-        self.shards, self.seq_len, self.short_share, self.seed = shards, seq_len, short_share, seed
+    def __init__(self, shards: Shards, seq_len: int, short_seq_probability: float, seed: int):
+        self.shards, self.seq_len, self.short_seq_probability, self.seed = (
+            shards,
+            seq_len,
+            short_seq_probability,
+            seed,
+        )
         starts, ends = np.asarray(shards.starts), np.asarray(shards.ends)
         parts = -(-(ends - starts) // PART)
         self._document = np.repeat(np.arange(len(starts)), parts)
@@ -89,7 +94,7 @@ class Pairs:
         All but the first and fourth are numbers of sentences.
         """
         longest = self.seq_len - 3
-        short = uniform(keys, _SHORT) < self.short_share
+        short = uniform(keys, _SHORT) < self.short_seq_probability
         target = np.where(short, 2 + below(keys, _TARGET, longest - 1), longest)
         offsets = self.shards.offsets
         reached = np.searchsorted(offsets, offsets[here] + target, "left")

@@ -37,11 +37,11 @@ class PretrainingBatches:
         shards: from `open_shards` or `prepare`, or their folder.
         batch_size: examples of an update, over all hosts.
         seq_len: tokens of an example (S).
-        max_predictions: predictions of an example at most (M); None: ⌈masked_share · seq_len⌉, 20
-            for 128 as Google's.
+        max_predictions: predictions of an example at most (M); None: ⌈mlm_probability · seq_len⌉,
+            20 for 128 as Google's.
         seed: of all draws.
-        masked_share: how many of the tokens are predicted.
-        short_share: how many of the examples are short, uniform from 2 tokens on.
+        mlm_probability: how many of the tokens are predicted.
+        short_seq_probability: how many of the examples are short, uniform from 2 tokens on.
         whole_word: predict all pieces of a word or none. On several hosts, each then has to make
             the whole batch, to know how many predictions there are.
         mlm_only: no pairs but full sequences of packed documents, see `data.packed`; NSP weighs 0.
@@ -63,8 +63,8 @@ class PretrainingBatches:
         seq_len: int,
         max_predictions: int | None = None,
         seed: int = 0,
-        masked_share: float = MASKED_SHARE,
-        short_share: float = SHORT_SHARE,
+        mlm_probability: float = MASKED_SHARE,
+        short_seq_probability: float = SHORT_SHARE,
         whole_word: bool = False,
         mlm_only: bool = False,
     ):
@@ -72,16 +72,18 @@ class PretrainingBatches:
         self.shards = shards
         self.batch_size = require_positive("batch_size", batch_size)
         self.seq_len = require_positive("seq_len", seq_len)
-        _check(shards, seq_len, masked_share, short_share, mlm_only)
+        _check(shards, seq_len, mlm_probability, short_seq_probability, mlm_only)
         if max_predictions is None:
-            max_predictions = math.ceil(round(masked_share * seq_len, 9))  # 0.07 · 100 is above 7
+            max_predictions = math.ceil(
+                round(mlm_probability * seq_len, 9)
+            )  # 0.07 · 100 is above 7
         self.max_predictions = require_positive("max_predictions", max_predictions)
-        self.seed, self.masked_share = int(seed), float(masked_share)
+        self.seed, self.mlm_probability = int(seed), float(mlm_probability)
         self.whole_word, self.mlm_only = bool(whole_word), bool(mlm_only)
         self._examples: Packed | Pairs = (
             Packed(shards, seq_len, self.seed)
             if mlm_only
-            else Pairs(shards, seq_len, float(short_share), self.seed)
+            else Pairs(shards, seq_len, float(short_seq_probability), self.seed)
         )
         tokens = shards.tokenizer.tokens
         self._continues = np.array([token.startswith("##") for token in tokens])
@@ -95,8 +97,8 @@ class PretrainingBatches:
             "seq_len": self.seq_len,
             "max_predictions": self.max_predictions,
             "seed": self.seed,
-            "masked_share": self.masked_share,
-            "short_share": float(short_share),
+            "mlm_probability": self.mlm_probability,
+            "short_seq_probability": float(short_seq_probability),
             "whole_word": self.whole_word,
             "mlm_only": self.mlm_only,
         }
@@ -123,7 +125,7 @@ class PretrainingBatches:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
         rows = self._rows(step)
         counts = masking.prediction_counts(
-            rows.lengths, rows.maskable, self.masked_share, self.max_predictions
+            rows.lengths, rows.maskable, self.mlm_probability, self.max_predictions
         )
         if not self.whole_word:
             rows, own = rows.part(part), counts[part]
@@ -196,15 +198,18 @@ def ordinary_ids(tokenizer) -> np.ndarray:
     return np.setdiff1d(ids, [*special, tokenizer.mask_id]).astype(np.int32)
 
 
-def _check(shards: Shards, seq_len, masked_share, short_share, mlm_only) -> None:
+def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_only) -> None:
     if seq_len < 8:
         raise ValueError(f"seq_len must be at least 8, to hold two segments, got {seq_len}")
-    for name, share in (("masked_share", masked_share), ("short_share", short_share)):
-        if not 0 <= share <= 1 or (name == "masked_share" and share == 0):
+    for name, share in (
+        ("mlm_probability", mlm_probability),
+        ("short_seq_probability", short_seq_probability),
+    ):
+        if not 0 <= share <= 1 or (name == "mlm_probability" and share == 0):
             raise ValueError(f"{name} must be a share, up to 1, got {share!r}")
     if not mlm_only and shards.documents < 2:
         part = "" if shards.share is None else f", the part of {shards.share} that was split off,"
-        way_out = "mark where documents begin" if not part else "choose another held_out, or 0"
+        way_out = "mark where documents begin" if not part else "choose another dev_ratio, or 0"
         raise ValueError(
             f"{shards.folder}{part} must hold at least two documents, got one: next-sentence "
             f"prediction takes half of the second segments from another; {way_out}, or train with "

@@ -47,7 +47,7 @@ class Distillation:
         self._pad_id = pad_id
         self._settings, self._outputs = settings, list(outputs) if settings.alpha else []
         pairs = layer_map(blocks, bert.config.num_hidden_layers)
-        some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_states]
+        some = {None: [], "mse": pairs, "cosine": pairs[-1:]}[settings.hidden_loss]
         self._states, self._width = dict(some), bert.config.hidden_size
         of_logits = distillation.of_logits(problem_type, settings.temperature)
         self.lessons: Mapping[str, Lesson] = {
@@ -55,7 +55,7 @@ class Distillation:
         }
         for block in self._states:
             name = names.taught_state(block)
-            self.lessons[name] = Lesson(name, distillation.of_states(str(settings.hidden_states)))
+            self.lessons[name] = Lesson(name, distillation.of_states(str(settings.hidden_loss)))
         self.digest = weights_digest(bert)
         asked = sorted(set(self._states.values()))
         self._teacher = Teacher(
@@ -88,7 +88,7 @@ class Distillation:
         for block, its in self._states.items():
             assert tokens is not None
             labels[names.taught_state(block)] = said[names.encoder_output(its)]
-            weights[names.taught_state(block)] = self._settings.hidden_weight * tokens
+            weights[names.taught_state(block)] = self._settings.hidden_loss_weight * tokens
         weights = {name: array.astype(np.float32) for name, array in weights.items()}
         return TrainingBatch(batch.inputs, labels, weights)
 

@@ -9,23 +9,23 @@ class DistillationSettings:
     """Settings of runs with a `teacher`, beside the others; without one they must be left out.
 
     The loss is alpha · T² · KL(teacher ‖ student) at temperature T + (1 − alpha) · the labels' own
-    (Hinton et al. 2015, section 2), and hidden_weight · that of the hidden states.
+    (Hinton et al. 2015, section 2), and hidden_loss_weight · that of the hidden states.
 
     Args:
         temperature: T, which logits are divided by. Numbers ("regress") have the squared error to
             the teacher's, and none.
         alpha: share of the teacher's outputs in the loss; 0: labels and hidden states alone, of
             any teacher with the vocabulary; 1: no labels.
-        hidden_states: "mse": each block's, and the embeddings', to those of the teacher at the same
+        hidden_loss: "mse": each block's, and the embeddings', to those of the teacher at the same
             part of its depth (TinyBERT, Jiao et al. 2020, section 3); "cosine": the last block's
             to the teacher's last (DistilBERT, Sanh et al. 2019); None: outputs alone.
-        hidden_weight: what each of these counts for.
+        hidden_loss_weight: what each of these counts for.
     """
 
     temperature: float = 2.0
     alpha: float = 0.5
-    hidden_states: str | None = None
-    hidden_weight: float = 1.0
+    hidden_loss: str | None = None
+    hidden_loss_weight: float = 1.0
 
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(DistillationSettings)}
@@ -40,8 +40,8 @@ def check(settings: DistillationSettings, teacher) -> None:
                     f"{name} is for runs with a teacher, got {value!r} without one: give a "
                     "teacher, or leave it out"
                 )
-    elif settings.alpha == 0 and settings.hidden_states is None:
+    elif settings.alpha == 0 and settings.hidden_loss is None:
         raise ValueError(
-            "alpha must be above 0 for a teacher of whom no hidden_states are learned, got 0: "
-            "raise it, or take hidden_states mse or cosine"
+            "alpha must be above 0 for a teacher of whom no hidden_loss are learned, got 0: "
+            "raise it, or take hidden_loss mse or cosine"
         )

@@ -81,7 +81,7 @@ class VectorTraining(Finetuning):
             self.dev = VectorEvaluation(
                 self._dev_kind,
                 dev[0],
-                self.settings.batch_size // self.settings.accumulation or 1,
+                self.settings.batch_size // self.settings.accumulation_steps or 1,
                 tokenizer.pad_id,
                 self._of_dev or lengths,
                 self.settings.dimensions,

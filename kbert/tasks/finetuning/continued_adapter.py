@@ -15,7 +15,7 @@ from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.names import ModelName
-from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, read_lora_on
+from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts, read_lora_targets
 from kbert.model.matrices import kernel_of
 from kbert.tasks.finetuning.settings import FinetuningSettings
 
@@ -70,10 +70,10 @@ def open_source(
     lowercase = settings.lowercase
     folder = find_adapter(source)
     of_run = run_models.is_one(Path(source))
-    if folder is None or (of_run and settings.lora is None):
+    if folder is None or (of_run and settings.lora_rank is None):
         return load(source, lowercase=lowercase), None
     adapter = peft_folder.read(folder)
-    if settings.lora is None:
+    if settings.lora_rank is None:
         return load(find_base(folder), adapter=folder, lowercase=lowercase), None
     if (wanted := _settings_of(adapter)) != _settings_in(settings):
         if not of_run:
@@ -111,10 +111,10 @@ def _settings_of(adapter: LoraAdapter) -> str:
 
 
 def _settings_in(settings: FinetuningSettings) -> str:
-    alpha = settings.lora if settings.lora_alpha is None else settings.lora_alpha
-    return _listed(settings.lora, set(read_lora_on(settings.lora_on)), alpha)
+    alpha = settings.lora_rank if settings.lora_alpha is None else settings.lora_alpha
+    return _listed(settings.lora_rank, set(read_lora_targets(settings.lora_targets)), alpha)
 
 
 def _listed(rank, names: set[str], alpha) -> str:
-    ordered = ",".join(read_lora_on(",".join(names)))
-    return f"lora={rank}, lora_on={ordered!r}, lora_alpha={alpha:g}"
+    ordered = ",".join(read_lora_targets(",".join(names)))
+    return f"lora_rank={rank}, lora_targets={ordered!r}, lora_alpha={alpha:g}"

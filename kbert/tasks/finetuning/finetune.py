@@ -31,9 +31,9 @@ def finetune(
     output: str | os.PathLike | None = None,
     devices: int | None = None,
     callbacks: "keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None" = (),
-    show: bool = True,
+    progress: bool = True,
     peak_flops: float | None = None,
-    keep: str | None = None,
+    keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Finetuned:
@@ -44,7 +44,8 @@ def finetune(
     Args:
         source: the name of a model, the path of a checkpoint of any format that `kbert.load` opens,
             or a `Bert`. If it has a head for this task with the same labels, that head is reused;
-            otherwise a new head is initialized. With `lora`, the folder of an adapter or of a run
+            otherwise a new head is initialized. With `lora_rank`, the folder of an adapter or of a
+            run
             that has one: its adapter is trained further, see
             `kbert.tasks.finetuning.continued_adapter`.
         task: "classify": text, [second text,] label between tabs; "regress": with a number for the
@@ -62,7 +63,8 @@ def finetune(
         teacher: to learn of, as `source`: a model fine-tuned for the same task with the same
             labels, of any size, and of the same vocabulary; see `DistillationSettings`.
         output: the run's folder, new or empty; None: nothing is kept.
-        devices, callbacks, show, peak_flops, keep, steps_per_execution: see `Surroundings`.
+        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
+            `Surroundings`.
         options: see `FinetuningSettings`.
 
     Returns:
@@ -75,7 +77,9 @@ def finetune(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a file that cannot be read, a full disk.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
+    surroundings = Surroundings(
+        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
+    )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
     recipe = Finetuning.of_task(task_of(task), FinetuningSettings.of(options), sources)
     return runner.start(recipe, output, surroundings)

@@ -26,7 +26,7 @@ def parts_of(
     new = {layer.name for layer in graph_layers(spec)} - there
     if adapter is not None:
         new |= adapter.layers(spec.config)
-    lora = (settings.lora, settings.lora_on, settings.lora_alpha)
+    lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
     parts = trained_parts(spec, settings.freeze, *lora, also=new)
     if adapter is not None:
         check_blocks(adapter, parts)

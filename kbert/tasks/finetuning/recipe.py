@@ -171,7 +171,7 @@ class Finetuning(Recipe):
         self.settings = dataclasses.replace(self.settings, lengths=lengths)
         epoch = self.batches.steps_per_epoch
         self.steps = self.settings.epochs * epoch
-        self.warmup_steps = round(self.settings.warmup_share * self.steps)
+        self.warmup_steps = round(self.settings.warmup_ratio * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
         self.flops = mean_flops(self.spec, self.batches, self._parts)
         if (teacher := self._sources.get("teacher")) is not None:
@@ -237,7 +237,7 @@ class Finetuning(Recipe):
             train,
             row_length=settings.lengths[0] if settings.lengths else None,
             longest_row=self.bert.config.positions,
-            micro_batches=settings.accumulation,
+            micro_batches=settings.accumulation_steps,
             **options,
         )
 
@@ -396,7 +396,7 @@ def _require_same_labels(teacher: Bert, task: Task, labels: tuple[str, ...] | No
     if found != wanted:
         raise ValueError(
             f"teacher must have the labels of the data, {_listed(wanted)}, got {_listed(found)}: "
-            "fine-tune it on the same labels, or take alpha 0 and hidden_states"
+            "fine-tune it on the same labels, or take alpha 0 and hidden_loss"
         )
 
 

@@ -48,7 +48,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         dimensions: of "embed", lengths that vectors are to be cut to (Matryoshka), each with the
             loss of its own; None: whole vectors alone.
         learning_rate: the highest, reached at the end of the warm-up.
-        warmup_share: of the updates, over which the rate grows from 0.
+        warmup_ratio: of the updates, over which the rate grows from 0.
         head_learning_rate: the highest of the head; None: as the others.
         layer_decay: what the rate is multiplied with from layer to layer, from the head down, as
             ELECTRA's (`kbert.graph.trained_parts.rate_shares`); None: 1.
@@ -68,9 +68,9 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         *("epochs", "batch_size", "max_length", "lengths", "packing"),
         *("label_smoothing", "class_weights"),
         *("loss", "pooling", "scale", "margin", "dimensions"),
-        *("learning_rate", "warmup_share", "optimizer"),
+        *("learning_rate", "warmup_ratio", "optimizer"),
         *("freeze", "head_learning_rate", "layer_decay"),
-        *("lora", "lora_on", "lora_alpha", "lora_dropout"),
+        *("lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
     of_vectors: ClassVar[dict] = {
@@ -105,7 +105,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
     margin: float = 5.0
     dimensions: tuple[int, ...] | None = None
     learning_rate: float = 5e-5
-    warmup_share: float = 0.1
+    warmup_ratio: float = 0.1
     keep_best: bool = True
     evaluate_every: int | None = None
     save_every: int | None = None

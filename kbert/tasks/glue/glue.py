@@ -27,6 +27,7 @@ from kbert.tasks.glue.page import write_glue_page
 from kbert.tasks.glue.reading import TaskData, digest_of, folders, read_task
 from kbert.tasks.glue.results import GlueResult, Run, TaskResult, score
 from kbert.tasks.resume import resume
+from kbert.training import old_names
 from kbert.training.run_settings import Setting as Value
 
 _logger = logging.getLogger("kbert")
@@ -53,7 +54,7 @@ def glue(
     learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5),
     epochs: Sequence[int] = (2, 3, 4),
     devices: int | None = None,
-    show: bool = True,
+    progress: bool = True,
     **options: Value,
 ) -> GlueResult:
     """Fine-tunes on GLUE's tasks by the paper's settings (section 4.1, appendix A.3).
@@ -71,8 +72,8 @@ def glue(
         tasks: "all", names between commas, or a list of them.
         seeds: how many the best setting is trained with: 0, 1, …
         batch_sizes, learning_rates, epochs: of the grid.
-        devices, show: see `kbert.training.run_settings.Surroundings`.
-        options: others of `FinetuningSettings`: max_length, precision, accumulation, …
+        devices, progress: see `kbert.training.run_settings.Surroundings`.
+        options: others of `FinetuningSettings`: max_length, precision, accumulation_steps, …
 
     Returns:
         A `GlueResult`; printed, it is a table beside the published figures.
@@ -88,7 +89,7 @@ def glue(
     _check(options)
     read = {name: read_task(task, folder) for task, (name, folder) in _with_folders(data, wanted)}
     bert = source if isinstance(source, Bert) else load(source)
-    around = {"devices": devices, "show": show}
+    around = {"devices": devices, "progress": progress}
     made_of = {"source": weights_digest(bert), "options": options}
     runs = _Runs(bert, Path(output), grid, options, around, made_of)
     results = [runs.of_task(task, read[task.name]) for task in wanted]
@@ -184,7 +185,7 @@ class _Runs:
 
 def _figures(folder: Path, made_of: dict) -> dict[str, float]:
     """Those of a run that is done; a ValueError where it was made of something else."""
-    content = js.read(folder / FIGURES, _CONTENT)
+    content = old_names.renamed(js.read(folder / FIGURES, _CONTENT))
     for name, value in json.loads(json.dumps(made_of)).items():
         if content["made_of"].get(name) != value:
             raise ValueError(

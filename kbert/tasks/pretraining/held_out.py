@@ -23,7 +23,7 @@ def open_batches(
         OSError, ValueError: shards that cannot be read, or do not fit each other.
     """
     shards, dev = open_shards(places["shards"]), None
-    share = _share(shards, places["dev"], settings.held_out)
+    share = _share(shards, places["dev"], settings.dev_ratio)
     if places["dev"] is not None:
         dev = open_shards(places["dev"])
         if dev.tokenizer.tokens != shards.tokenizer.tokens:
@@ -31,7 +31,14 @@ def open_batches(
     opened = [shards] if dev is None else [shards, dev]
     if share:
         shards, dev = shards.split(share)
-    names = ("batch_size", "seq_len", "max_predictions", "seed", "masked_share", "short_share")
+    names = (
+        "batch_size",
+        "seq_len",
+        "max_predictions",
+        "seed",
+        "mlm_probability",
+        "short_seq_probability",
+    )
     options = {name: getattr(settings, name) for name in (*names, "whole_word", "mlm_only")}
     train = PretrainingBatches(shards, **options)
     batches = train, None if dev is None else PretrainingBatches(dev, **options)
@@ -41,15 +48,17 @@ def open_batches(
     return batches
 
 
-def _share(shards, dev, held_out: float | None) -> float:
+def _share(shards, dev, dev_ratio: float | None) -> float:
     """Of the shards, to evaluate with."""
     if dev is not None:
-        if held_out:
-            raise ValueError(f"dev and held_out cannot go together: leave one out, got {held_out}")
+        if dev_ratio:
+            raise ValueError(
+                f"dev and dev_ratio cannot go together: leave one out, got {dev_ratio}"
+            )
         return 0
-    if held_out is None:
+    if dev_ratio is None:
         return SHARE if shards.documents >= ENOUGH_DOCUMENTS else 0
-    return held_out
+    return dev_ratio
 
 
 class HeldOutEvaluation:

@@ -33,9 +33,9 @@ def pretrain(
     teacher: Bert | str | os.PathLike | None = None,
     devices: int | None = None,
     callbacks: "keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None" = (),
-    show: bool = True,
+    progress: bool = True,
     peak_flops: float | None = None,
-    keep: str | None = None,
+    keep_checkpoints: bool | None = None,
     steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Trained:
@@ -52,7 +52,8 @@ def pretrain(
         teacher: to learn of: a `Bert` or a checkpoint with the shards' vocabulary and, unless alpha
             is 0, both heads; see `DistillationSettings`. What it says of the predicted positions,
             batch_size · max_predictions · vocab_size numbers, is in memory for three batches.
-        devices, callbacks, show, peak_flops, keep, steps_per_execution: see `Surroundings`.
+        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
+            `Surroundings`.
         options: see `kbert.tasks.pretraining.settings.PretrainingSettings`.
 
     Returns:
@@ -65,7 +66,9 @@ def pretrain(
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
         OSError: a full disk, data that vanished; the last state is whole.
     """
-    surroundings = Surroundings(devices, callbacks, show, peak_flops, keep, steps_per_execution)
+    surroundings = Surroundings(
+        devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
+    )
     settings = PretrainingSettings.of({"steps": steps} | options)
     data, models = {"shards": shards, "dev": dev}, {"init": init}
     models["teacher"] = None if isinstance(teacher, Bert) else teacher

@@ -75,7 +75,7 @@ class Pretraining(Recipe):
         self._restored: dict[str, float] | None = None  # metrics of weights that a callback set
         self.settings, self._places = settings, places
         self._preset, self._init = config, init
-        for name in ("freeze", "lora"):
+        for name in ("freeze", "lora_rank"):
             value = getattr(settings, name)
             if value is not None and not places.get("init"):
                 raise ValueError(
@@ -105,7 +105,7 @@ class Pretraining(Recipe):
         warn_of_corpus(self.batches.shards, pairs=not self.settings.mlm_only)
         if self.held_out is None and self.settings.patience is not None:
             raise ValueError(
-                "patience must go with dev data, got none: give dev or held_out, or leave it out"
+                "patience must go with dev data, got none: give dev or dev_ratio, or leave it out"
             )
         held_out = self.held_out and self.held_out.fingerprint
         self.fingerprint = {"train": self.batches.fingerprint, "dev": held_out}
@@ -128,7 +128,7 @@ class Pretraining(Recipe):
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
         asked, size = self.settings, self.batches.batch_size
-        parts = (asked.lora, asked.lora_on, asked.lora_alpha)
+        parts = (asked.lora_rank, asked.lora_targets, asked.lora_alpha)
         self._parts = trained_parts(self.spec, asked.freeze, *parts)
         counted = account(self.config, seq_len, size, max_predictions=predictions)
         self.flops = dataclasses.replace(counted, trained=self._parts).training_flops

@@ -25,11 +25,11 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
         max_predictions: predictions of an example at most; None: 15 % of seq_len, rounded up.
         learning_rate: the highest, reached at the end of the warm-up.
         warmup_steps: updates of linear warm-up; None: a tenth of all, at most 10,000.
-        masked_share: how many of the tokens are predicted.
-        short_share: how many of the examples are short.
+        mlm_probability: how many of the tokens are predicted.
+        short_seq_probability: how many of the examples are short.
         whole_word: predict all pieces of a word or none.
         mlm_only: full sequences and no next-sentence prediction.
-        held_out: share of the documents kept to evaluate with; 0: none; None: 0.05 where there
+        dev_ratio: share of the documents kept to evaluate with; 0: none; None: 0.05 where there
             are 100 documents and no `dev`.
         evaluate_every: updates between two evaluations; None: a tenth of all.
         evaluation_batches: of an evaluation, at most.
@@ -55,11 +55,11 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
     max_predictions: int | None = None
     learning_rate: float = 1e-4
     warmup_steps: int | None = None
-    masked_share: float = 0.15
-    short_share: float = 0.1
+    mlm_probability: float = 0.15
+    short_seq_probability: float = 0.1
     whole_word: bool = False
     mlm_only: bool = False
-    held_out: float | None = None
+    dev_ratio: float | None = None
     evaluate_every: int | None = None
     evaluation_batches: int = 50
     save_every: int | None = None

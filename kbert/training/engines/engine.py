@@ -56,9 +56,9 @@ class Engine(GradientCache, OptimizerStep):
         trained: TrainedWeights | None = None,
         *,
         clip_norm: float | None = 1.0,
-        accumulation: int = 1,
+        accumulation_steps: int = 1,
         jit: bool | None = None,
-        rematerialize: bool = False,
+        gradient_checkpointing: bool = False,
         packing: bool = False,
         label_smoothing: float = 0.0,
         lessons: Mapping[str, objectives.Lesson] = MappingProxyType({}),
@@ -72,9 +72,10 @@ class Engine(GradientCache, OptimizerStep):
             optimizer: its settings.
             trained: what of the model is trained, made within `scope`; None: all of it.
             clip_norm: largest global norm of the gradients of an update; None: any.
-            accumulation: micro-batches of an update.
+            accumulation_steps: micro-batches of an update.
             jit: whether XLA compiles the step; None: as is best on the device.
-            rematerialize: whether the backward pass computes each encoder block again instead of
+            gradient_checkpointing: whether the backward pass computes each encoder block again
+                instead of
                 keeping its activations: less memory, more time, the same numbers.
             packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
             label_smoothing: see `kbert.training.loss.measured`.
@@ -86,8 +87,13 @@ class Engine(GradientCache, OptimizerStep):
         Raises:
             ValueError: a value out of its range; a model or devices that packing is not for.
         """
-        values = {"clip_norm": clip_norm, "accumulation": accumulation, "jit": jit, "seed": seed}
-        values |= {"rematerialize": rematerialize, "packing": packing}
+        values = {
+            "clip_norm": clip_norm,
+            "accumulation_steps": accumulation_steps,
+            "jit": jit,
+            "seed": seed,
+        }
+        values |= {"gradient_checkpointing": gradient_checkpointing, "packing": packing}
         values |= {"label_smoothing": label_smoothing, "steps_per_execution": steps_per_execution}
         checked(values, ("clip_norm", "jit", "steps_per_execution"))
         if packing:
@@ -95,11 +101,11 @@ class Engine(GradientCache, OptimizerStep):
         self.model = model
         self.settings = optimizer
         self.clip_norm = clip_norm
-        self.accumulation = accumulation
+        self.accumulation_steps = accumulation_steps
         self.jit = self.default_jit() if jit is None else jit
         self.seed = seed
         self.steps_per_execution = steps_per_execution or self.default_steps_per_execution()
-        self.rematerialize, self.packing = rematerialize, packing
+        self.gradient_checkpointing, self.packing = gradient_checkpointing, packing
         self.label_smoothing, self.lessons = label_smoothing, lessons
         taught = names.TEACHER  # hidden states, which training alone has a use for
         self.output_names = [name for name in model.output_names if not name.startswith(taught)]
@@ -143,9 +149,9 @@ class Engine(GradientCache, OptimizerStep):
         Raises:
             ValueError: a batch that replicas and micro-batches do not divide.
         """
-        parts = self.replicas * self.accumulation
+        parts = self.replicas * self.accumulation_steps
         if batch_size % parts:
-            of = f"{self.replicas} replicas × {self.accumulation} micro-batches"
+            of = f"{self.replicas} replicas × {self.accumulation_steps} micro-batches"
             near = max(batch_size // parts, 1) * parts
             raise ValueError(
                 f"batch_size must be a multiple of {parts} ({of}), got {batch_size}: take {near}"
@@ -221,7 +227,7 @@ class Engine(GradientCache, OptimizerStep):
         """Of the dropouts of an update; see `seeds_of`."""
         # Functions of (seed, step), not states that each draw moves on: a run that goes on draws
         # what it would have drawn, and each replica and micro-batch has masks of its own.
-        return seeds_of(self.seed, step, replicas, self.accumulation, len(self._draws))
+        return seeds_of(self.seed, step, replicas, self.accumulation_steps, len(self._draws))
 
     def _no_seeds(self) -> np.ndarray:
         """For what draws nothing."""
@@ -233,7 +239,7 @@ class Engine(GradientCache, OptimizerStep):
         # update already (`TrainingBatch`), so replicas, micro-batches and hosts just add up, and
         # every way to split a batch gives the same update. A mean of means would not, where the
         # parts have not as many labels each.
-        parts = shares(batch, replicas, self.accumulation)
+        parts = shares(batch, replicas, self.accumulation_steps)
         # Each example bears its process's wishes to stop: they are summed with the losses, in the
         # one exchange that every update has anyway, and each host reads the same total.
         row = np.array([0, *wishes], "float32")  # the first column adds up to the loss
@@ -241,7 +247,7 @@ class Engine(GradientCache, OptimizerStep):
 
         def split(group):
             return {
-                name: array.reshape(self.accumulation, -1, *array.shape[1:])
+                name: array.reshape(self.accumulation_steps, -1, *array.shape[1:])
                 for name, array in group.items()
             }
 
@@ -266,7 +272,7 @@ class Engine(GradientCache, OptimizerStep):
         values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
         values |= {id(state): seeds[place] for place, state in enumerate(self._draws)}
         if cut := self.cut if training else self.cut_in_inference:
-            recomputed = self._recomputed if training and self.rematerialize else None
+            recomputed = self._recomputed if training and self.gradient_checkpointing else None
             outputs = cut.outputs(values, inputs, recomputed)
         else:
             ordered = [inputs[name] for name in self.model.input_names]
@@ -285,7 +291,7 @@ class Engine(GradientCache, OptimizerStep):
             return CutModel(self.model, parts, self.packing)
         if self.kit:
             return CutModel(self.model, self._parts(self.kit), self.packing)
-        wanted = self.rematerialize or self.packing or readers(self.model)
+        wanted = self.gradient_checkpointing or self.packing or readers(self.model)
         rows_at = self._rows_at
         return CutModel(self.model, None, self.packing, rows_at=rows_at) if wanted else None
 

@@ -20,10 +20,10 @@ class GradientCache(GatheredVectors):
     """What an engine has for losses of vectors.
 
     Attributes:
-        accumulation: micro-batches of an update.
+        accumulation_steps: micro-batches of an update.
     """
 
-    accumulation: int
+    accumulation_steps: int
 
     def _outputs(self, weights, seeds, inputs, training: bool, frozen=None) -> dict:
         raise NotImplementedError
@@ -41,7 +41,7 @@ class GradientCache(GatheredVectors):
 
     def _caches(self, labels: dict) -> bool:
         """Whether gradients are to be taken by `_cached_gradients`."""
-        several = self.vectors is not None and self.accumulation > 1
+        several = self.vectors is not None and self.accumulation_steps > 1
         return several and len(labels[VECTORS].shape) < 4  # else they are slopes already
 
     def _cached_gradients(self, gradients: Callable, weights, batch, seeds, frozen=None) -> tuple:
@@ -67,7 +67,7 @@ class GradientCache(GatheredVectors):
         vectors = self._for_each(vectors_of, inputs, seeds)
         shape = (-1, loss.columns, loss.width)
         slopes, sums = self._slopes(sums_of, ops.reshape(vectors, shape))
-        slopes = ops.reshape(slopes, (self.accumulation, *shape))
+        slopes = ops.reshape(slopes, (self.accumulation_steps, *shape))
         found, others = gradients((inputs, {VECTORS: slopes}, counted, wishes))
         return found, ops.concatenate([ops.expand_dims(sums, 0), others[1:]])
 

@@ -61,7 +61,9 @@ class JaxEngine(Engine):
             from kbert.model.parts.tpu_parts import TpuKit
 
             # libtpu 0.0.42 dies of a barrier in a block that is computed again within a loop
-            return TpuKit(draws_once=not (self.rematerialize and self.accumulation > 1))
+            return TpuKit(
+                draws_once=not (self.gradient_checkpointing and self.accumulation_steps > 1)
+            )
         # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
         return None if self.platform == "gpu" else jax_kit
 
@@ -207,7 +209,7 @@ class JaxEngine(Engine):
             return jax.tree.map(jax.numpy.add, total, of(*micro_batch)), None
 
         first = jax.tree.map(lambda array: array[0], (batch, seeds))
-        if self.accumulation == 1:
+        if self.accumulation_steps == 1:
             return of(*first)
         nothing = jax.tree.map(
             lambda like: jax.numpy.zeros(like.shape, like.dtype), jax.eval_shape(of, *first)

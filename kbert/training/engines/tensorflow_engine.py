@@ -279,7 +279,7 @@ class TensorFlowEngine(Engine):
         # One after the other, never two at a time: accumulation is there to need the activations'
         # memory of one micro-batch alone. It gives the update of the whole batch, since weights of
         # labels are divided by its totals and not by a micro-batch's.
-        if self.accumulation == 1:
+        if self.accumulation_steps == 1:
             part = tf.nest.map_structure(lambda array: array[0], batch)
             return self._micro_gradients(part, seeds[0])
 
@@ -290,7 +290,7 @@ class TensorFlowEngine(Engine):
 
         weights = [tf.zeros(weight.shape) for weight in self.weights]
         nothing = weights, tf.zeros((len(batch[1]) + 1, len(objectives.MEASURES)))
-        count = self.accumulation
+        count = self.accumulation_steps
         return tf.while_loop(
             lambda place, _: place < count,
             add_next,

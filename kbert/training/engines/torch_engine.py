@@ -139,7 +139,7 @@ class TorchEngine(Engine):
             again = functools.partial(self._gradients, weights, seeds=seeds)
             return self._cached_gradients(again, weights, arrays, seeds)
         total, sums = None, None
-        for micro in range(self.accumulation):
+        for micro in range(self.accumulation_steps):
             part = tuple({k: v[micro] for k, v in group.items()} for group in arrays)
             with self._drawn_from(seeds[micro]):
                 forward = functools.partial(self._outputs, weights, seeds[micro], training=True)

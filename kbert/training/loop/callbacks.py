@@ -42,7 +42,7 @@ def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> 
                 raise ValueError(f"{base.__name__} cannot be used here: {HARMFUL[base.__name__]}")
         if adapted and getattr(callback, "restore_best_weights", False):
             raise ValueError(
-                "restore_best_weights cannot be used with lora, which leaves the model's own "
+                "restore_best_weights cannot be used with lora_rank, which leaves the model's own "
                 "weights as they are: leave it out, keep_best restores the best adapters"
             )
         if not evaluated and _needs_dev(callback):

@@ -50,7 +50,7 @@ def train(
     patience: int | None = None,
     log_every: int = 1,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    show: bool = True,
+    progress: bool = True,
     flops: float | None = None,
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
@@ -74,7 +74,7 @@ def train(
         log_every: updates between two recorded ones.
         callbacks: Keras's; an epoch is the stretch between two evaluations, whose logs are means
             over it. Their own state is not kept from one start of a run to the next.
-        show: whether the live line is written.
+        progress: whether the live line is written.
         flops, peak: see `Speed`.
         report: writes the run's page after each evaluation, from steps done and their records.
 
@@ -98,7 +98,7 @@ def train(
     with (
         Live(
             steps,
-            show and engine.process == 0,
+            progress and engine.process == 0,
             first=_first(engine),
             steps_per_epoch=getattr(batches, "steps_per_epoch", None),
         ) as live,

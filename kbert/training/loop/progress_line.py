@@ -16,7 +16,7 @@ class Live:
     Args:
         steps: updates of the whole run.
         steps_per_epoch: updates of one pass over the data; None: no epochs are shown.
-        show: False writes nothing.
+        progress: False writes nothing.
         stream: where to; None: stderr.
         first: what is said until there are figures of an update; "" says nothing.
     """
@@ -24,12 +24,12 @@ class Live:
     def __init__(
         self,
         steps: int,
-        show: bool = True,
+        progress: bool = True,
         stream=None,
         first: str = "",
         steps_per_epoch: int | None = None,
     ):
-        self._steps, self._show, self._first = steps, show and is_said(), first
+        self._steps, self._show, self._first = steps, progress and is_said(), first
         self._steps_per_epoch = steps_per_epoch
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()

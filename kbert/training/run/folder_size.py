@@ -13,7 +13,7 @@ def described(folder: str | os.PathLike) -> str:
     total = sum(sizes.values())
     shown["the records"] = total - sum(shown.values())
     parts = ", ".join(f"{name} {_megabytes(size)}" for name, size in shown.items())
-    gone = "" if "checkpoints" in sizes else "; training states are kept with --keep all"
+    gone = "" if "checkpoints" in sizes else "; --keep-checkpoints keeps the training states"
     return f"{_megabytes(total)}: {parts}{gone}"
 
 

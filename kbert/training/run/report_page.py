@@ -51,12 +51,12 @@ summary{cursor:pointer;font-size:1.15rem;font-weight:650}details{margin:1rem 0}"
 
 # Settings that kbert chooses where they are None. Others are off then.
 _AUTOMATIC = (
-    *("jit", "lengths", "max_predictions", "held_out", "evaluate_every", "save_every"),
+    *("jit", "lengths", "max_predictions", "dev_ratio", "evaluate_every", "save_every"),
     *("log_every", "warmup_steps", "head_learning_rate", "lora_alpha"),
 )
 # Settings that do nothing without another one.
-_ONLY_WITH = dict.fromkeys(("lora_on", "lora_alpha", "lora_dropout"), "lora")
-_ONLY_WITH |= {"hidden_weight": "hidden_states"}
+_ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora_rank")
+_ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
 
 
 def write_report(

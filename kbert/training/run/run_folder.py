@@ -25,13 +25,12 @@ from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
 from kbert.io.wording import first_few
-from kbert.training import environment
+from kbert.training import environment, old_names
 from kbert.training.run import folder_lock
 from kbert.training.run.event_file import EventFile
 from kbert.training.run.records import RecordFile, read_records
 from kbert.training.run.state_files import write_state
 from kbert.training.run.states import State, States
-from kbert.training.setting_rules import KEEPS
 
 _logger = logging.getLogger("kbert")
 
@@ -42,7 +41,7 @@ _CONTENT = js.fields(
         "settings": js.OBJECT,
         "fingerprint": js.OBJECT,
     },
-    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name"), "keep": js.one_of(*KEEPS)},
+    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name"), "keep_checkpoints": js.FLAG},
 )
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
@@ -61,7 +60,7 @@ class RunFolder:
         settings: what the run was asked for.
         fingerprint: what its batches depend on.
         places: where its data lay when it began.
-        keep: what stays once it is finished, "model" or "all".
+        keep_checkpoints: whether a finished run keeps its training states.
         later: settings that came after the first runs, as those did it without them.
     """
 
@@ -70,7 +69,7 @@ class RunFolder:
         self.task, self.settings = content["task"], content["settings"]
         self.fingerprint, self._id = content["fingerprint"], content["run"]
         self.places = content.get("places", {})
-        self.keep = content.get("keep", "all")
+        self.keep_checkpoints = content.get("keep_checkpoints", True)
         self.later: dict = {}
         self.chief = chief
         self._states = States(self.path / "checkpoints", self._id, self.check)
@@ -88,7 +87,7 @@ class RunFolder:
         *,
         task: str = "pretrain",
         places: dict | None = None,
-        keep: str = "model",
+        keep_checkpoints: bool = False,
         chief: bool = True,
     ) -> "RunFolder":
         """Makes the folder of a new run.
@@ -99,7 +98,7 @@ class RunFolder:
             fingerprint: what its batches depend on, as JSON (`Batches.fingerprint`).
             task: what the command that goes on with it is called.
             places: paths of its data, by name; they may change, the data may not.
-            keep: what stays once it is finished, "model" or "all"; it may change.
+            keep_checkpoints: whether the finished run keeps its training states; it may change.
             chief: whether this process writes it; the others call `open`, once it is there.
 
         Raises:
@@ -114,7 +113,7 @@ class RunFolder:
             "task": task,
             "run": uuid.uuid4().hex,
             "places": places or {},
-            "keep": keep,
+            "keep_checkpoints": keep_checkpoints,
             "settings": _as_json(settings),
             "fingerprint": _as_json(fingerprint),
         }
@@ -137,7 +136,9 @@ class RunFolder:
         file = path / "settings.json"
         if not file.is_file():
             raise FileNotFoundError(2, "no run: a folder with a settings.json expected", str(path))
-        return cls(path, js.read(file, _CONTENT), chief)
+        content = old_names.renamed(js.read_object(file))
+        js.check(content, _CONTENT, str(file))
+        return cls(path, content, chief)
 
     @property
     def finished(self) -> dict | None:
@@ -181,7 +182,9 @@ class RunFolder:
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raises a ValueError that names what differs between the run and what is there now."""
-        own, others = (self.later | each for each in (self.settings, settings or self.settings))
+        others = old_names.renamed(settings or self.settings)  # of a state of an older release
+        fingerprint = old_names.renamed(fingerprint)
+        own, others = (self.later | each for each in (self.settings, others))
         different = differences(own, _as_json(others), "")
         different += differences(self.fingerprint, _as_json(fingerprint), "data")
         if different:
@@ -300,7 +303,7 @@ class RunFolder:
 
         Where there are several processes, once none reads them any more.
         """
-        if self.chief and self.keep == "model" and self.finished is not None:
+        if self.chief and not self.keep_checkpoints and self.finished is not None:
             self._states.remove_all()
 
     def write_environment(self, engine, **more) -> None:

@@ -108,8 +108,10 @@ def compile_plan(
             which option would make it fit.
         RuntimeError: the compiler failed.
     """
-    if found.freeze is not None or found.lora is not None:
-        raise ValueError("the plan must be of a whole model to be compiled, got freeze or lora")
+    if found.freeze is not None or found.lora_rank is not None:
+        raise ValueError(
+            "the plan must be of a whole model to be compiled, got freeze or lora_rank"
+        )
     if found.devices.accelerator.kind != "TPU":
         raise ValueError(f"tpu must be given to compile for, got gpu={found.devices.name!r}")
     answer = compiled(request_of(found), waited)
@@ -128,8 +130,8 @@ def request_of(found: Plan) -> dict:
         "max_predictions": found.max_predictions,
         "batch": found.batch,
         "precision": found.precision,
-        "accumulation": found.accumulation,
-        "rematerialize": found.rematerialize,
+        "accumulation_steps": found.accumulation_steps,
+        "gradient_checkpointing": found.gradient_checkpointing,
     }
 
 
@@ -172,9 +174,12 @@ def _refusal(found: Plan, said: str) -> str:
 def _way_out(found: Plan) -> str:
     """The options with which it would fit, by the accounting."""
     each = found.batch // found.devices.chips
-    for rematerialize in (False, True):
-        for accumulation in (2**power for power in range(0, each.bit_length())):
-            if each % accumulation or (rematerialize, accumulation) == (False, 1):
+    for gradient_checkpointing in (False, True):
+        for accumulation_steps in (2**power for power in range(0, each.bit_length())):
+            if each % accumulation_steps or (gradient_checkpointing, accumulation_steps) == (
+                False,
+                1,
+            ):
                 continue
             other = plan(
                 found.config,
@@ -182,12 +187,14 @@ def _way_out(found: Plan) -> str:
                 seq_len=found.seq_len,
                 batch=found.batch,
                 precision=found.precision,
-                accumulation=accumulation,
-                rematerialize=rematerialize,
+                accumulation_steps=accumulation_steps,
+                gradient_checkpointing=gradient_checkpointing,
                 max_predictions=found.max_predictions,
             )
             if other.memory.fits:
-                words = ["--rematerialize"] if rematerialize else []
-                words += [f"--accumulation {accumulation}"] if accumulation > 1 else []
+                words = ["--gradient-checkpointing"] if gradient_checkpointing else []
+                words += (
+                    [f"--accumulation-steps {accumulation_steps}"] if accumulation_steps > 1 else []
+                )
                 return f"with {' '.join(words)} it would, by the accounting"
     return "no accumulation and no rematerialization would make it fit: take a smaller model"

@@ -71,8 +71,8 @@ def update(
     max_predictions: int | None,
     batch: int,
     precision: str,
-    accumulation: int = 1,
-    rematerialize: bool = False,
+    accumulation_steps: int = 1,
+    gradient_checkpointing: bool = False,
     optimizer: str = "adamw",
     what: str = "update",
 ):
@@ -86,8 +86,8 @@ def update(
         max_predictions: predicted positions of a sequence; None: all, or no MLM head.
         batch: sequences of an update, over all chips.
         precision: a Keras dtype policy.
-        accumulation: micro-batches of an update.
-        rematerialize: whether blocks are computed again.
+        accumulation_steps: micro-batches of an update.
+        gradient_checkpointing: whether blocks are computed again.
         optimizer: "adamw" or "lamb".
         what: "update" or "evaluation".
     """
@@ -101,8 +101,8 @@ def update(
     engine.prepare(
         model,
         Optimizer(optimizer, total_steps=1000),
-        accumulation=accumulation,
-        rematerialize=rematerialize,
+        accumulation_steps=accumulation_steps,
+        gradient_checkpointing=gradient_checkpointing,
     )
 
     def laid(tree, *axes):

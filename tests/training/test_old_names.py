@@ -1,0 +1,77 @@
+"""Runs of older releases are resumed; a setting's old name is refused with the new one."""
+
+import json
+
+import pytest
+from helpers.command_line import kbert as run
+from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
+
+import kbert
+from kbert.graph import aliases
+from kbert.tasks.finetuning.settings import FinetuningSettings
+from kbert.tasks.pretraining.settings import PretrainingSettings
+from kbert.training.old_names import renamed
+from kbert.training.run.state_files import read_state, write_state
+
+QUIET = {"progress": False, "peak_flops": 1e9}
+OLD = aliases.table()["old setting"]
+
+
+def with_old_names(content: dict) -> dict:
+    """Give settings the names that older releases wrote."""
+    old = {new: name for name, new in OLD.items()}
+    return {
+        old.get(name, name): with_old_names(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+    }
+
+
+def test_run_of_an_older_release_is_resumed(tmp_path, caplog):
+    config, folder = kbert.BertConfig(**CONFIG), tmp_path / "run"
+    options = SETTINGS | QUIET | {"steps": 3, "save_every": 1, "keep_checkpoints": True}
+    first = kbert.pretrain(make_shards(tmp_path), config, output=folder, **options)
+    content = with_old_names(json.loads((folder / "settings.json").read_text())) | {"keep": "all"}
+    assert {"rematerialize", "lora", "masked_share", "held_out"} <= set(content["settings"])
+    assert "masked_share" in content["fingerprint"]["train"]
+    (folder / "settings.json").write_text(json.dumps(content))
+    (folder / "result.json").unlink()  # killed after step 2
+    *states, last = sorted((folder / "checkpoints").glob("*.safetensors"))
+    last.unlink()
+    for state in states:
+        arrays, facts = read_state(state)
+        write_state(state, arrays, with_old_names(facts))
+    done = kbert.resume(folder, **QUIET)
+    assert without_times(done.history.updates) == without_times(first.history.updates)
+    assert states and all(state.is_file() for state in (*states, last))  # keep was "all"
+    assert "begins again" not in caplog.text and "damaged" not in caplog.text
+
+
+def test_keep_of_older_runs_becomes_true_or_false():
+    assert renamed({"keep": "model"}) == {"keep_checkpoints": False}
+    assert renamed({"keep": "all", "settings": {"lora": 8}}) == {
+        "keep_checkpoints": True,
+        "settings": {"lora_rank": 8},
+    }
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_name_is_refused_with_the_new_one(name):
+    own = {field.name for field in PretrainingSettings.fields()}
+    own |= {"progress", "keep_checkpoints"}
+    settings = PretrainingSettings if OLD[name] in own else FinetuningSettings
+    with pytest.raises(ValueError, match=f"no option '{name}': it is called {OLD[name]}$"):
+        settings.of({name: 1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "new"),
+    [
+        (["finetune", "x", "--lora", "8"], "--lora-rank"),
+        (["pretrain", "x", "--keep", "all"], "--keep-checkpoints"),
+        (["plan", "base", "--rematerialize"], "--gradient-checkpointing"),
+        (["finetune", "x", "--gradient-accumulation-steps", "2"], "--accumulation-steps"),
+    ],
+)
+def test_command_line_says_the_new_name_of_an_option(capsys, arguments, new):
+    done = run(capsys, *arguments)
+    assert done.status == 2 and done.err.endswith(f"it is called {new}.\n")
