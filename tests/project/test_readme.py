@@ -12,6 +12,9 @@ from kbert.graph.published_totals import reconciled_totals
 from kbert.graph.reference import document_004
 from kbert.show.diagrams import collapsed, to_mermaid
 
+sys.path.append(str(ROOT / "docs"))
+from from_code import speed_chart
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -82,7 +85,8 @@ def test_readme_links_exist():
 
 def test_speed_page_shows_the_recorded_ratios():
     _, _, table = page("benchmarks/speed.md").partition("\n| row |")
-    shown = [cells_of(line) for line in table.splitlines()[2:] if line.startswith("|")]
+    table, _, _ = table.partition("\n\n")
+    shown = [cells_of(line) for line in table.splitlines()[2:]]
     text = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
     rows = [cells_of(line) for line in text.splitlines() if line.startswith("| 20")]
     recorded = {(cells[10], cells[2]): cells[6] for cells in rows if cells[6] != "–"}
@@ -91,6 +95,11 @@ def test_speed_page_shows_the_recorded_ratios():
     for row, _, _, *ratios in shown:
         for processor, ratio in zip(processors, ratios, strict=True):
             assert recorded.get((processor, row), "–") == ratio, (row, processor)
+
+
+def test_speed_chart_is_drawn_from_the_table():
+    drawn = (ROOT / "docs" / "benchmarks" / "speed.svg").read_text(encoding="utf-8")
+    assert drawn == speed_chart.chart()
 
 
 def cells_of(line: str) -> list[str]:
