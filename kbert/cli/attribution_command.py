@@ -12,7 +12,7 @@ from kbert.tasks.attribution import BASELINES, VALUES
 
 
 @command(
-    short_help="Which words an answer is due to.",
+    short_help="Show which words cause an answer.",
     examples=(
         'kbert attribute run "A fine film." -o why.html',
         'kbert attribute run "A fine film." --target negative --value logit',
@@ -23,25 +23,43 @@ from kbert.tasks.attribution import BASELINES, VALUES
 @SOURCE
 @click.argument("text")
 @click.argument("pair", required=False)
-@click.option("-o", "--output", type=Output(), help="A coloured text: .html .png .svg .pdf.")
-@click.option("--target", metavar="NAME", help="The label or token; default: the likeliest.")
-@click.option("--similar-to", metavar="TEXT", help="Of the cosine to this text, for any head.")
-@click.option("--mask", type=POSITIVE, default=1, help="Which [MASK] of the text, from 1.")
-@click.option("--value", type=click.Choice(VALUES), default="probability", help="Of the target.")
+@click.option(
+    "-o", "--output", type=Output(), help="File for the coloured text: .html .png .svg .pdf."
+)
+@click.option(
+    "--target", metavar="NAME", help="Label or token to explain. Default: the most likely one."
+)
+@click.option(
+    "--similar-to",
+    metavar="TEXT",
+    help="Explain the cosine similarity to this text; any model can.",
+)
+@click.option(
+    "--mask", type=POSITIVE, default=1, help="Number of the [MASK] to explain. Default: 1."
+)
+@click.option(
+    "--value",
+    type=click.Choice(VALUES),
+    default="probability",
+    help="Value of the target to explain. Default: probability.",
+)
 @click.option(
     "--baseline",
     type=click.Choice(BASELINES),
     default="pad",
-    help="What stands for the words where they do not count.",
+    help="Token that replaces the words in the baseline text. Default: pad.",
 )
-@click.option("--steps", type=POSITIVE, help="Points of the integral; default: 50 and more.")
+@click.option(
+    "--steps", type=POSITIVE, help="Number of points of the integral. Default: 50 and more."
+)
 @output_format("json")
 def attribute(source, text, pair, output, form, **options):
-    """Show how much each word of a text counts for what the model answers.
+    """Show how much each word of a text contributes to the model's answer.
 
-    Integrated gradients (Sundararajan et al. 2017) from a text of [PAD] alone: the scores of all
-    words sum to the difference between the two answers. A model with labels: of a label. One with
-    [MASK]: of a token behind it. Any, with --similar-to: of the cosine of two texts.
+    The method is integrated gradients (Sundararajan et al. 2017) from a text of [PAD] only. The
+    scores of all words add up to the difference between the two answers. A classifier's answer is
+    a label, and a masked language model's is a token for [MASK]. With --similar-to, it is the
+    cosine similarity of two texts, for any model.
     """
     from kbert.io import row_formats
 

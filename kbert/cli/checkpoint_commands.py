@@ -20,13 +20,15 @@ CONFIG_OPTION = click.option(
     "--config",
     metavar="CONFIG",
     callback=_check_config,
-    help="A preset or JSON file, for weights without a configuration.",
+    help="Configuration of weights that have none: a preset or a JSON file.",
 )
-READ_AS = click.option("--format", "form", help="What to read, where SRC holds two formats.")
+READ_AS = click.option(
+    "--from-format", metavar="FORMAT", help="Format to read, if SRC holds several formats."
+)
 
 
 @command(
-    short_help="What is in a checkpoint; reads no weights.",
+    short_help="Show what a checkpoint contains.",
     examples=(
         "kbert inspect bert-base-uncased",
         "kbert inspect uncased_L-2_H-128_A-2.zip --tensors",
@@ -35,22 +37,22 @@ READ_AS = click.option("--format", "form", help="What to read, where SRC holds t
 @SOURCE
 @CONFIG_OPTION
 @READ_AS
-@click.option("--tensors", "every_tensor", is_flag=True, help="Every tensor, with its shape.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text")
-def inspect(source, config, form, every_tensor, output):
+@click.option("--tensors", "every_tensor", is_flag=True, help="List every tensor with its shape.")
+@output_format("json")
+def inspect(source, config, from_format, every_tensor, form):
     """Show a checkpoint's format, configuration, tensors, heads and totals.
 
     SRC is a folder or file of Google, transformers, sentence-transformers, KerasHub, keras_bert or
-    kbert. No weights are read into a model. Exit status 1 if something does not fit.
+    kbert. No weights are loaded. The exit status is 1 if something does not fit.
     """
     from kbert.checkpoints.inspection import inspect as look
     from kbert.checkpoints.inspection import inspection_text
 
-    check_source(source, form=form)
+    check_source(source, form=from_format)
     start_quietly(source)
     with progress(f"looking into {source}"):
-        found = look(source, config=config, format=form)
-    if output == "json":
+        found = look(source, config=config, format=from_format)
+    if form == "json":
         from kbert.io import row_formats
 
         click.echo(row_formats.to_json(_record(found)), nl=False)
@@ -61,7 +63,7 @@ def inspect(source, config, form, every_tensor, output):
 
 
 @command(
-    short_help="Write a checkpoint in another format.",
+    short_help="Convert a checkpoint to another format.",
     examples=(
         "kbert convert bert-base-uncased preset --to keras_hub",
         "kbert convert uncased_L-2_H-128_A-2.zip tiny",
@@ -77,26 +79,40 @@ def inspect(source, config, form, every_tensor, output):
     "--to",
     type=click.Choice(list(WRITERS)),
     metavar="FORMAT",
-    help=f"{', '.join(WRITERS)}; default: by DST's ending, else transformers.",
+    help=f"Format to write: {', '.join(WRITERS)}. Default: by DST's ending, else transformers.",
 )
-@click.option("--head", type=HEAD_NAMES, help="Another head than the checkpoint's own.")
-@click.option("--architecture", metavar="CLASS", help="transformers' class to write.")
+@click.option("--head", type=HEAD_NAMES, help="Head to write. Default: the checkpoint's own.")
 @click.option(
-    "--adapter", metavar="FOLDER", help="A LoRA adapter of SRC, which is added to its weights."
+    "--architecture", metavar="CLASS", help="Name of transformers' class to write in config.json."
 )
+@click.option("--adapter", metavar="FOLDER", help="LoRA adapter of SRC to merge into its weights.")
 @click.option(
     "--quantize",
     type=click.Choice(["int8", "int8_dynamic"]),
-    help="For onnx and transformers_onnx: the products in int8.",
+    help="Quantize the matrix products to int8, for onnx and transformers_onnx.",
 )
-@click.option("--calibration", metavar="FILE", help="For --quantize int8: a text a line.")
 @click.option(
-    "--text", is_flag=True, help="For saved_model: texts in, answers out (tensorflow-text)."
+    "--calibration", metavar="FILE", help="Texts for --quantize int8: a file with one per line."
+)
+@click.option(
+    "--text",
+    is_flag=True,
+    help="Write a saved_model that takes texts; it needs tensorflow-text.",
 )
 @CONFIG_OPTION
 @READ_AS
 def convert(
-    source, destination, to, head, architecture, adapter, quantize, calibration, text, config, form
+    source,
+    destination,
+    to,
+    head,
+    architecture,
+    adapter,
+    quantize,
+    calibration,
+    text,
+    config,
+    from_format,
 ):
     """Read a checkpoint of any format and write it in another.
 
@@ -123,7 +139,7 @@ def convert(
         options["calibration"] = read_lines(calibration)
     formats.check_destination(destination, to)
     check_writable(destination)
-    check_source(source, form=form)
+    check_source(source, form=from_format)
     check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
     with starting_keras():
         from kbert.checkpoints.bert import load, save
@@ -132,7 +148,7 @@ def convert(
             source,
             head=head,
             config=config,
-            format=form,
+            format=from_format,
             adapter=adapter,
             lowercase=casing(),
         )
@@ -150,13 +166,13 @@ def _record(found) -> dict:
 
 
 @command(
-    short_help="List transformers' named parameters.",
+    short_help="List the parameters by transformers' names.",
     examples=("kbert params base", "kbert params tiny --format tsv > tiny.tsv"),
 )
 @CONFIG
 @output_format("tsv", "json", "markdown")
 def params(config, form):
-    """List transformers' named parameters, with shapes and sums."""
+    """List the parameters by transformers' names, with shapes and totals."""
     from kbert.checkpoints.weight_names import named_parameters
     from kbert.graph.presets import get_config
     from kbert.io import row_formats

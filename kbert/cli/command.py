@@ -29,9 +29,11 @@ class Command(click.Command):
 
     context_class = _Context
 
-    def __init__(self, *arguments, examples: tuple[str, ...], **options):
+    def __init__(
+        self, *arguments, examples: tuple[str, ...], basic: tuple[str, ...] = (), **options
+    ):
         super().__init__(*arguments, **options)
-        self.examples = examples
+        self.examples, self.basic = examples, basic
         self.params.append(_quiet_option())
 
     def parse_args(self, ctx, args):
@@ -44,6 +46,17 @@ class Command(click.Command):
                 raise
             text = f"No such option {error.option_name!r}: it is called {option}."
             raise click.UsageError(text, ctx) from None
+
+    def format_options(self, ctx, formatter) -> None:
+        basic, advanced = [], []
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+                is_basic = not self.basic or param.is_eager or param.name in self.basic
+                (basic if is_basic else advanced).append(record)
+        for heading, records in (("Options", basic), ("Advanced options", advanced)):
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
     def format_epilog(self, ctx, formatter) -> None:
         with formatter.section("Examples"):
@@ -74,15 +87,23 @@ class Group(click.Group):
                 formatter.write_dl(list(rows))
 
 
-def command(name: str | None = None, *, short_help: str, examples: tuple[str, ...]):
+def command(
+    name: str | None = None,
+    *,
+    short_help: str,
+    examples: tuple[str, ...],
+    basic: tuple[str, ...] = (),
+):
     """Makes a function a command, as `click.command` does.
 
     Args:
         name: what it is called; None: as the function is.
         short_help: its line in `kbert --help`.
         examples: commands as one would type them, of 76 characters at most.
+        basic: names of the parameters that the help shows first; the others are "Advanced
+            options". Nothing: all are shown together.
     """
-    return click.command(name, cls=Command, short_help=short_help, examples=examples)
+    return click.command(name, cls=Command, short_help=short_help, examples=examples, basic=basic)
 
 
 def colour() -> bool | None:
@@ -118,5 +139,5 @@ def _quiet_option() -> click.Option:
         expose_value=False,
         is_eager=True,
         callback=lambda context, _, quiet: quiet and context.with_resource(progress.silent()),
-        help="Say nothing of what is under way.",
+        help="Print no progress messages.",
     )

@@ -13,7 +13,7 @@ VARIABLE = "_KBERT_COMPLETE"  # in which the shell's function asks
 
 
 @command(
-    short_help="What a shell needs to complete these commands.",
+    short_help="Print the shell completion of these commands.",
     examples=('eval "$(kbert completion bash)"', "kbert completion zsh > ~/.zfunc/_kbert"),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -21,7 +21,7 @@ VARIABLE = "_KBERT_COMPLETE"  # in which the shell's function asks
 def completion(context, shell):
     """Print the function with which a shell completes commands, options, presets and files.
 
-    Bash and zsh: the first example's line, for good in ~/.bashrc or ~/.zshrc. Fish:
+    In bash or zsh, run the first example, or add it to ~/.bashrc or ~/.zshrc. In fish, run
     kbert completion fish > ~/.config/fish/completions/kbert.fish
     """
     kind = get_completion_class(shell)

@@ -9,16 +9,21 @@ from kbert.data.corpus.text_files import FORMATS
 
 CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
 FORMAT = click.option(
-    "--format",
-    "form",
+    "--corpus-format",
     type=click.Choice(list(FORMATS)),
-    help="Of the text; default: by each file's first lines.",
+    help="Format of CORPUS. Default: recognized from each file's first lines.",
 )
 TEXT_FIELD = click.option(
-    "--text-field", default="text", metavar="NAME", help="The text's field in JSON lines."
+    "--text-field",
+    default="text",
+    metavar="NAME",
+    help="Field that holds the text, for JSON lines. Default: text.",
 )
 LANGUAGE = click.option(
-    "--language", default="en", metavar="CODE", help="For cutting paragraphs into sentences."
+    "--language",
+    default="en",
+    metavar="CODE",
+    help="Language, for splitting paragraphs into sentences. Default: en.",
 )
 
 
@@ -27,45 +32,72 @@ LANGUAGE = click.option(
     examples=('kbert vocab "corpus/*.txt" --size 8000 -o vocabulary',),
 )
 @CORPUS
-@click.option("--size", type=int, required=True, metavar="N", help="Tokens, special ones included.")
-@click.option("-o", "--output", required=True, type=Output(), help="The folder.")
-@click.option("--lowercase/--cased", default=True, help="Whether texts are lowercased.")
-@click.option("--min-frequency", type=int, default=2, help="Of two pieces that are joined.")
-@click.option("--alphabet", type=int, default=1000, help="Characters that get a token.")
-@click.option("--unused", type=int, default=0, help="How many [unused…] tokens.")
+@click.option(
+    "--size",
+    type=int,
+    required=True,
+    metavar="N",
+    help="Number of tokens, including the special ones.",
+)
+@click.option("-o", "--output", required=True, type=Output(), help="Folder for the vocabulary.")
+@click.option(
+    "--lowercase/--cased",
+    default=True,
+    help="Lowercase the texts, or keep their case. Default: --lowercase.",
+)
+@click.option(
+    "--min-frequency",
+    type=int,
+    default=2,
+    help="Smallest frequency of two pieces that are merged. Default: 2.",
+)
+@click.option(
+    "--alphabet",
+    type=int,
+    default=1000,
+    help="Maximum number of characters that get a token. Default: 1000.",
+)
+@click.option("--unused", type=int, default=0, help="Number of [unused…] tokens. Default: 0.")
 @FORMAT
 @TEXT_FIELD
 @LANGUAGE
-def vocab(corpus, size, output, form, **options):
+def vocab(corpus, size, output, corpus_format, **options):
     """Train a WordPiece vocabulary of N tokens on raw text.
 
-    CORPUS is files, folders or globs, also .gz: a sentence a line with a blank line between
-    documents (Google's), WikiText, or JSON lines.
+    CORPUS is files, folders or globs; files may end in .gz. The formats are: one sentence per line
+    with a blank line between documents (Google's), WikiText, and JSON lines.
     """
     from kbert.data.corpus.vocab_training import train_vocab
 
     with progress("training the vocabulary"):
-        tokenizer = train_vocab(corpus, size, output, format=form, **options)
+        tokenizer = train_vocab(corpus, size, output, format=corpus_format, **options)
     click.echo(f"wrote {output}: {tokenizer.vocab_size:,} tokens")
 
 
 @command(
-    short_help="Text to shards for pretraining.",
+    short_help="Turn text into shards for pretraining.",
     examples=('kbert prepare "corpus/*.txt" --vocab vocabulary -o shards',),
 )
 @CORPUS
-@click.option("--vocab", required=True, metavar="DIR", help="A folder with a vocabulary.")
-@click.option("-o", "--output", required=True, type=Output(), help="The folder.")
-@click.option("--processes", type=int, metavar="N", help="Default: one a core, 8 at most.")
-@click.option("--dask", metavar="ADDRESS", help="Of a scheduler, whose workers tokenize instead.")
+@click.option("--vocab", required=True, metavar="DIR", help="Folder with a vocabulary.")
+@click.option("-o", "--output", required=True, type=Output(), help="Folder for the shards.")
+@click.option(
+    "--processes",
+    type=int,
+    metavar="N",
+    help="Number of processes. Default: one per core, at most 8.",
+)
+@click.option(
+    "--dask", metavar="ADDRESS", help="Address of a Dask scheduler whose workers tokenize."
+)
 @FORMAT
 @TEXT_FIELD
 @LANGUAGE
-def prepare(corpus, vocab, output, processes, dask, form, text_field, language):
-    """Tokenize raw text, once, into shards that `kbert pretrain` reads.
+def prepare(corpus, vocab, output, processes, dask, corpus_format, text_field, language):
+    """Tokenize raw text into shards that `kbert pretrain` reads.
 
-    CORPUS is files, folders or globs, also .gz, in one of three formats, see `kbert vocab`.
-    Interrupted and run again, it goes on and ends with the same bytes.
+    CORPUS is files, folders or globs in one of three formats, as for `kbert vocab`. If the command
+    is interrupted, run it again: it continues and writes the same bytes.
     """
     from kbert.cli.dask_cluster import executor_at
     from kbert.data.corpus.preparing import prepare
@@ -77,7 +109,7 @@ def prepare(corpus, vocab, output, processes, dask, form, text_field, language):
             corpus,
             vocab,
             output,
-            format=form,
+            format=corpus_format,
             text_field=text_field,
             language=language,
             processes=processes,

@@ -19,27 +19,41 @@ def _check_dtype(context, parameter, value):
 
 
 @command(
-    short_help="An interactive page of the graph; no Keras.",
+    short_help="Write an interactive page of a model.",
     examples=("kbert explore base -o bert.html", "kbert explore bert-base-uncased -o weights.html"),
 )
 @click.argument("source", default="base", metavar="[SRC]", shell_complete=presets_or_files)
 @HEAD
 @LABELS
 @PREDICTIONS
-@click.option("--seq-len", type=int, metavar="S", help="Tokens a sequence; default: all positions.")
-@click.option("--batch-size", type=int, default=1, metavar="B", help="Sequences a batch.")
+@click.option(
+    "--seq-len",
+    type=int,
+    metavar="S",
+    help="Number of tokens per sequence. Default: all positions.",
+)
+@click.option(
+    "--batch-size",
+    type=int,
+    default=1,
+    metavar="B",
+    help="Number of sequences per batch. Default: 1.",
+)
 @click.option(
     "--dtype",
     default="float32",
     callback=_check_dtype,
-    help="float32, mixed_bfloat16, bfloat16, …",
+    help="Data type: float32, mixed_bfloat16, bfloat16, … Default: float32.",
 )
-@click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .html.")
+@click.option(
+    "-o", "--output", required=True, type=Output(), help="File to write; it ends in .html."
+)
 def explore(source, output, batch_size, **options):
-    """Write the graph as one interactive page, which opens anywhere and needs no network.
+    """Write an interactive page of a model, in one file that needs no network.
 
-    SRC is a configuration, as CONFIG elsewhere, or a checkpoint of any format: then the page shows
-    what is in every tensor. What the options say is where the page begins: it can change them.
+    SRC is a configuration, such as base, or a checkpoint of any format. Of a checkpoint the page
+    also shows what is in every tensor. The options set what the page shows first; you can change
+    them on the page.
     """
     from kbert.show.explorer.explore import check_path, is_checkpoint
     from kbert.show.explorer.explore import explore as write

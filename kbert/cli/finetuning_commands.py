@@ -9,6 +9,7 @@ from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source
 from kbert.cli.options import (
+    BATCH,
     CASING_HELP,
     POSITIVE,
     PRECISION,
@@ -32,69 +33,88 @@ from kbert.tasks.finetuning.task import TASKS, task_of
 _TASKS = AliasedChoice("task", TASKS)
 _PATH = click.Path(path_type=Path)
 _COLUMNS = {
-    "text_column": "Column of the texts, or of the words. Default: by its name.",
-    "text_pair_column": "Column of the second texts. Default: by its name.",
-    "label_column": "Column of the labels or numbers. Default: by its name.",
-    "no_header": "The first line is an example, whatever it looks like.",
+    "text_column": "Column of the texts, or of the words. Default: found by its name.",
+    "text_pair_column": "Column of the second texts. Default: found by its name.",
+    "label_column": "Column of the labels or numbers. Default: found by its name.",
+    "no_header": "Read the first line as an example, even if it looks like a header.",
 }
 _HELP = _COLUMNS | {
-    "epochs": "Passes over the data.",
-    "max_length": "Tokens of an example. Default: 128, or as many as the model has positions.",
-    "packing": "Several examples a row: nearly no padding, the same numbers. Not for qa, embed.",
-    "label_smoothing": "Share of a label that goes to all labels alike.",
-    "class_weights": "Rare labels count for more.",
-    "loss": "Of embed; default: infonce, of scored pairs cosent.",
-    "pooling": "Of embed; default: the checkpoint's own, else mean.",
-    "scale": "Of cosines, in infonce and cosent.",
-    "margin": "Of triplet.",
-    "dimensions": "Of embed: lengths that vectors may be cut to (Matryoshka).",
-    "warmup_ratio": "Of the updates.",
-    "freeze": "Parts that are not trained: embeddings,1-8.",
-    "head_learning_rate": "The highest of the head; default: as the others.",
-    "layer_decay": "Of the rate, from layer to layer below the head, such as 0.95.",
-    "lora_rank": "Rank of adapters, trained in the place of the weights.",
-    "lora_targets": "Their matrices, between commas.",
-    "lora_alpha": "They count alpha / rank times; default: once.",
-    "lora_dropout": "Of what goes into them.",
-    "seed": "Of the head, the order and dropout.",
-    "keep_best": "The weights that did best on dev, or the last. Default: best.",
-    "evaluate_every": "Updates; default: an epoch.",
-    "save_every": "Updates; default: at the best evaluations and at the end.",
+    "epochs": "Number of passes over the training data.",
+    "max_length": "Maximum number of tokens per example. Default: 128, or as many as the model "
+    "has positions.",
+    "packing": "Pack several examples into one row: less padding, the same results. "
+    "It does not go with the tasks qa and embed.",
+    "label_smoothing": "Share of each label that is spread over all labels.",
+    "class_weights": "Give rare labels more weight in the loss.",
+    "loss": "Loss of the task embed. Default: infonce; cosent for scored pairs.",
+    "pooling": "Pooling of the task embed. Default: the checkpoint's own, else mean.",
+    "scale": "Factor of the cosines in the losses infonce and cosent.",
+    "margin": "Margin of the loss triplet.",
+    "dimensions": "Lengths to which embeddings can be cut, for the task embed (Matryoshka).",
+    "warmup_ratio": "Share of the steps that are warm-up.",
+    "freeze": "Parts that are not trained, such as embeddings,1-8.",
+    "head_learning_rate": "Peak learning rate of the head. Default: --learning-rate.",
+    "layer_decay": "Factor of the learning rate from each layer to the one below, such as 0.95.",
+    "lora_rank": "Rank of LoRA adapters, which are trained instead of the encoder's weights.",
+    "lora_targets": "Matrices that get an adapter, separated by commas.",
+    "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
+    "lora_dropout": "Dropout rate of the adapters' inputs.",
+    "seed": "Random seed of the head, the order of the examples and dropout.",
+    "keep_best": "Return the weights with the best score on the dev data, or the last ones. "
+    "Default: the best.",
+    "evaluate_every": "Number of steps between two evaluations. Default: one epoch.",
+    "save_every": "Number of steps between two saved training states. "
+    "Default: at the best evaluations and at the end.",
 }
+_TASK_HELP = "Task: classify, regress and multilabel for texts, tag for words, qa, embed."
+_BASIC = (
+    *("task", "train", "dev", "output", "run", "epochs", "batch_size", "learning_rate"),
+    *("max_length", "lora_rank", "precision", "seed"),
+)
 
 
 @command(
-    short_help="Fine-tune a checkpoint on labelled data; or go on with a run.",
+    short_help="Fine-tune a checkpoint on labelled data, or resume a run.",
     examples=(
         "kbert finetune bert-base-uncased --task classify --train train.tsv \\",
         "    --dev dev.tsv -o run",
         "kbert finetune --resume run",
     ),
+    basic=_BASIC,
 )
 @click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
-@click.option("--task", type=_TASKS, help="Texts, words or answers.")
-@click.option("--train", metavar="FILE", type=_PATH, help="Labelled data.")
-@click.option("--dev", metavar="FILE", type=_PATH, help="To evaluate with after each epoch.")
-@click.option("--teacher", metavar="SRC", help="To learn of: a model of the same labels.")
-@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
-@click.option("--resume", "run", metavar="RUN", type=_PATH, help="Go on.")
+@click.option("--task", type=_TASKS, help=_TASK_HELP)
+@click.option("--train", metavar="FILE", type=_PATH, help="Labelled training data.")
+@click.option(
+    "--dev", metavar="FILE", type=_PATH, help="Labelled data for evaluation after each epoch."
+)
+@click.option(
+    "--teacher",
+    metavar="SRC",
+    help="Teacher checkpoint for distillation; it must have the same labels.",
+)
+@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder for the run.")
+@click.option("--resume", "run", metavar="RUN", type=_PATH, help="Resume the run in this folder.")
 @click.option("--uncased/--cased", "lowercase", default=None, help=CASING_HELP)
 @with_settings(FinetuningSettings, _HELP)
 @with_surroundings
 def finetune(source, task, train, dev, teacher, output, run, around, **settings):
-    """Fine-tune the checkpoint SRC: `--task classify --train train.tsv -o RUN`.
+    """Fine-tune the checkpoint SRC on labelled data.
+
+    A new run needs `--task TASK --train FILE -o RUN`. The task says what FILE contains:
 
     \b
-    classify:   text, [second text,] label, between tabs; or .csv, .jsonl with
-                those columns
-    regress:    the same with a number for the label
-    multilabel: the same with labels between commas, or none
-    tag:        a word and its label a line, sentences between blank lines
+    classify:   one example per line: text, [second text,] label, separated by
+                tabs; or .csv, .jsonl with these columns
+    regress:    the same with a number as the label
+    multilabel: the same with any number of labels, separated by commas
+    tag:        one word and its label per line, a blank line after each sentence
     qa:         SQuAD's JSON, 1.1 or 2.0
     embed:      two texts (a pair), three or more (the others are negatives), two
-                and a score, or one and a label, between tabs; or .csv, .jsonl
+                texts and a score, or a text and a label, separated by tabs; or
+                .csv, .jsonl
 
-    Ctrl-C saves; `kbert finetune --resume RUN` goes on, and so it does after a crash.
+    Ctrl-C saves the run. After Ctrl-C or a crash, `kbert finetune --resume RUN` continues it.
     """
     settings = given(settings, around)
     if run is not None:
@@ -156,14 +176,21 @@ def _say(tuned) -> None:
 
 
 @command(
-    short_help="How good a model is on labelled data.",
+    short_help="Evaluate a model on labelled data.",
     examples=("kbert evaluate run/model --task classify --data dev.tsv",),
+    basic=("task", "data", "batch_size", "form"),
 )
 @SOURCE
-@click.option("--task", type=_TASKS, required=True, help="Texts, words or answers.")
-@click.option("--data", metavar="FILE", type=_PATH, required=True, help="As for finetune.")
-@click.option("--max-length", type=POSITIVE, help="Tokens of an example; default: the model's.")
-@click.option("--batch-size", type=POSITIVE, default=32, show_default=True)
+@click.option("--task", type=_TASKS, required=True, help=_TASK_HELP)
+@click.option(
+    "--data", metavar="FILE", type=_PATH, required=True, help="Labelled data, as for finetune."
+)
+@click.option(
+    "--max-length",
+    type=POSITIVE,
+    help="Maximum number of tokens per example. Default: the model's.",
+)
+@BATCH
 @click.option("--text-column", help=_COLUMNS["text_column"])
 @click.option("--text-pair-column", help=_COLUMNS["text_pair_column"])
 @click.option("--label-column", help=_COLUMNS["label_column"])
@@ -171,22 +198,22 @@ def _say(tuned) -> None:
 @PRECISION
 @output_format("json")
 def evaluate(source, task, data, form, **options):
-    """Print the figures of the model SRC on labelled data."""
+    """Print the metrics of the model SRC on labelled data."""
     head = task_of(task).head
     check_source(source, f"--task {task}", None if head == "encoder" else head)
     check_file(data)
     with starting_keras():
         import kbert.tasks.running  # noqa: F401
         from kbert.checkpoints.bert import load
-        from kbert.tasks.finetuning.evaluate import evaluate as figures_of
+        from kbert.tasks.finetuning.evaluate import evaluate as metrics_of
     if casing() is not None:
         source = load(source, lowercase=casing())
-    figures = figures_of(source, task, data, **options)
+    metrics = metrics_of(source, task, data, **options)
     if form == "json":
-        click.echo(json.dumps(figures, indent=2))
+        click.echo(json.dumps(metrics, indent=2))
         return
-    width = max(map(len, figures))
-    for name, value in figures.items():
+    width = max(map(len, metrics))
+    for name, value in metrics.items():
         click.echo(f"{name:<{width}}  {value:.4f}")
 
 

@@ -33,29 +33,72 @@ class _Numbers(click.ParamType):
 
 
 @command(
-    short_help="Fine-tune on GLUE's nine tasks; a table beside the published figures.",
+    short_help="Fine-tune on GLUE's nine tasks and report the scores.",
     examples=(
         "kbert glue bert-base-uncased --data glue_data -o glue",
         "kbert glue bert-base-uncased --data glue_data --tasks rte --seeds 3 -o glue",
     ),
 )
 @SOURCE
-@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), required=True)
-@click.option("--tasks", default="all", show_default=True, help="Names between commas.")
-@click.option("--seeds", type=POSITIVE, default=Grid.seeds, show_default=True)
-@click.option("-o", "--output", metavar="OUT", type=Output(), required=True, help="Of the runs.")
-@click.option("--batch-sizes", type=_Numbers(int), default="16,32", show_default=True)
-@click.option("--learning-rates", type=_Numbers(float), default="5e-5,3e-5,2e-5", show_default=True)
-@click.option("--epochs", type=_Numbers(int), default="2,3,4", show_default=True)
-@click.option("--max-length", type=POSITIVE, help="Tokens of an example. Default: 128.")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True)
-@click.option("--accumulation-steps", type=POSITIVE, default=1, help="Micro-batches of an update.")
-@click.option("--devices", type=POSITIVE, help="Local devices; default: all.")
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder of GLUE's files.",
+)
+@click.option(
+    "--tasks", default="all", help="Names of the tasks, separated by commas. Default: all."
+)
+@click.option(
+    "--seeds",
+    type=POSITIVE,
+    default=Grid.seeds,
+    help=f"Number of seeds of the best setting. Default: {Grid.seeds}.",
+)
+@click.option(
+    "-o", "--output", metavar="OUT", type=Output(), required=True, help="Folder for the runs."
+)
+@click.option(
+    "--batch-sizes",
+    type=_Numbers(int),
+    default="16,32",
+    help="Batch sizes of the grid. Default: 16,32.",
+)
+@click.option(
+    "--learning-rates",
+    type=_Numbers(float),
+    default="5e-5,3e-5,2e-5",
+    help="Learning rates of the grid. Default: 5e-5,3e-5,2e-5.",
+)
+@click.option(
+    "--epochs",
+    type=_Numbers(int),
+    default="2,3,4",
+    help="Numbers of epochs of the grid. Default: 2,3,4.",
+)
+@click.option(
+    "--max-length", type=POSITIVE, help="Maximum number of tokens per example. Default: 128."
+)
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default="float32",
+    help="Precision of the computation. Default: float32.",
+)
+@click.option(
+    "--accumulation-steps",
+    type=POSITIVE,
+    default=1,
+    help="Number of micro-batches per training step. Default: 1.",
+)
+@click.option("--devices", type=POSITIVE, help="Number of local devices to train on. Default: all.")
 def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs, **options):
     """Fine-tune the checkpoint SRC on the GLUE files in DIR: DIR/CoLA/train.tsv, …
 
-    Every point of the grid with one seed, the best on dev data with all seeds. Each run is a
-    folder of OUT: given again, the command goes on where it was, and takes what is done as it is.
+    Every point of the grid is trained with one seed. The setting with the best score on the dev
+    data is trained with all seeds. Each run has a folder in OUT. If the command is interrupted, run
+    it again: it continues, and does not repeat finished runs.
     """
     from kbert.tasks.glue.reading import folders
 

@@ -22,7 +22,7 @@ from kbert.cli.options import (
 
 
 @command(
-    short_help="Print the graph, row by row; no Keras.",
+    short_help="Print a model's layers and parameters.",
     examples=(
         "kbert summary",
         "kbert summary large --layers 1-2",
@@ -34,17 +34,23 @@ from kbert.cli.options import (
 @HEAD
 @LABELS
 @PREDICTIONS
-@click.option("--seq-len", metavar="S", help="Tokens a sequence, or 'any'; default: all positions.")
-@click.option("--layers", metavar="I-J", help="Only the encoder blocks I to J.")
-@click.option("--built", is_flag=True, help="Rows of the graph that Keras builds.")
-@click.option("--rich", is_flag=True, help="Keras's own table, where the terminal has the room.")
+@click.option(
+    "--seq-len",
+    metavar="S",
+    help="Number of tokens per sequence, or 'any'. Default: all positions.",
+)
+@click.option("--layers", metavar="I-J", help="Show only the encoder blocks I to J.")
+@click.option("--built", is_flag=True, help="Show the graph that Keras builds.")
+@click.option(
+    "--rich", is_flag=True, help="Show Keras's own table, if the terminal is wide enough."
+)
 @trained_in_part
 @output_format("tsv", "json", "markdown")
 def summary(config, head, num_labels, max_predictions, seq_len, layers, built, rich, form, trained):
-    """Print the graph, row by row, as keras_bert printed it.
+    """Print the layers of a model with their shapes and parameters, as keras_bert does.
 
-    The rows are those of the closed forms, which need no Keras and which `kbert verify` compares
-    with the graph that is built; with --built or --rich they are that graph's own.
+    The table is computed with formulas, without Keras; `kbert verify` compares it with the graph
+    that Keras builds. With --built or --rich the table comes from that graph.
     """
     _refuse_together(rich=rich, layers=layers)
     if trained and (rich or form != "text"):
@@ -80,23 +86,40 @@ def summary(config, head, num_labels, max_predictions, seq_len, layers, built, r
 
 
 @command(
-    short_help="Count parameters, FLOPs, bytes; no Keras.",
+    short_help="Count parameters, FLOPs and bytes.",
     examples=("kbert account base", "kbert account large --seq-len 128 --batch-size 32 --rows"),
 )
 @CONFIG
 @HEAD
 @LABELS
 @PREDICTIONS
-@click.option("--seq-len", type=int, metavar="S", help="Tokens a sequence; default: all positions.")
-@click.option("--batch-size", type=int, default=1, metavar="B", help="Sequences a batch.")
-@click.option("--dtype", default="float32", help="float32, mixed_bfloat16, bfloat16, …")
-@click.option("--rows", "every_row", is_flag=True, help="Every layer's row, as text too.")
+@click.option(
+    "--seq-len",
+    type=int,
+    metavar="S",
+    help="Number of tokens per sequence. Default: all positions.",
+)
+@click.option(
+    "--batch-size",
+    type=int,
+    default=1,
+    metavar="B",
+    help="Number of sequences per batch. Default: 1.",
+)
+@click.option(
+    "--dtype",
+    default="float32",
+    help="Data type: float32, mixed_bfloat16, bfloat16, … Default: float32.",
+)
+@click.option(
+    "--rows", "every_row", is_flag=True, help="Show the rows of all layers in the text too."
+)
 @trained_in_part
 @output_format("json", "csv", "markdown")
 def account(
     config, head, num_labels, max_predictions, seq_len, batch_size, dtype, every_row, form, trained
 ):
-    """Count parameters, FLOPs and bytes in closed form; no Keras is imported."""
+    """Count parameters, FLOPs and bytes with formulas, without Keras."""
     from kbert.graph.accounting import account as count
 
     result = count(
@@ -143,13 +166,13 @@ def account(
 
 
 @command(
-    short_help="One W_Q is twelve: both computations.",
+    short_help="Show that one query matrix holds the matrices of all heads.",
     examples=("kbert heads base",),
 )
 @CONFIG
-@click.option("--built", is_flag=True, help="On the layer that Keras builds.")
+@click.option("--built", is_flag=True, help="Compute both on the layer that Keras builds.")
 def heads(config, built):
-    """Show that one W_Q is twelve: the slices, and both computations on one layer."""
+    """Show that one query matrix W_Q holds those of all heads: slices and both computations."""
     from kbert.graph.presets import get_config
     from kbert.show.one_projection import compare_heads
     from kbert.show.texts import heads_text
@@ -162,12 +185,12 @@ def heads(config, built):
 
 
 @command(
-    short_help="Graph = closed forms = published tables?",
+    short_help="Check the graph against formulas and published tables.",
     examples=("kbert verify base",),
 )
 @CONFIG
 def verify(config):
-    """Compare the built graph, the closed forms and published tables.
+    """Compare the graph that Keras builds, the formulas and published tables.
 
     The tables come from five published texts on BERT (docs/concepts/documents.md lists them)
     and from transformers. The exit status is 0 if all agree, and 1 if any differ.
@@ -177,7 +200,7 @@ def verify(config):
 
 
 @command(
-    short_help="Draw the graph.",
+    short_help="Draw the graph as a picture.",
     examples=("kbert plot base -o bert.svg", "kbert plot tiny --expand -o tiny.png"),
 )
 @CONFIG
@@ -189,13 +212,15 @@ def verify(config):
     "--output",
     required=True,
     type=Output(),
-    help="Where to; the ending decides: .png .svg .pdf .dot .mmd (Mermaid).",
+    help="File to write: .png .svg .pdf .dot .mmd (Mermaid).",
 )
 @click.option(
-    "--collapse/--expand", default=True, help="One encoder block '× 12', or all 112 nodes."
+    "--collapse/--expand",
+    default=True,
+    help="Draw one encoder block '× 12', or every block. Default: --collapse.",
 )
 def plot(config, head, num_labels, max_predictions, output, collapse):
-    """Draw the graph; no Graphviz is needed on the machine."""
+    """Draw the graph as a picture. Graphviz need not be installed."""
     from kbert.show.diagrams import check_path
 
     check_path(output)
@@ -203,7 +228,7 @@ def plot(config, head, num_labels, max_predictions, output, collapse):
 
 
 @command(
-    short_help="Summary, account, check, picture of base.",
+    short_help="Run summary, account, verify and plot for BERT base.",
     examples=("kbert demo",),
 )
 @click.option(
@@ -211,10 +236,10 @@ def plot(config, head, num_labels, max_predictions, output, collapse):
     "--output",
     default="bert.png",
     type=Output(),
-    help="The picture; default: bert.png here.",
+    help="File for the picture. Default: bert.png.",
 )
 def demo(output):
-    """BERT base in one go: its summary, its account, its check, its picture."""
+    """Show BERT base: its layers, its parameters and FLOPs, a check and a picture."""
     from kbert.show.diagrams import check_path
 
     check_path(output)

@@ -18,14 +18,16 @@ from kbert.cli.options import output_format
     ),
 )
 @click.argument("name")
-@click.option("-o", "--output", metavar="FOLDER", type=Output(), help="A new folder to copy it to.")
+@click.option(
+    "-o", "--output", metavar="FOLDER", type=Output(), help="New folder to copy the model to."
+)
 def download(name, output):
-    """Download a model of Hugging Face or Kaggle, and print the folder that it is in.
+    """Download a model from Hugging Face or Kaggle, and print its folder.
 
-    NAME is owner/name on Hugging Face, with @ and a branch, a tag or a commit if that matters;
-    a name that kbert knows, such as bert-base-uncased; or kaggle:// and KerasHub's preset. Only the
+    NAME is a name that kbert knows, such as bert-base-uncased; owner/name on Hugging Face, with
+    @ and a branch, a tag or a commit if you want one; or kaggle:// and KerasHub's preset. Only the
     files that kbert reads are downloaded, into the cache that transformers and KerasHub use too.
-    What is there is brought up to date. Finished files are kept if the download is interrupted.
+    A model that is in the cache is updated. An interrupted download keeps its finished files.
     """
     from kbert.checkpoints.hub import fetching
 
@@ -35,15 +37,15 @@ def download(name, output):
 
 
 @command(
-    short_help="List the downloaded models, and their sizes.",
+    short_help="List the downloaded models and their sizes.",
     examples=("kbert cache", "kbert cache --format json"),
 )
 @output_format("json")
 def cache(form):
     """List the models in the caches of Hugging Face and Kaggle: size, commit, type, name.
 
-    kbert opens those of the types bert, roberta, distilbert and BertBackbone by the name. To remove
-    a model, delete its folder, or use `hf cache rm`.
+    kbert can open the types bert, roberta, distilbert and BertBackbone by name. To remove a model,
+    delete its folder, or use `hf cache rm`.
     """
     from kbert.checkpoints.hub import hugging_face, kaggle
     from kbert.checkpoints.hub.cached_models import list_cached_models
@@ -67,13 +69,13 @@ def cache(form):
 )
 @click.argument("folder")
 @click.argument("name")
-@click.option("--private", is_flag=True, help="Only the owner sees a new repository.")
+@click.option("--private", is_flag=True, help="Create the repository as private.")
 def push(folder, name, private):
     """Upload a model to Hugging Face in one commit, and print the commit's address.
 
-    FOLDER is a checkpoint's, or that of a finished run. NAME is owner/name; the repository is
-    created if necessary. A folder without a README.md gets a model card. States of optimizers,
-    logs and hidden files stay here. Log in before: `hf auth login`, or set HF_TOKEN.
+    FOLDER is a checkpoint or a finished run. NAME is owner/name; the repository is created if
+    necessary. A folder without a README.md gets a model card. Optimizer states, logs and hidden
+    files are not uploaded. Log in first with `hf auth login`, or set HF_TOKEN.
     """
     from kbert.checkpoints import pushing
 

@@ -57,10 +57,11 @@ class _Commands(UserDict):
 )
 @click.version_option(kbert.__version__, prog_name="kbert")
 def cli():
-    """BERT as a Keras 3 graph: sum it, count it, check it, draw it, train it.
+    """BERT in plain Keras 3: inspect, use, fine-tune, pretrain and export it.
 
+    SRC is the name of a model, such as bert-base-uncased, or the path of a checkpoint.
     CONFIG is a preset (base, large, base_uncased, tiny, L4_H256, …) or a JSON file
-    (config.json, bert_config.json); base if left out.
+    (config.json, bert_config.json). Default: base.
     """
 
 

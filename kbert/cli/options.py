@@ -21,7 +21,7 @@ def _keep_casing(context, parameter, value):
     context.meta[_CASING] = value
 
 
-CASING_HELP = "Casing of SRC's vocabulary, where its files do not say it."
+CASING_HELP = "Casing of SRC's vocabulary, if its files do not say it."
 
 
 def with_casing(function):
@@ -52,7 +52,17 @@ POSITIVE = click.IntRange(min=1)
 PRECISION = click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
-    help="What to compute in; default: the model's own.",
+    help="Precision of the computation. Default: the model's own.",
+)
+BATCH = click.option(
+    "--batch-size",
+    type=POSITIVE,
+    default=32,
+    metavar="B",
+    help="Number of texts per batch. Default: 32.",
+)
+LINES = click.option(
+    "--lines", metavar="FILE", help="File with one text per line; - reads standard input."
 )
 
 
@@ -76,27 +86,49 @@ class AliasedChoice(click.Choice):
 
 
 HEAD_NAMES = AliasedChoice("head", HEADS)
-HEAD = click.option("--head", type=HEAD_NAMES, default="pretraining", help="Which model.")
-LABELS = click.option("--num-labels", type=int, help="Labels of a classifier; default: 2.")
+HEAD = click.option(
+    "--head",
+    type=HEAD_NAMES,
+    default="pretraining",
+    help="Head on top of the encoder. Default: pretraining.",
+)
+LABELS = click.option(
+    "--num-labels", type=int, help="Number of labels, for classifier and tokens. Default: 2."
+)
 PREDICTIONS = click.option(
     "--max-predictions",
     type=int,
     metavar="M",
-    help="The MLM head sees only M positions to predict.",
+    help="Number of positions that the MLM head predicts. Default: all.",
 )
 
 _TRAINED = (
-    click.option("--freeze", metavar="PARTS", help="Not trained, such as embeddings,1-8."),
-    click.option("--lora-rank", type=POSITIVE, metavar="RANK", help="Trained with adapters."),
     click.option(
-        "--lora-targets", metavar="NAMES", help=f"Their matrices. Default: {LORA_TARGETS}."
+        "--freeze", metavar="PARTS", help="Parts that are not trained, such as embeddings,1-8."
+    ),
+    click.option(
+        "--lora-rank",
+        type=POSITIVE,
+        metavar="RANK",
+        help="Rank of LoRA adapters, which are trained instead of the encoder's weights.",
+    ),
+    click.option(
+        "--lora-targets",
+        metavar="NAMES",
+        help=f"Matrices that get an adapter, separated by commas. Default: {LORA_TARGETS}.",
     ),
 )
 
 
 def output_format(*forms: str):
-    """`--format`, how a command prints, as `form`; text, unless it is said."""
-    return click.option("--format", "form", type=click.Choice(["text", *forms]), default="text")
+    """Add `--format`, the printed form, which the command gets as `form`."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", *forms]),
+        default="text",
+        help="Printed form. Default: text.",
+    )
 
 
 def trained_in_part(command):

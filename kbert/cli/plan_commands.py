@@ -3,46 +3,91 @@
 import click
 
 from kbert.cli.command import command
-from kbert.cli.options import CONFIG, POSITIVE, trained_in_part
+from kbert.cli.options import CONFIG, POSITIVE, output_format, trained_in_part
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 
 _PRECISIONS = click.Choice(PRECISIONS)
 
 
 @command(
-    short_help="Memory, FLOPs and hours on TPUs and GPUs.",
+    short_help="Plan memory, FLOPs and hours on TPUs and GPUs.",
     examples=(
-        "kbert plan base --tpu v5e:4x4 --batch 4096",
+        "kbert plan base --tpu v5e:4x4 --batch-size 4096",
         "kbert plan large --gpu H100:8 --seq-len 512 --gradient-checkpointing",
         "kbert plan large_uncased --gpu L4 --freeze embeddings,1-20",
         "kbert plan base --gpu RTX-4080 --peak-flops 97.5T --memory 16GiB",
     ),
 )
 @CONFIG
-@click.option("--tpu", metavar="SLICE", help="Such as v5e:4x4.")
-@click.option("--gpu", metavar="NAME[:N]", help="Such as H100:8 or RTX-4090.")
-@click.option("--peak-flops", "--peak", metavar="FLOPS", help="Your chip's, such as 165T.")
-@click.option("--memory", metavar="BYTES", help="Your chip's, such as 24GiB.")
-@click.option("--seq-len", type=POSITIVE, default=128, metavar="S", help="Tokens a sequence.")
-@click.option("--batch", type=POSITIVE, metavar="B", help="Sequences an update; 256.")
-@click.option("--precision", type=_PRECISIONS, default="mixed_bfloat16", help="What to compute in.")
-@click.option("--accumulation-steps", type=POSITIVE, default=1, help="Micro-batches of an update.")
+@click.option("--tpu", metavar="SLICE", help="TPU slice, such as v5e:4x4.")
+@click.option("--gpu", metavar="NAME[:N]", help="GPU and number, such as H100:8 or RTX-4090.")
 @click.option(
-    "--gradient-checkpointing", is_flag=True, help="Blocks are computed again: less memory."
+    "--peak-flops", "--peak", metavar="FLOPS", help="Peak FLOP/s of another GPU, such as 165T."
 )
-@click.option("--max-predictions", type=POSITIVE, metavar="M", help="Of a sequence; 15 %.")
-@click.option("--utilization", type=float, default=UTILIZATION, help="Share of the peak; 0.4.")
-@click.option("--steps", type=POSITIVE, default=PAPER_STEPS, help="Updates; the paper's 1,000,000.")
+@click.option("--memory", metavar="BYTES", help="Memory of another GPU, such as 24GiB.")
+@click.option(
+    "--seq-len",
+    type=POSITIVE,
+    default=128,
+    metavar="S",
+    help="Number of tokens per sequence. Default: 128.",
+)
+@click.option(
+    "--batch-size",
+    type=POSITIVE,
+    metavar="B",
+    help="Number of sequences per training step, over all chips. Default: 256.",
+)
+@click.option(
+    "--precision",
+    type=_PRECISIONS,
+    default="mixed_bfloat16",
+    help="Precision of the computation. Default: mixed_bfloat16.",
+)
+@click.option(
+    "--accumulation-steps",
+    type=POSITIVE,
+    default=1,
+    help="Number of micro-batches per training step. Default: 1.",
+)
+@click.option(
+    "--gradient-checkpointing",
+    is_flag=True,
+    help="Recompute the encoder blocks in the backward pass; it needs less memory.",
+)
+@click.option(
+    "--max-predictions",
+    type=POSITIVE,
+    metavar="M",
+    help="Number of masked tokens per sequence. Default: 15 %.",
+)
+@click.option(
+    "--utilization",
+    type=float,
+    default=UTILIZATION,
+    help=f"Share of the peak FLOP/s that is reached. Default: {UTILIZATION}.",
+)
+@click.option(
+    "--steps",
+    type=POSITIVE,
+    default=PAPER_STEPS,
+    help="Number of training steps. Default: the paper's 1,000,000.",
+)
 @trained_in_part
-@click.option("--compile", "compiles", is_flag=True, help="By Google's compiler too: minutes.")
-@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def plan(config, tpu, gpu, peak_flops, memory, batch, compiles, as_json, trained, **options):
-    """Plan a pretraining: memory a chip, FLOPs, the largest batch, time; no Keras is imported.
+@click.option(
+    "--compile",
+    "compiles",
+    is_flag=True,
+    help="Compile the training step with Google's TPU compiler too; it takes minutes.",
+)
+@output_format("json")
+def plan(config, tpu, gpu, peak_flops, memory, batch_size, compiles, form, trained, **options):
+    """Plan a pretraining: memory per chip, FLOPs, the largest batch and the time, without Keras.
 
-    Without --tpu and --gpu: a table of all accelerators. A GPU that the table has not takes
-    --peak-flops (dense products of --precision, summed in float32) and --memory.
-    --compile takes minutes and no TPU: the whole update is compiled for the slice (pip install
-    "kbert-keras[tpu]").
+    Without --tpu and --gpu, it prints a table of all accelerators. For a GPU that is not in the
+    table, give --peak-flops (of dense matrix products in --precision, summed in float32) and
+    --memory. --compile needs no TPU: it compiles the whole training step for the slice, in minutes
+    (pip install "kbert-keras[tpu]").
     """
     from kbert.graph.plan import plan as planned
     from kbert.io import row_formats
@@ -55,16 +100,17 @@ def plan(config, tpu, gpu, peak_flops, memory, batch, compiles, as_json, trained
         )
     own = {"peak_flops": peak_flops, "memory": memory}
     if tpu is None and gpu is None and None in own.values():
-        given = {"--json": as_json, "--compile": compiles, "--batch": batch is not None}
+        given = {"--format json": form == "json", "--compile": compiles}
+        given |= {"--batch-size": batch_size is not None}
         if own["peak_flops"] or own["memory"]:
             raise click.UsageError("--peak-flops and --memory go together, or with --tpu or --gpu")
         for name in (name for name, is_given in given.items() if is_given):
             raise click.UsageError(f"{name} goes with --tpu or --gpu: give one of them")
         click.echo(accelerators_text(config, **options), nl=False)
         return
-    sizes = {} if batch is None else {"batch": batch}
+    sizes = {} if batch_size is None else {"batch_size": batch_size}
     found = planned(config, tpu=tpu, gpu=gpu, **own, **sizes, **options)
-    if as_json:
+    if form == "json":
         result = _compiled(found) if compiles else found
         click.echo(row_formats.to_json(result.as_dict()), nl=False)
         return

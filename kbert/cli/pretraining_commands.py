@@ -13,47 +13,66 @@ from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.folder_size import described
 
 _HELP = {
-    "seq_len": "Tokens of an example.",
-    "max_predictions": "Predictions of an example at most; default: 15 % of its tokens.",
-    "warmup_steps": "Default: a tenth of the updates, 10,000 at most.",
-    "seed": "Of weights, data and dropout.",
-    "mlm_probability": "Of the tokens.",
-    "short_seq_probability": "Of the examples.",
+    "seq_len": "Number of tokens per example.",
+    "max_predictions": "Maximum number of masked tokens per example. "
+    "Default: --mlm-probability of the tokens.",
+    "warmup_steps": "Number of warm-up steps. Default: a tenth of --steps, at most 10,000.",
+    "seed": "Random seed of the weights, the data and dropout.",
+    "mlm_probability": "Share of the tokens that the model predicts.",
+    "short_seq_probability": "Share of the examples that are shorter than --seq-len.",
     "whole_word": "Mask whole words.",
-    "mlm_only": "Full sequences, no next-sentence prediction.",
-    "dev_ratio": "Share of the documents to evaluate with; default: 0.05 of 100 or more.",
-    "evaluate_every": "Updates; default: a tenth of them.",
-    "evaluation_batches": "Of an evaluation, at most.",
-    "save_every": "Updates; default: a tenth of them, 1,000 at most.",
-    "freeze": "Parts of --init that are not trained: embeddings,1-8.",
-    "lora_rank": "Rank of adapters of --init, trained in the place of the weights.",
-    "lora_targets": "Their matrices, between commas.",
-    "lora_alpha": "They count alpha / rank times; default: once.",
-    "lora_dropout": "Of what goes into them.",
+    "mlm_only": "Train on full sequences, without next-sentence prediction.",
+    "dev_ratio": "Share of the documents that is held out for evaluation. "
+    "Default: 0.05 of 100 documents or more.",
+    "evaluate_every": "Number of steps between two evaluations. Default: a tenth of --steps.",
+    "evaluation_batches": "Maximum number of batches per evaluation.",
+    "save_every": "Number of steps between two saved training states. "
+    "Default: a tenth of --steps, at most 1,000.",
+    "freeze": "Parts of --init that are not trained, such as embeddings,1-8.",
+    "lora_rank": "Rank of LoRA adapters, which are trained instead of the weights of --init.",
+    "lora_targets": "Matrices that get an adapter, separated by commas.",
+    "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
+    "lora_dropout": "Dropout rate of the adapters' inputs.",
 }
+_BASIC = (
+    *("config", "init", "dev", "output", "run", "steps", "batch_size", "seq_len"),
+    *("learning_rate", "precision", "seed"),
+)
 
 
 @command(
-    short_help="Pretrain a BERT on shards; or go on with a run.",
+    short_help="Pretrain a BERT on shards, or resume a run.",
     examples=(
         "kbert pretrain shards --config mini --steps 10000 -o run",
         "kbert pretrain --resume run",
     ),
+    basic=_BASIC,
 )
 @click.argument("shards", required=False, metavar="[SHARDS]", type=click.Path(path_type=Path))
-@click.option("--config", help="A preset or a JSON file; default: tiny.")
-@click.option("--init", metavar="SRC", help="A checkpoint to begin with.")
-@click.option("--dev", metavar="SHARDS", help="Shards to evaluate with.")
-@click.option("--teacher", metavar="SRC", help="A checkpoint to learn of, of this vocabulary.")
-@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder.")
-@click.option("--resume", "run", metavar="RUN", type=click.Path(path_type=Path), help="Go on.")
-@click.option("--steps", type=int, help="Updates.")
+@click.option("--config", help="Configuration: a preset or a JSON file. Default: tiny.")
+@click.option("--init", metavar="SRC", help="Checkpoint to start from.")
+@click.option("--dev", metavar="SHARDS", help="Shards for evaluation.")
+@click.option(
+    "--teacher",
+    metavar="SRC",
+    help="Teacher checkpoint for distillation; it must have the same vocabulary.",
+)
+@click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder for the run.")
+@click.option(
+    "--resume",
+    "run",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="Resume the run in this folder.",
+)
+@click.option("--steps", type=int, help="Number of training steps.")
 @with_settings(PretrainingSettings, _HELP)
 @with_surroundings
 def pretrain(shards, config, init, dev, teacher, output, run, around, **settings):
-    """Pretrain a BERT on SHARDS, which `kbert prepare` wrote: `-o RUN --steps N`.
+    """Pretrain a BERT on SHARDS, which `kbert prepare` writes.
 
-    Ctrl-C saves; `kbert pretrain --resume RUN` goes on, and so it does after a crash.
+    A new run needs `-o RUN --steps N`. Ctrl-C saves the run. After Ctrl-C or a crash,
+    `kbert pretrain --resume RUN` continues it.
     """
     settings = given(settings, around)
     if run is not None:

@@ -6,29 +6,25 @@ import click
 
 from kbert.cli.command import command
 from kbert.cli.inputs import loaded, texts_of
-from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
+from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
 from kbert.tasks.searching import TOP
 
 FORM = output_format("json")
-LINES = click.option("--lines", metavar="FILE", help="A text a line, from a file; - for stdin.")
 QUERY_PROMPT_NAME = click.option(
     "--query-prompt-name",
     metavar="NAME",
-    help="The checkpoint's prompt for queries; default: query, if it has one.",
+    help="Name of the checkpoint's prompt for queries. Default: query, if it has one.",
 )
 TEXT_PROMPT_NAME = click.option(
     "--text-prompt-name",
     metavar="NAME",
-    help="The checkpoint's prompt for texts; default: document, if it has one.",
-)
-BATCH = click.option(
-    "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
+    help="Name of the checkpoint's prompt for texts. Default: document, if it has one.",
 )
 
 
 @command(
-    short_help="The texts that fit a query, by vectors.",
+    short_help="Search texts by their embeddings.",
     examples=(
         'kbert search all-MiniLM-L6-v2 "who wrote it?" --lines texts.txt --top-k 3',
         'kbert search all-MiniLM-L6-v2 "who?" --lines texts.txt --vectors vectors.npy',
@@ -38,12 +34,14 @@ BATCH = click.option(
 @click.argument("query")
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
-@click.option("--top-k", type=POSITIVE, default=TOP, show_default=True, help="How many.")
+@click.option(
+    "--top-k", type=POSITIVE, default=TOP, help=f"Number of texts to return. Default: {TOP}."
+)
 @click.option(
     "--vectors",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Of the texts, as kbert embed wrote them; default: computed now.",
+    help="Embeddings of the texts, from kbert embed. Default: they are computed.",
 )
 @QUERY_PROMPT_NAME
 @TEXT_PROMPT_NAME
@@ -51,7 +49,7 @@ BATCH = click.option(
 @PRECISION
 @FORM
 def search(source, query, texts, lines, vectors, form, **options):
-    """The texts whose vectors are most like the query's, with their similarity."""
+    """Print the texts whose embeddings are most similar to the query's, with the similarity."""
     texts = texts_of(texts, lines)
     found = None
     if vectors is not None:
@@ -66,7 +64,7 @@ def search(source, query, texts, lines, vectors, form, **options):
 
 
 @command(
-    short_help="Texts in the order in which they fit a query.",
+    short_help="Sort texts by how well they fit a query.",
     examples=(
         'kbert rank ms-marco-MiniLM-L6-v2 "who wrote it?" "Ada did." "It rained."',
         'kbert rank run/model "who?" --lines texts.txt --label relevant',
@@ -76,16 +74,16 @@ def search(source, query, texts, lines, vectors, form, **options):
 @click.argument("query")
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
-@click.option("--label", help="Of a classifier, that says that a text fits.")
+@click.option("--label", help="Label of the classifier that says that a text fits.")
 @QUERY_PROMPT_NAME
 @TEXT_PROMPT_NAME
 @BATCH
 @PRECISION
 @FORM
 def rank(source, query, texts, lines, form, **options):
-    """Every text, the fitting ones first.
+    """Print every text, the best fit first.
 
-    A model with a classifier reads query and text together; any other compares vectors.
+    A model with a classifier reads query and text together. Any other compares embeddings.
     """
     texts = texts_of(texts, lines)
     with loaded(source) as bert:

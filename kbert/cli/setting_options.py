@@ -29,22 +29,25 @@ _CHOICES = {
 }
 
 _SURROUNDINGS = (
-    click.option("--devices", type=POSITIVE, help="Local devices; default: all."),
+    click.option(
+        "--devices", type=POSITIVE, help="Number of local devices to train on. Default: all."
+    ),
     click.option(
         "--steps-per-execution",
         type=POSITIVE,
-        help="Updates in one call of the device; default: 8 of TensorFlow on TPU, else 1.",
+        help="Number of steps per call of the device. Default: 8 for TensorFlow on TPU, else 1.",
     ),
     click.option(
         "--peak-flops",
         type=float,
-        help="FLOP/s of all devices, for the share of the peak that is used; default: measured, "
-        "and no such share on a CPU.",
+        help="Peak FLOP/s of all devices together, from which the MFU is computed. "
+        "Default: it is measured; on a CPU there is no MFU.",
     ),
     click.option(
         "--keep-checkpoints/--no-keep-checkpoints",
         default=None,
-        help="Keep the training states once the run is finished; default: only the model stays.",
+        help="Keep the training states after the run has finished. Default: only the model is "
+        "kept.",
     ),
 )
 
@@ -52,22 +55,24 @@ _NAMES = ("devices", "steps_per_execution", "peak_flops", "keep_checkpoints")
 
 # What the help says of the settings that every run has.
 _TEXTS = {
-    "batch_size": "Examples of an update, over all devices and hosts.",
-    "learning_rate": "The highest.",
-    "optimizer": "",
-    "schedule": "After the warm-up.",
-    "weight_decay": "None on biases and LayerNorm.",
-    "clip_norm": "Global norm of the gradients.",
-    "accumulation_steps": "Micro-batches of an update.",
-    "precision": "",
-    "jit": "Compile with XLA; default: as the device likes it.",
-    "gradient_checkpointing": "Compute encoder blocks again instead of keeping their activations.",
-    "temperature": "With --teacher: which logits are divided by.",
-    "alpha": "With --teacher: its share of the loss, beside the labels'.",
-    "hidden_loss": "With --teacher: learn its states, of all blocks or of the last.",
-    "hidden_loss_weight": "With --hidden-loss: what they count for.",
-    "patience": "Stop after that many evaluations on dev data without improvement.",
-    "log_every": "Updates between two lines of metrics.jsonl.",
+    "batch_size": "Number of examples per training step, over all devices and hosts.",
+    "learning_rate": "Peak learning rate, reached after warm-up.",
+    "optimizer": "Optimizer that updates the weights.",
+    "schedule": "Schedule of the learning rate after warm-up.",
+    "weight_decay": "Weight decay. Biases and LayerNorm weights have none.",
+    "clip_norm": "Global norm to which the gradients are clipped.",
+    "accumulation_steps": "Number of micro-batches per training step. More need less memory.",
+    "precision": "Precision of the computation.",
+    "jit": "Compile the training step with XLA. Default: what is faster on the device.",
+    "gradient_checkpointing": "Recompute the encoder blocks in the backward pass. It needs less "
+    "memory and more time.",
+    "temperature": "Distillation temperature (with --teacher). The logits are divided by it.",
+    "alpha": "Weight of the teacher in the loss (with --teacher). The labels have the rest.",
+    "hidden_loss": "Loss between the hidden states of student and teacher (with --teacher): mse "
+    "of all blocks, or cosine of the last one.",
+    "hidden_loss_weight": "Weight of that loss (with --hidden-loss).",
+    "patience": "Stop after this many evaluations on the dev data without improvement.",
+    "log_every": "Number of steps between two lines of metrics.jsonl.",
 }
 
 

@@ -5,28 +5,24 @@ import click
 from kbert.cli.command import command
 from kbert.cli.console import say
 from kbert.cli.inputs import loaded, texts_of
-from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
+from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
 
 FORM = output_format("json")
-LINES = click.option("--lines", metavar="FILE", help="A text a line, from a file; - for stdin.")
-BATCH = click.option(
-    "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
-)
 
 
 @command(
     "fill-mask",
-    short_help="The likeliest tokens for [MASK].",
+    short_help="Predict the tokens for [MASK].",
     examples=('kbert fill-mask bert-base-uncased "the capital of france is [MASK]"',),
 )
 @SOURCE
 @click.argument("text")
-@click.option("--top-k", type=POSITIVE, default=5, help="How many for each [MASK].")
+@click.option("--top-k", type=POSITIVE, default=5, help="Number of tokens per [MASK]. Default: 5.")
 @PRECISION
 @FORM
 def fill_mask(source, text, top_k, precision, form):
-    """The likeliest tokens for every [MASK] of a text, with their probabilities."""
+    """Print the most likely tokens for every [MASK] of a text, with their probabilities."""
     from kbert.io import row_formats
 
     with loaded(source, "fill-mask", "pretraining") as bert:
@@ -45,7 +41,7 @@ def fill_mask(source, text, top_k, precision, form):
 
 @command(
     "next-sentence",
-    short_help="Does B follow A?",
+    short_help="Predict whether one text follows another.",
     examples=('kbert next-sentence bert-base-uncased "It rained." "We stayed at home."',),
 )
 @SOURCE
@@ -54,7 +50,7 @@ def fill_mask(source, text, top_k, precision, form):
 @PRECISION
 @FORM
 def next_sentence(source, a, b, precision, form):
-    """The probability that the text B follows the text A."""
+    """Print the probability that the text B follows the text A."""
     from kbert.io import row_formats
 
     with loaded(source, "next-sentence", "pretraining") as bert:
@@ -68,7 +64,7 @@ def next_sentence(source, a, b, precision, form):
 
 
 @command(
-    short_help="The labels of texts.",
+    short_help="Classify texts.",
     examples=(
         'kbert classify distilbert-base-uncased-finetuned-sst-2-english "A fine film."',
         "kbert classify run --lines reviews.txt --format json",
@@ -81,7 +77,7 @@ def next_sentence(source, a, b, precision, form):
 @PRECISION
 @FORM
 def classify(source, texts, lines, batch_size, precision, form):
-    """Every label of a text, with its probability; of many, the likeliest one a line."""
+    """Print every label of a text with its probability; of several texts, the most likely label."""
     from kbert.io import row_formats
 
     texts = texts_of(texts, lines)
@@ -100,7 +96,7 @@ def classify(source, texts, lines, batch_size, precision, form):
 
 
 @command(
-    short_help="The number of a text, or of two.",
+    short_help="Predict a number for a text or a pair of texts.",
     examples=('kbert regress run "A cat sat." "A cat was sitting."',),
 )
 @SOURCE
@@ -109,7 +105,7 @@ def classify(source, texts, lines, batch_size, precision, form):
 @PRECISION
 @FORM
 def regress(source, text, pair, precision, form):
-    """The number that a fine-tuned regression gives a text, or two: how alike they are, say."""
+    """Print the number that a regression model predicts, such as the similarity of two texts."""
     from kbert.io import row_formats
 
     with loaded(source, "regress", "classifier") as bert:
@@ -123,20 +119,21 @@ def regress(source, text, pair, precision, form):
 
 
 @command(
-    short_help="The label of every word.",
+    short_help="Label every word of texts, as in NER.",
     examples=('kbert tag bert-base-NER "Ada Lovelace lived in London."',),
 )
 @SOURCE
 @click.argument("texts", nargs=-1, metavar="[TEXT …]")
 @LINES
-@click.option("--words", is_flag=True, help="The words of a text are what stands between spaces.")
+@click.option("--words", is_flag=True, help="Split a text into words at spaces.")
 @BATCH
 @PRECISION
 @FORM
 def tag(source, texts, lines, words, batch_size, precision, form):
-    """The label of every word of a text, with its probability and place.
+    """Print the label of every word of a text, with its probability and position.
 
-    A text is cut into words as the training data are; --words cuts it at its spaces.
+    A text is split into words as in the training data, or as the tokenizer splits it. --words
+    splits it at spaces.
     """
     from kbert.io import row_formats
 
@@ -159,7 +156,7 @@ def tag(source, texts, lines, words, batch_size, precision, form):
 
 
 @command(
-    short_help="The answer to a question.",
+    short_help="Answer a question from a context.",
     examples=(
         "kbert answer distilbert-base-cased-distilled-squad \\",
         '    "Who wrote it?" "Ada Lovelace wrote the notes."',
@@ -168,17 +165,22 @@ def tag(source, texts, lines, words, batch_size, precision, form):
 @SOURCE
 @click.argument("question")
 @click.argument("context")
-@click.option("--stride", type=POSITIVE, default=128, help="Tokens that two windows share.")
+@click.option(
+    "--stride",
+    type=POSITIVE,
+    default=128,
+    help="Number of tokens that two windows share. Default: 128.",
+)
 @click.option(
     "--no-answer-threshold",
     type=float,
     metavar="X",
-    help="Odds of no answer above X are none, as SQuAD 2.0's; default: always an answer.",
+    help="Print no answer if its odds are above X, as in SQuAD 2.0. Default: always answer.",
 )
 @PRECISION
 @FORM
 def answer(source, question, context, stride, no_answer_threshold, precision, form):
-    """The span of a context that answers a question, its score and place."""
+    """Print the span of a context that answers a question, with its score and position."""
     from kbert.io import row_formats
 
     with loaded(source, "answer", "qa") as bert:

@@ -9,7 +9,7 @@ from kbert.cli.command import command
 from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded, read_lines
-from kbert.cli.options import POSITIVE, PRECISION, SOURCE, output_format
+from kbert.cli.options import BATCH, POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file
 from kbert.tasks.attention import SPECIAL
@@ -18,60 +18,75 @@ from kbert.tasks.embedding import LONG_TEXTS
 _MOST_COLUMNS = 8  # of a matrix of similarities that fits 80 columns
 
 FORM = output_format("json")
-BATCH = click.option(
-    "--batch-size", type=POSITIVE, default=32, metavar="B", help="Texts at a time."
-)
 LAYER = click.option(
-    "--layer", type=POSITIVE, help="One encoder block, from 1; default: all, or their mean."
+    "--layer",
+    type=POSITIVE,
+    help="Number of one encoder block, from 1. Default: all blocks, or their mean.",
 )
-HEAD = click.option("--head", type=POSITIVE, help="One head, from 1; default: all, or their mean.")
+HEAD = click.option(
+    "--head",
+    type=POSITIVE,
+    help="Number of one attention head, from 1. Default: all heads, or their mean.",
+)
 POOLING = click.option(
     "--pooling",
     type=click.Choice(POOLINGS),
     metavar="HOW",
-    help=f"From token vectors to one: {', '.join(POOLINGS)}; default: the checkpoint's own, else "
-    "mean.",
+    help=f"How token vectors become one embedding: {', '.join(POOLINGS)}. Default: the "
+    "checkpoint's own, else mean.",
 )
 LAYERS = click.option(
-    "--layers", type=POSITIVE, help="Hidden states that --pooling last joins; default: 4."
+    "--layers",
+    type=POSITIVE,
+    help="Number of hidden states that --pooling last concatenates. Default: 4.",
 )
 PROMPT_NAME = click.option(
     "--prompt-name",
     metavar="NAME",
-    help="The checkpoint's prompt that is put before each text; default: its default prompt.",
+    help="Name of the checkpoint's prompt to put before each text. Default: its default prompt.",
 )
-PROMPT = click.option("--prompt", metavar="TEXT", help="A prompt of your own; '' for none.")
+PROMPT = click.option("--prompt", metavar="TEXT", help="Text to put before each text; '' for none.")
 LONG = click.option(
     "--long",
     type=click.Choice(LONG_TEXTS),
     default="truncate",
-    help="Cut long texts, or take the mean over windows.",
+    help="What to do with long texts: cut them, or average over windows. Default: truncate.",
 )
 
 
 @command(
-    short_help="Texts to vectors, as .npy.",
+    short_help="Compute the embeddings of texts.",
     examples=(
         "kbert embed all-MiniLM-L6-v2 texts.txt -o vectors.npy",
         "cat texts.txt | kbert embed bert-base-uncased - -o vectors.npy --pooling cls",
     ),
+    basic=("output", "pooling", "normalize", "max_length", "batch_size"),
 )
 @SOURCE
 @click.argument("lines", metavar="LINES")
-@click.option("-o", "--output", required=True, type=Output(), help="Where to; ends in .npy.")
+@click.option(
+    "-o", "--output", required=True, type=Output(), help="File to write; it ends in .npy."
+)
 @POOLING
 @LAYERS
 @PROMPT_NAME
 @PROMPT
 @click.option(
-    "--normalize/--no-normalize", default=None, help="Length 1; default: the checkpoint's own."
+    "--normalize/--no-normalize",
+    default=None,
+    help="Scale each embedding to length 1. Default: the checkpoint's own.",
 )
 @LONG
-@click.option("--max-length", type=POSITIVE, metavar="S", help="Tokens that a text is cut to.")
+@click.option(
+    "--max-length",
+    type=POSITIVE,
+    metavar="S",
+    help="Maximum number of tokens per text. Default: the model's.",
+)
 @BATCH
 @PRECISION
 def embed(source, lines, output, **options):
-    """One vector for every line of LINES (- for stdin), as a float32 array in an .npy file."""
+    """Write one embedding per line of LINES (- reads standard input) to a float32 .npy file."""
     if output.suffix != ".npy":
         raise click.UsageError(f"--output must end in .npy, got {output.name!r}")
     check_new_file(output)
@@ -90,7 +105,7 @@ def embed(source, lines, output, **options):
 
 
 @command(
-    short_help="Similarity of texts, by their vectors.",
+    short_help="Compare texts by their embeddings.",
     examples=('kbert similarity all-MiniLM-L6-v2 "A cat sat." "A dog ran." "Rates rose."',),
 )
 @SOURCE
@@ -103,7 +118,7 @@ def embed(source, lines, output, **options):
 @PRECISION
 @FORM
 def similarity(source, texts, form, **options):
-    """The similarity of every text with every other: the checkpoint's function, else the cosine."""
+    """Print the similarity of all texts: by the checkpoint's function, else the cosine."""
     from kbert.io import row_formats
 
     if len(texts) < 2:
@@ -119,7 +134,7 @@ def similarity(source, texts, form, **options):
 
 
 @command(
-    short_help="Draw who attends to whom.",
+    short_help="Show the attention weights of a text.",
     examples=(
         'kbert attention bert-base-uncased "A cat sat." "It purred." -o attention.html',
         'kbert attention bert-base-uncased "A cat sat." -o map.png --layer 1 --head 2',
@@ -133,23 +148,23 @@ def similarity(source, texts, form, **options):
     "--output",
     required=True,
     type=Output(),
-    help="Where to: .html .npz .png .svg .pdf.",
+    help="File to write: .html .npz .png .svg .pdf.",
 )
 @LAYER
 @HEAD
 @click.option(
     "--special",
     type=click.Choice(SPECIAL),
-    help="How [CLS] and [SEP] are shown. A picture has them grey above the others' scale (clipped, "
-    "the default), leaves them out (hidden) or has one scale for all (whole). A page leaves them "
-    "out at first (hidden, the default) or shows them.",
+    help="How [CLS] and [SEP] are shown. In a picture: grey if above the scale of the other tokens "
+    "(clipped, the default), not at all (hidden), or on one scale for all tokens (whole). On a "
+    "page: not at first (hidden, the default), or shown.",
 )
 @PRECISION
 def attention(source, text, pair, output, layer, head, special, precision):
-    """Show how much each token attends to each.
+    """Write how much each token attends to each other token.
 
     \b
-    .html            a page to look at it: every head, lines between the tokens,
+    .html            an interactive page: every head, lines between the tokens,
                      a heat map, queries and keys; one file, no network
     .png .svg .pdf   a heat map
     .npz             the numbers

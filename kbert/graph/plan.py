@@ -58,8 +58,9 @@ class Plan:
     """See `plan`.
 
     Attributes:
-        config, seq_len, batch, precision, accumulation_steps, gradient_checkpointing,
-            max_predictions, steps: as they were asked for; `batch` is of an update, over all chips.
+        config, seq_len, batch_size, precision, accumulation_steps, gradient_checkpointing,
+            max_predictions, steps: as they were given; `batch_size` is per training step, over all
+            chips.
         devices: the chips.
         memory: of one.
         flops: of an update, over all chips, nothing counted twice.
@@ -74,7 +75,7 @@ class Plan:
     config: BertConfig
     devices: Devices
     seq_len: int
-    batch: int
+    batch_size: int
     precision: str
     accumulation_steps: int
     gradient_checkpointing: bool
@@ -120,7 +121,7 @@ class Plan:
         memory = self.memory
         time = "" if self.seconds is None else f", {self.seconds:.3g} s an update"
         return (
-            f"Plan({self.devices.name}, {self.batch} × {self.seq_len}: "
+            f"Plan({self.devices.name}, {self.batch_size} × {self.seq_len}: "
             f"{memory.total / 2**30:.2f} of {memory.capacity / 2**30:.2f} GiB a chip{time})"
         )
 
@@ -133,7 +134,7 @@ def plan(
     peak_flops: float | str | None = None,
     memory: float | str | None = None,
     seq_len: int = 128,
-    batch: int = 256,
+    batch_size: int = 256,
     precision: str = "mixed_bfloat16",
     accumulation_steps: int = 1,
     gradient_checkpointing: bool = False,
@@ -153,7 +154,7 @@ def plan(
         peak_flops: FLOP/s of a chip in that precision, such as 165e12 or "165T"; None: the table's.
         memory: of a chip, in bytes or as "24GiB"; None: the table's. With both, any GPU will do.
         seq_len: tokens in a sequence.
-        batch: sequences of an update, over all chips.
+        batch_size: sequences of an update, over all chips.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         accumulation_steps: micro-batches that an update is made of.
         gradient_checkpointing: whether each encoder block is computed again for the backward pass.
@@ -176,10 +177,11 @@ def plan(
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization!r}")
     config = get_config(config)
     parts = require_positive("accumulation_steps", accumulation_steps) * devices.chips
-    if require_positive("batch", batch) % parts:
+    if require_positive("batch_size", batch_size) % parts:
         raise ValueError(
-            f"batch must be a multiple of {parts}, {devices.chips} chips of {accumulation_steps} "
-            f"micro-batches each, got {batch}: give {-(-batch // parts) * parts}"
+            f"batch_size must be a multiple of {parts}, {devices.chips} chips with "
+            f"{accumulation_steps} micro-batches each, got {batch_size}: "
+            f"give {-(-batch_size // parts) * parts}"
         )
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
@@ -200,7 +202,7 @@ def plan(
     peak = devices.accelerator.peak_flops if has_peak else None
     held = one.memory
     gradients = held.gradients * (2 if accumulation_steps > 1 else 1)
-    kept = activations * (batch // parts)
+    kept = activations * (batch_size // parts)
     needed = ChipMemory(held.weights + sums, held.adam, gradients, kept, capacity, held.gradients)
     largest = (capacity - needed.fixed) // max(1, activations)
     if capacity < needed.fixed + held.gradients:
@@ -210,14 +212,14 @@ def plan(
         config=config,
         devices=devices,
         seq_len=one.seq_len,
-        batch=batch,
+        batch_size=batch_size,
         precision=precision,
         accumulation_steps=accumulation_steps,
         gradient_checkpointing=gradient_checkpointing,
         max_predictions=max_predictions,
         memory=needed,
-        flops=(one.training_flops - sum_flops) * batch + sum_flops * parts,
-        recomputed_flops=encoder * batch if gradient_checkpointing else 0,
+        flops=(one.training_flops - sum_flops) * batch_size + sum_flops * parts,
+        recomputed_flops=encoder * batch_size if gradient_checkpointing else 0,
         utilization=utilization,
         largest_batch=max(0, largest) * parts,
         steps=require_positive("steps", steps),

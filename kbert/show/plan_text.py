@@ -27,7 +27,7 @@ def _head(title: str, found: Plan) -> str:
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
         f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
         f"{found.seq_len} tokens a sequence, {found.max_predictions} predicted; "
-        f"{found.batch:,} sequences an update, {found.batch // chips:,} a chip"
+        f"{found.batch_size:,} sequences an update, {found.batch_size // chips:,} a chip"
     )
 
 
@@ -94,7 +94,7 @@ def _what_it_takes(title: str, one: Accelerator, options: dict) -> tuple[str, st
         return "no bfloat16", "-"
     slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
     whole = {"tpu": slice_, "gpu": None if slice_ else one.name}
-    found = plan(title, **(options | whole | {"batch": 256 * options["accumulation_steps"]}))
+    found = plan(title, **(options | whole | {"batch_size": 256 * options["accumulation_steps"]}))
     largest = found.largest_batch // found.devices.chips
     hours = found.chip_hours and found.chip_hours / options["accumulation_steps"]
     return f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"

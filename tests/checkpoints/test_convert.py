@@ -86,7 +86,7 @@ def test_convert_between_transformers_classes(capsys, both, tmp_path, name, opti
             ["--head", "encoder", "--to", "keras", "--architecture", "BertModel"],
             "architecture goes",
         ),
-        (["--format", "google"], "bert_model.ckpt.index"),
+        (["--from-format", "google"], "bert_model.ckpt.index"),
     ],
 )
 def test_convert_error_is_one_line_and_writes_nothing(capsys, both, tmp_path, options, said):

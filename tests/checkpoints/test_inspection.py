@@ -108,7 +108,7 @@ def test_inspect_text_fits_80_columns(capsys, folder):
 
 
 def test_inspect_json_holds_everything(capsys, folder, small):
-    done = command(capsys, "inspect", folder, "--output", "json")
+    done = command(capsys, "inspect", folder, "--format", "json")
     values = json.loads(done.out)
     assert values["config"] == small.to_dict()
     assert values["params"] == sum(math.prod(t["shape"]) for t in values["tensors"])
@@ -141,7 +141,7 @@ def test_inspect_lists_every_problem_with_status_1(capsys, folder):
     suffixes = {name.split(".", 4)[4] for name in tensors if ".layer.0." in name}
     assert missing == {f"encoder.layer.{n}.{suffix}" for n in range(3, 12) for suffix in suffixes}
     assert lines[-1] == "shape of pooler.dense.bias: expected (24,), found (23,)"
-    as_json = command(capsys, "inspect", folder, "--output", "json")
+    as_json = command(capsys, "inspect", folder, "--format", "json")
     assert as_json.status == 1
     assert json.loads(as_json.out)["problems"] == lines[at + 1 :]
 

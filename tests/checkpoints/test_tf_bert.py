@@ -60,7 +60,7 @@ def test_every_class_gives_its_numbers(saved, name):
 
 
 def test_it_is_inspected_and_converted(saved, tmp_path, capsys):
-    done = command(capsys, "inspect", saved / "pretraining", "--output", "json")
+    done = command(capsys, "inspect", saved / "pretraining", "--format", "json")
     report = json.loads(done.out)
     with h5py.File(saved / "shards" / "tf_model-00001-of-00002.h5") as one:
         weights = list(one.attrs["layer_names"])

@@ -22,7 +22,7 @@ COMPILED = {
 def test_plan_is_near_the_tpu_compilers_counts(sizes):
     length, each, predictions = sizes
     arguments, temporary, flops = COMPILED[sizes]
-    options = {"seq_len": length, "batch": 4 * each, "max_predictions": predictions}
+    options = {"seq_len": length, "batch_size": 4 * each, "max_predictions": predictions}
     found = plan("base", tpu="v5e:2x2", **options)
     held = found.memory.weights + found.memory.moments
     assert held == pytest.approx(arguments, rel=0.01)
@@ -33,7 +33,7 @@ def test_plan_is_near_the_tpu_compilers_counts(sizes):
 @pytest.mark.parametrize(("precision", "width"), [("mixed_bfloat16", 2), ("float32", 4)])
 def test_tpu_attention_keeps_one_tensor_of_scores_size(precision, width):
     """Where Korthikanti et al. 2022, equation 1, have three: 5·A·S/H of a block is 2·A·S/H."""
-    options = {"batch": 14, "seq_len": 511, "precision": precision}
+    options = {"batch_size": 14, "seq_len": 511, "precision": precision}
     gpu, tpu = (plan("base", **one, **options) for one in ({"gpu": "A100"}, {"tpu": "v5e:1x1"}))
     saved = 12 * 511**2 * (1 + width) * 14
     assert gpu.memory.activations - tpu.memory.activations == 12 * saved
@@ -51,11 +51,13 @@ def test_flops_equal_kaplans_formula_with_attention_and_head():
     attention = 3 * layers * 4 * length**2 * hidden * batch
     head = 6 * batch * predictions * (hidden**2 + hidden * kbert.large.vocab_size)
     expected = 6 * blocks * batch * length + attention + head
-    found = plan("large", gpu="H100:3", batch=batch, seq_len=length)
+    found = plan("large", gpu="H100:3", batch_size=batch, seq_len=length)
     assert found.flops == pytest.approx(expected, rel=1e-3)
     assert found.seconds == pytest.approx(expected / (0.4 * 3 * 989e12), rel=1e-3)
     assert found.chip_hours == pytest.approx(found.seconds * 3 * 1e6 / 3600)
-    double = plan("large", gpu="H100:3", batch=batch, seq_len=length, utilization=0.2, steps=500)
+    double = plan(
+        "large", gpu="H100:3", batch_size=batch, seq_len=length, utilization=0.2, steps=500
+    )
     assert double.hours == pytest.approx(2 * found.hours / 2000)
 
 
@@ -116,13 +118,13 @@ def test_gpu_names_in_common_spellings_are_understood(name, row):
 
 @pytest.mark.parametrize("peak", [97.5e12, "97.5e12", "97.5T", "97.5 TFLOP/s", "97.5TFLOPS"])
 def test_gpu_given_by_peak_and_memory(peak):
-    found = plan("base", gpu="RTX 4080:2", peak_flops=peak, memory="16GiB", batch=64)
+    found = plan("base", gpu="RTX 4080:2", peak_flops=peak, memory="16GiB", batch_size=64)
     assert found.seconds == pytest.approx(found.flops / (0.4 * 2 * 97.5e12))
     assert found.memory.capacity == int(0.95 * 16 * 2**30)
-    same = plan("base", peak_flops=peak, memory=17_179_869_184, precision="float32", batch=64)
+    same = plan("base", peak_flops=peak, memory=17_179_869_184, precision="float32", batch_size=64)
     assert same.seconds == pytest.approx(2 * found.seconds)  # the peak is of that precision
-    known = plan("base", gpu="L4", peak_flops=peak, batch=64)
-    assert known.memory == plan("base", gpu="L4", batch=64).memory
+    known = plan("base", gpu="L4", peak_flops=peak, batch_size=64)
+    assert known.memory == plan("base", gpu="L4", batch_size=64).memory
     assert known.seconds == pytest.approx(2 * found.seconds)
 
 
@@ -135,16 +137,16 @@ def test_largest_batch_is_the_last_that_fits(accumulation_steps, gradient_checkp
         "gradient_checkpointing": gradient_checkpointing,
     }
     step = 4 * accumulation_steps
-    largest = plan("base", tpu="v5e:2x2", batch=step, **options).largest_batch
+    largest = plan("base", tpu="v5e:2x2", batch_size=step, **options).largest_batch
     assert largest % step == 0
-    assert plan("base", tpu="v5e:2x2", batch=largest, **options).memory.fits
-    assert not plan("base", tpu="v5e:2x2", batch=largest + step, **options).memory.fits
+    assert plan("base", tpu="v5e:2x2", batch_size=largest, **options).memory.fits
+    assert not plan("base", tpu="v5e:2x2", batch_size=largest + step, **options).memory.fits
 
 
 def test_checkpointing_and_accumulation_save_memory():
-    plain = plan("base", gpu="A100", batch=64)
-    again = plan("base", gpu="A100", batch=64, gradient_checkpointing=True)
-    parts = plan("base", gpu="A100", batch=64, accumulation_steps=4)
+    plain = plan("base", gpu="A100", batch_size=64)
+    again = plan("base", gpu="A100", batch_size=64, gradient_checkpointing=True)
+    parts = plan("base", gpu="A100", batch_size=64, accumulation_steps=4)
     assert again.memory.activations < plain.memory.activations / 4
     assert parts.memory.activations == plain.memory.activations / 4
     assert parts.memory.gradients == 2 * plain.memory.gradients
@@ -157,7 +159,7 @@ def test_checkpointing_and_accumulation_save_memory():
 def test_checkpointing_keeps_block_inputs_and_one_block():
     """Chen et al. 2016, section 4.1, of 3 blocks, by hand from the rows of the accounting."""
     config = kbert.BertConfig(**SIZES)
-    options = {"batch": 13, "seq_len": 7, "max_predictions": 3, "precision": "float32"}
+    options = {"batch_size": 13, "seq_len": 7, "max_predictions": 3, "precision": "float32"}
     found = plan(config, gpu="L4", gradient_checkpointing=True, **options)
     rows = kbert.account(config, 7, 13, max_predictions=3).rows
     others = sum(row.activation_bytes for row in rows if not row.layer.startswith("Encoder-"))
@@ -174,8 +176,11 @@ def test_checkpointing_keeps_block_inputs_and_one_block():
         ({"tpu": "v5"}, r"tpu must be a TPU that is known, got 'v5': did you mean v5"),
         ({"gpu": "H10"}, "gpu must be a GPU that is known, got 'H10': did you mean H100?"),
         ({"gpu": "H100:0"}, "gpu must be a name and how many there are, H100:8, got 'H100:0'"),
-        ({"gpu": "H100:8", "batch": 13}, "batch must be a multiple of 8, .* got 13: give 16"),
-        ({"gpu": "H100", "batch": 7, "accumulation_steps": 2}, "multiple of 2, .*: give 8"),
+        (
+            {"gpu": "H100:8", "batch_size": 13},
+            "batch_size must be a multiple of 8, .* got 13: give 16",
+        ),
+        ({"gpu": "H100", "batch_size": 7, "accumulation_steps": 2}, "multiple of 2, .*: give 8"),
         ({"gpu": "T4"}, "precision must be mixed_float16 or float32 on T4, got mixed_bfloat16"),
         ({"gpu": "L4", "precision": "int8"}, "precision must be one of float32, .* got 'int8'"),
         ({"gpu": "L4", "utilization": 0}, "utilization must be above 0 and at most 1, got 0"),
@@ -202,18 +207,20 @@ def test_bad_argument_gives_one_line(options, said):
 
 
 def test_plan_command_prints_memory_time_and_json(capsys):
-    line = ["base", "--tpu", "v5e:4x4", "--batch", "4096"]
+    line = ["base", "--tpu", "v5e:4x4", "--batch-size", "4096"]
     done = run(capsys, "plan", *line)
     assert (done.status, done.err) == (0, "")
     assert "at once" in done.out and "fits" in done.out and "chip-hours" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    found = json.loads(run(capsys, "plan", *line, "--json").out)
-    expected = plan("base", tpu="v5e:4x4", batch=4096)
+    found = json.loads(run(capsys, "plan", *line, "--format", "json").out)
+    expected = plan("base", tpu="v5e:4x4", batch_size=4096)
     assert found["memory"]["total"] == expected.memory.total and found["memory"]["fits"]
     assert found["seconds"] == expected.seconds and found["devices"]["chips"] == 16
-    small = run(capsys, "plan", "large", "--gpu", "L4", "--batch", 4096, "--precision", "float32")
+    small = run(
+        capsys, "plan", "large", "--gpu", "L4", "--batch-size", 4096, "--precision", "float32"
+    )
     assert "DOES NOT FIT" in small.out and "no peak of float32" in small.out
-    own = run(capsys, "plan", "base", "--peak", "9T", "--memory", "7GiB", "--batch", "3")
+    own = run(capsys, "plan", "base", "--peak", "9T", "--memory", "7GiB", "--batch-size", "3")
     assert own.status == 0 and "7 GiB and 9 TFLOP/s\n(peak and memory as given)" in own.out
     alone = run(capsys, "plan", "base", "--peak-flops", "9T")
     assert alone.status == 2 and "--peak-flops and --memory go together" in alone.err
@@ -229,7 +236,7 @@ def test_plan_command_without_chips_lists_all(capsys):
     assert names == list(accelerators())
     row = next(line for line in lines if line.startswith("v5e")).split()
     assert int(row[5]) == plan("base", tpu="v5e:1x1").largest_batch
-    wrong = run(capsys, "plan", "base", "--json")
+    wrong = run(capsys, "plan", "base", "--format", "json")
     assert wrong.status == 2 and wrong.err.count("\n") == 1 and "--tpu or --gpu" in wrong.err
 
 
@@ -248,7 +255,9 @@ LORA = {"lora_rank": 8, "lora_targets": "query,value", "freeze": "embeddings,1-8
 def test_plan_of_partial_training_equals_account(parts):
     """An update of 3 GPUs and 2 micro-batches; `account` is measured against the engines."""
     options = {"seq_len": 64, "precision": "float32", "max_predictions": 9}
-    found = plan("base_uncased", gpu="A100:3", batch=30, accumulation_steps=2, **options, **parts)
+    found = plan(
+        "base_uncased", gpu="A100:3", batch_size=30, accumulation_steps=2, **options, **parts
+    )
     one = kbert.account("base_uncased", 64, 5, max_predictions=9, **parts)
     assert found.trainable_params == one.trainable_params
     assert found.flops == 6 * one.training_flops
@@ -257,10 +266,10 @@ def test_plan_of_partial_training_equals_account(parts):
     assert memory.weights == one.memory.weights + sums
     assert memory.activations == one.memory.activations - sums
     assert (memory.moments, memory.gradients) == (one.memory.adam, 2 * one.memory.gradients)
-    whole = plan("base_uncased", gpu="A100:3", batch=30, accumulation_steps=2, **options)
+    whole = plan("base_uncased", gpu="A100:3", batch_size=30, accumulation_steps=2, **options)
     assert found.largest_batch > whole.largest_batch
     again = plan(
-        "base_uncased", gpu="A100:3", batch=30, gradient_checkpointing=True, **options, **parts
+        "base_uncased", gpu="A100:3", batch_size=30, gradient_checkpointing=True, **options, **parts
     )
     assert (
         again.recomputed_flops
@@ -272,7 +281,7 @@ def test_plan_of_partial_training_equals_account(parts):
 
 
 def test_plan_command_with_lora_and_freeze(capsys):
-    words = ["plan", "base", "--gpu", "L4", "--lora-rank", "8", "--json"]
+    words = ["plan", "base", "--gpu", "L4", "--lora-rank", "8", "--format", "json"]
     done = run(capsys, *words)
     assert done.status == 0, done.err
     found = json.loads(done.out)

@@ -64,7 +64,7 @@ def acts(text: str) -> list[str]:
 def test_tensor_names_are_escaped_in_commands(capsys, small, tmp_path):
     kbert.save(small_bert(small, "pretraining"), tmp_path / "bert")
     change_tensors(tmp_path / "bert", put(NASTY, kbert_zeros()))
-    for arguments in (("inspect",), ("inspect", "--tensors"), ("inspect", "--output", "json")):
+    for arguments in (("inspect",), ("inspect", "--tensors"), ("inspect", "--format", "json")):
         done = command(capsys, *arguments, tmp_path / "bert")
         assert done.status == 1 and not acts(done.out + done.err)
         assert "kbert: all is well" in done.out and "\nkbert: all" not in done.out

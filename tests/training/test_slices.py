@@ -59,7 +59,7 @@ def test_compiled_text_names_one_turn_or_core():
 
     def text(tpu, **options):
         chips = {"v4:2x2x1": 4, "v5e:2x2": 4}[tpu]
-        plan = kbert.plan("tiny", tpu=tpu, batch=64, **options)
+        plan = kbert.plan("tiny", tpu=tpu, batch_size=64, **options)
         of_a_turn = plan.flops / chips / plan.accumulation_steps
         values = {"cycles": {"loss": (0, 9)}, "collectives": {}, "host_calls": []}
         sizes = {"seconds": 3.0, "arguments": 5, "temporary": 7, "outputs": 11}
@@ -82,7 +82,7 @@ REQUEST = {
     "head": "pretraining",
     "seq_len": 7,
     "max_predictions": 3,
-    "batch": 48,
+    "batch_size": 48,
     "precision": "mixed_bfloat16",
 }
 OPTIONS = {
@@ -142,7 +142,7 @@ def test_update_compiles_for_tpu_with_each_option(name):
 @needs_compiler
 def test_too_small_tpu_says_what_would_fit(small):
     plan = kbert.plan(
-        small, tpu="v5e:1x1", batch=2**21, seq_len=11, max_predictions=3, precision="float32"
+        small, tpu="v5e:1x1", batch_size=2**21, seq_len=11, max_predictions=3, precision="float32"
     )
     with pytest.raises(
         ValueError, match=r"v5e:1x1 cannot hold .*B of .*B a chip: .*--acc"
@@ -163,8 +163,8 @@ def test_too_small_tpu_says_what_would_fit(small):
 def test_refusal_of_the_compiler_is_one_line(said, monkeypatch, capsys):
     """Both are libtpu 0.0.42's words. The way out fits, by the accounting."""
     monkeypatch.setattr(compiler, "compiled", lambda *request: {"refused": said})
-    line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch", 512)
-    done = run(capsys, *line, "--compile", "--json")
+    line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch-size", 512)
+    done = run(capsys, *line, "--compile", "--format", "json")
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "needs 20.13GB of 15.75GB a chip" in done.err
     assert "v5e:2x2 cannot hold 512 × 512 tokens" in done.err
@@ -175,13 +175,13 @@ def test_refusal_of_the_compiler_is_one_line(said, monkeypatch, capsys):
 
 def test_missing_compiler_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--json")
+    done = run(capsys, "plan", "tiny", "--tpu", "v5e:2x2", "--compile", "--format", "json")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert 'pip install "kbert-keras[tpu]"' in done.err
 
 
 def test_compile_option_is_for_tpus_only(capsys):
-    done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--json")
+    done = run(capsys, "plan", "tiny", "--gpu", "L4", "--compile", "--format", "json")
     assert (done.status, done.err.count("\n")) == (2, 1) and "tpu must be given" in done.err
     done = run(capsys, "plan", "tiny", "--compile")
     assert done.status == 2 and "--compile goes with --tpu" in done.err
@@ -207,13 +207,13 @@ def test_plan_compile_prints_utilization(answer, monkeypatch, capsys):
     """Utilization: the accounting's FLOPs of a chip in 3e6 cycles of 1.5 GHz, over 197e12."""
     asked = []
     monkeypatch.setattr(compiler, "compiled", lambda *request: asked.append(request[0]) or answer)
-    line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch", "64", "--compile")
-    found = json.loads(run(capsys, *line, "--json").out)
+    line = ("plan", "tiny", "--tpu", "v5e:2x2", "--batch-size", "64", "--compile")
+    found = json.loads(run(capsys, *line, "--format", "json").out)
     flops = kbert.account("tiny", 128, max_predictions=19).training_flops_per_sequence * 16
     expected = flops / (3e6 / 1.5e9) / 197e12
     assert math.isclose(found["compiled"]["utilization"], expected, rel_tol=1e-9)
     assert found["compiled"]["memory"] == 3 * 2**20 and found["devices"]["chips"] == 4
-    assert asked[0]["batch"] == 64 and asked[0]["slice_name"] == "v5e:2x2"
+    assert asked[0]["batch_size"] == 64 and asked[0]["slice_name"] == "v5e:2x2"
     done = run(capsys, *line)
     assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
     assert "3,000,000 cycles" in done.out and "nobody measured it" in done.out

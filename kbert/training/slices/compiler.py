@@ -128,7 +128,7 @@ def request_of(found: Plan) -> dict:
         "head": "pretraining",
         "seq_len": found.seq_len,
         "max_predictions": found.max_predictions,
-        "batch": found.batch,
+        "batch_size": found.batch_size,
         "precision": found.precision,
         "accumulation_steps": found.accumulation_steps,
         "gradient_checkpointing": found.gradient_checkpointing,
@@ -166,14 +166,14 @@ def _refusal(found: Plan, said: str) -> str:
     used = _TOO_LARGE.search(said)
     sizes = f"needs {used[1]}B of {used[2]}B a chip" if used else said.splitlines()[0][:200]
     return (
-        f"{found.devices.name} cannot hold {found.batch} × {found.seq_len} tokens: the compiled "
-        f"update {sizes}: {_way_out(found)}"
+        f"{found.devices.name} cannot hold {found.batch_size} × {found.seq_len} tokens: the "
+        f"compiled step {sizes}: {_way_out(found)}"
     )
 
 
 def _way_out(found: Plan) -> str:
     """The options with which it would fit, by the accounting."""
-    each = found.batch // found.devices.chips
+    each = found.batch_size // found.devices.chips
     for gradient_checkpointing in (False, True):
         for accumulation_steps in (2**power for power in range(0, each.bit_length())):
             if each % accumulation_steps or (gradient_checkpointing, accumulation_steps) == (
@@ -185,7 +185,7 @@ def _way_out(found: Plan) -> str:
                 found.config,
                 tpu=found.devices.name,
                 seq_len=found.seq_len,
-                batch=found.batch,
+                batch_size=found.batch_size,
                 precision=found.precision,
                 accumulation_steps=accumulation_steps,
                 gradient_checkpointing=gradient_checkpointing,
@@ -197,4 +197,7 @@ def _way_out(found: Plan) -> str:
                     [f"--accumulation-steps {accumulation_steps}"] if accumulation_steps > 1 else []
                 )
                 return f"with {' '.join(words)} it would, by the accounting"
-    return "no accumulation and no rematerialization would make it fit: take a smaller model"
+    return (
+        "neither --accumulation-steps nor --gradient-checkpointing makes it fit: "
+        "take a smaller model"
+    )

@@ -69,7 +69,7 @@ def update(
     head: str,
     seq_len: int,
     max_predictions: int | None,
-    batch: int,
+    batch_size: int,
     precision: str,
     accumulation_steps: int = 1,
     gradient_checkpointing: bool = False,
@@ -84,7 +84,7 @@ def update(
         head: one of `kbert.graph.spec.HEADS`.
         seq_len: tokens a sequence.
         max_predictions: predicted positions of a sequence; None: all, or no MLM head.
-        batch: sequences of an update, over all chips.
+        batch_size: sequences of an update, over all chips.
         precision: a Keras dtype policy.
         accumulation_steps: micro-batches of an update.
         gradient_checkpointing: whether blocks are computed again.
@@ -111,7 +111,7 @@ def update(
             lambda like: jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=sharding), tree
         )
 
-    examples = _examples(model, batch)
+    examples = _examples(model, batch_size)
     if what == "evaluation":
         function, (weights, arrays) = engine.evaluation_program(examples)
         return function, (laid(weights), laid(arrays, "batch"))

@@ -187,7 +187,7 @@ def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_pa
     opened = [kbert.load(both, format=form) for form in ("transformers", "google")]
     for first, second in zip(*(bert.model.get_weights() for bert in opened), strict=True):
         assert_array_equal(first, second)
-    assert command(capsys, "inspect", both, "--format", "google").status == 0
+    assert command(capsys, "inspect", both, "--from-format", "google").status == 0
 
 
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json"])
