@@ -6,13 +6,14 @@ from kbert.graph import aliases
 _TITLES = {
     "head": "Heads: `head=`, `--head`",
     "task": "Tasks of fine-tuning: `kbert.finetune(…, task)`, `--task`",
+    "command": "Commands: `kbert …`",
     "no task": "Not a task of fine-tuning",
     "setting": "Settings of training: `kbert.pretrain(…)`, `kbert.finetune(…)`",
     "kbert": "Functions of the package: `kbert.…`",
     "Bert": "Attributes of a loaded model: `bert.…`",
     "Tokenizer": "Methods of the tokenizer: `bert.tokenizer.…`",
 }
-_ACCEPTED = ("head", "task")
+_ACCEPTED = ("head", "task", "command")
 
 
 def page() -> str:

@@ -77,6 +77,10 @@ class Group(click.Group):
         super().__init__(*arguments, **options)
         self.sections = sections
 
+    def get_command(self, ctx, cmd_name):
+        name = aliases.resolve("command", cmd_name)
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, name)
+
     def format_commands(self, ctx, formatter) -> None:
         width = max(map(len, self.commands))
         room = formatter.width - width - 6

@@ -1,7 +1,7 @@
 """Names that other libraries use for what kbert has: accepted, or answered with the right call.
 
-The table is aliases.tsv. A head's or task's alias is accepted, and so is transformers' class name
-("BertForSequenceClassification"). Any other name raises an error with the right call.
+The table is aliases.tsv. Aliases of heads, tasks and commands are accepted, and so is transformers'
+class name ("BertForSequenceClassification"). Any other name raises an error with the right call.
 """
 
 import re
@@ -34,10 +34,10 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def resolve(of: str, name: Any) -> Any:
-    """Return kbert's name for a head or task; what is no alias comes back as it is.
+    """Return kbert's name for a head, task or command; what is no alias comes back as it is.
 
     Args:
-        of: "head" or "task".
+        of: "head", "task" or "command".
         name: as the user wrote it.
     """
     return table()[of].get(_plain(name), name) if isinstance(name, str) else name

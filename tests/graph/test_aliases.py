@@ -11,6 +11,7 @@ from helpers.peer_graph import HEADS
 from helpers.peer_graph import TASKS as PIPELINES
 
 import kbert
+from kbert.cli.main import cli
 from kbert.graph import aliases
 from kbert.tasks.finetuning.task import TASKS, task_of
 
@@ -42,6 +43,8 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
     assert not set(rows["Bert"]) & set(vars(kbert.Bert))
     assert not set(rows["Tokenizer"]) & set(dir(TOKENIZER))
     assert set(rows["task"].values()) == set(TASKS)
+    assert not set(rows["command"]) & set(cli.commands)
+    assert set(rows["command"].values()) <= set(cli.commands)
     heads = {"pretraining", "encoder", "classifier", "tokens", "qa"}
     assert set(rows["head"].values()) == heads
     text = "\n".join(way for of in ("kbert", "Bert", "Tokenizer") for way in rows[of].values())
@@ -95,3 +98,27 @@ def test_command_line_accepts_aliases(capsys, tmp_path):
     assert done.status == 2 and "none.tsv: No such file" in done.err
     done = run(capsys, "finetune", "x", "--task", "fill-mask", *options)
     assert done.status == 2 and "kbert.pretrain" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("ner", "tag"), ("question-answering", "answer"), ("sentence-similarity", "similarity")],
+)
+def test_command_has_the_names_of_the_field(capsys, name, own):
+    assert f"kbert {own}" in run(capsys, name, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "head"),
+    [
+        ("text-classification", "classify", "classifier"),
+        ("sts", "regress", "classifier"),
+        ("token-classification", "tag", "tokens"),
+        ("ner", "tag", "tokens"),
+        ("question-answering", "qa", "qa"),
+        ("sentence-similarity", "embed", "encoder"),
+    ],
+)
+def test_task_of_the_field_is_taken_as_task_and_as_head(name, task, head):
+    assert aliases.resolve("task", name) == task and task_of(name).head == head
+    assert kbert.account("tiny", head=name).head == head
