@@ -22,4 +22,4 @@ def _table(name: str) -> str:
             said += f" unless `{', '.join(map(json.dumps, row.allowed))}`"
         alike.setdefault((said, row.why), []).append(f"`{row.key}`")
     lines = [(", ".join(keys), said, why) for (said, why), keys in alike.items()]
-    return table(("key", "kbert", "why"), lines)
+    return table(("key", "handling", "reason"), lines)
