@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,22 +18,6 @@ from helpers.local_hub import Fault
 import kbert
 
 NEEDED = ["config.json", "tokenizer.json", "model.safetensors"]
-
-
-@pytest.fixture
-def no_sockets(monkeypatch):
-    """A function after which each socket that is opened is an error."""
-
-    def refuse(*_, **__):
-        raise AssertionError("a socket is opened")
-
-    def forbid():
-        huggingface_hub.close_session()
-        monkeypatch.setattr(socket, "socket", refuse)
-        monkeypatch.setattr(socket, "create_connection", refuse)
-        monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-    return forbid
 
 
 def cache_of(name: str) -> Path:
