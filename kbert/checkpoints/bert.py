@@ -243,7 +243,8 @@ def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
     pushing.check_target(address, form)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")
-        card = bert.card or make_card(bert, base=bert.source, form=form)
+        card = bert.card if form.startswith("transformers") else None  # it shows transformers' use
+        card = card or make_card(bert, base=bert.source, form=form)
         save(bert, folder, format=form, **options)
         (folder / README).write_text(card, encoding="utf-8")
         pushing.push(folder, address)

@@ -101,7 +101,7 @@ def _parse_target(name: str) -> ModelName:
         target = ModelName.parse(f"hf://{repo}")
     except (HFValidationError, ValueError):
         target = None
-    if target is None or target.revision is not None:
+    if target is None:
         raise ValueError(f"the model's name must be owner/name on Hugging Face, got {name!r}")
     return target
 

@@ -1,5 +1,6 @@
 """kbert.push, kbert push and kbert.save("hf://…") against a local hub."""
 
+import dataclasses
 import json
 import shutil
 
@@ -122,7 +123,13 @@ def test_save_to_an_address_pushes_with_a_card(owner, bert):
     kbert.save(bert, "hf://owner/saved")
     assert same_numbers(kbert.load("owner/saved"), bert)
     assert ModelCard.load("owner/saved").data.tags == ["transformers", "kbert", "bert"]
-    kbert.save(bert, "hf://owner/google", format="google")
+    based = dataclasses.replace(bert, source=f"hf://org/base@{'3d' * 20}")
+    kbert.save(based, "hf://owner/based")
+    assert ModelCard.load("owner/based").data.base_model == "org/base"
+    own = dataclasses.replace(bert, card="for ORG/NAME")
+    kbert.save(own, "hf://owner/own")
+    assert ModelCard.load("owner/own").text == "for owner/own"
+    kbert.save(own, "hf://owner/google", format="google")
     assert "bert_config.json" in pushed(owner, "owner/google")
     assert ModelCard.load("owner/google").data.library_name == "kbert"
 
