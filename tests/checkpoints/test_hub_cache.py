@@ -75,6 +75,14 @@ def test_a_cached_model_of_sentence_transformers_opens_no_socket(
     check_same(kbert.load(MINILM), minilm_folder)
 
 
+def test_a_cached_encoder_without_modules_opens_no_socket(hub, saved, no_sockets):
+    """kbert's download wrote down that the repository has no modules of sentence-transformers."""
+    hub.add("org/encoder", saved[0] / "encoder")
+    fill_by_kbert("org/encoder")
+    no_sockets()
+    check_same(kbert.load("org/encoder"), saved[0] / "encoder")
+
+
 def test_a_copied_cache_opens_no_socket(hub, bert_folder, tmp_path, monkeypatch, no_sockets):
     """It has files in the place of links, and blobs that nothing points to."""
     commit = hub.add(BERT, bert_folder)
@@ -187,7 +195,7 @@ def test_of_several_snapshots_the_branch_chooses(hub, bert_folder, minilm_folder
 
 
 @pytest.mark.parametrize("mark", ["none", "version", "files"])
-def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, tmp_path, mark):
+def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, monkeypatch, mark):
     """With kagglehub's mark of a whole version, with its marks of files, and without marks."""
     places = Path(os.environ["KAGGLEHUB_CACHE"]) / "models/keras/bert/keras/bert_base_en"
     write_model(places / "2", form="keras_hub")
@@ -204,7 +212,11 @@ def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, tmp_path,
     found = kbert.load("kaggle://keras/bert/keras/bert_base_en")
     assert found.source == "kaggle://keras/bert/keras/bert_base_en/10"  # the newest, as a number
     check_same(found, places / "2")
-    if mark != "files":  # of version 2 no file is marked
+    monkeypatch.setitem(sys.modules, "kagglehub", None)
+    if mark == "files":  # none of version 2 is marked
+        with pytest.raises(ImportError):
+            kbert.load("kaggle://keras/bert/keras/bert_base_en/2")
+    else:
         assert kbert.load("kaggle://keras/bert/keras/bert_base_en/2").source.endswith("en/2")
 
 
@@ -225,7 +237,7 @@ def test_two_processes_download_at_once(hub, bert_folder):
     processes = [subprocess.Popen([sys.executable, "-c", code], **options) for _ in range(2)]
     done = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], done
-    assert {out for out, _ in done} == {f"{kbert.download(BERT)}\n"}
+    assert set(done) == {(f"{kbert.download(BERT)}\n", "")}
     check_same(kbert.load(BERT), bert_folder)
     assert not [path for path in cache_of(BERT).rglob("*") if "incomplete" in path.name]
 

@@ -4,6 +4,8 @@ import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -230,6 +232,24 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
     set_offline(monkeypatch)
     assert "HF_HUB_OFFLINE" in failed_line(capsys, "inspect", BERT)
     assert len(hub.requests) == before
+
+
+def test_a_process_without_a_network_prints_one_line(hub, bert_folder, monkeypatch):
+    """huggingface_hub's own warnings are left out, which `capsys` would not see."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    command = [sys.executable, "-m", "kbert", "download", BERT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert f"kbert: '{BERT}' is not a local path" in done.stderr
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_download_of_the_weights_has_a_progress_bar(bert_hub, monkeypatch, capsys, shown):
+    monkeypatch.setenv("TQDM_POSITION", "-1")  # huggingface_hub's bars, though this is no terminal
+    monkeypatch.setattr("kbert.checkpoints.hub.hugging_face.is_said", lambda: shown)
+    kbert.download(BERT)
+    said = capsys.readouterr().err
+    assert (WEIGHTS in said and "100%" in said) if shown else said == ""
 
 
 def test_a_full_disk_is_one_line(bert_hub, bert_folder, capsys):
