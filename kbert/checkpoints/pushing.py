@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import formats, run_models
 from kbert.checkpoints.hub import hugging_face
@@ -16,6 +17,10 @@ from kbert.checkpoints.hub.needed_files import choose_files
 from kbert.io.progress import is_said
 from kbert.io.wording import first_few
 
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_TIMEOUT_S = 5.0
 _logger = logging.getLogger("kbert")
 _FORMATS = ("transformers", "transformers_onnx", "google", "keras_hub")  # folders that kbert opens
 _ALSO = (README, "LICENSE*", "NOTICE*", "generation_config.json", "onnx/*.onnx", "onnx/*.onnx_data")
@@ -59,7 +64,8 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
         warnings.catch_warnings(action="ignore"),  # of a user's own card without metadata
     ):
         api = HfApi()
-        api.create_repo(target.repo, private=private or None, exist_ok=True)
+        if not _exists(api, target.repo):
+            api.create_repo(target.repo, private=private or None)
         commit = api.create_commit(
             target.repo, added, commit_message=f"Model saved by kbert {__version__}"
         )
@@ -154,6 +160,17 @@ def _choose(path: Path) -> list[str]:
     return sorted(chosen - {*hidden})
 
 
+def _exists(api: "HfApi", repo: str) -> bool:
+    """Return whether a model is there; of all requests this first one has a time limit."""
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        api.model_info(repo, timeout=_TIMEOUT_S)
+    except RepositoryNotFoundError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
@@ -177,6 +194,8 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
         raise ConnectionError(
             f"{host} answers with status {status}{': ' if said else ''}{said}: push again later"
         ) from None
+    except RuntimeError as error:  # of an upload, after huggingface_hub has tried it again
+        raise ConnectionError(f"the upload to {host} broke off ({error}): push again") from None
     except ValueError as error:  # metadata of a user's own card, in several lines
         raise ValueError(" ".join(str(error).split())) from None
     except Exception as error:
