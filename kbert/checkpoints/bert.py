@@ -58,7 +58,7 @@ class Bert(aliases.Answering):
         source: the address of the model on a hub that it was loaded from, with the commit, such as
             "hf://google-bert/bert-base-uncased@COMMIT"; None: it was not loaded from a hub.
         card: the text of its model card, which `save` writes as README.md for transformers; None:
-            it was not trained by kbert.
+            it is not the result of a run.
     """
 
     config: BertConfig
@@ -301,6 +301,7 @@ def _built(
         sentence_problem=checkpoint.sentence_problem,
         cross_encoder=checkpoint.cross_encoder if own and num_labels == found.num_labels else None,
         source=checkpoint.address,
+        card=checkpoint.card if own and num_labels == found.num_labels else None,
     )
 
 
@@ -310,6 +311,7 @@ def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     return dataclasses.replace(
         bert,
         adapter=added,
+        card=None,  # it is the base's
         problem_type=adapter.problem_type or bert.problem_type,
         split_punctuation=adapter.split_punctuation,
     )

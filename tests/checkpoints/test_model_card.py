@@ -86,6 +86,7 @@ def test_sentence_embeddings_are_for_sentence_transformers(small):
     assert 'SentenceTransformer("ORG/NAME")' in card
     data = ModelCard(card := make_card(bert, form="google")).data
     assert data.library_name == "kbert" and "sentence_transformers" not in card
+    assert ModelCard(make_card(bert, form="keras_hub")).data.library_name == "keras-hub"
 
 
 def test_numbers_and_several_labels_have_other_words(small):

@@ -138,9 +138,13 @@ def test_finished_run_opens_with_its_card_and_intervals(folder, plain, tmp_path)
     assert (older.intervals, older.bert.card, older.metrics) == ({}, None, first.metrics)
 
 
-def test_resized_model_has_no_card_of_the_old_one(plain):
-    assert plain.bert.card is not None
+def test_loaded_run_has_its_card_and_another_model_has_none(plain, tmp_path):
+    for path in (plain.folder, plain.folder / "model", plain.folder / "model.keras"):
+        assert kbert.load(path).card == plain.bert.card is not None
+    assert kbert.load(plain.folder, head="encoder").card is None
     assert kbert.resize_positions(plain.bert, 11).card is None
+    copy = shutil.copytree(plain.folder / "model", tmp_path / "model")
+    assert kbert.load(copy).card is None
 
 
 def test_teacher_of_a_name_is_pinned_too(hub, folder, plain):

@@ -15,6 +15,7 @@ from kbert.graph.spec import GraphSpec
 README = "README.md"
 PLACEHOLDER = "ORG/NAME"  # `push` writes the model's name in its place
 _TRANSFORMERS = ("transformers", "transformers_onnx")  # formats that transformers opens
+_LIBRARIES = dict.fromkeys(_TRANSFORMERS, "transformers") | {"keras_hub": "keras-hub"}  # the tag
 _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they differ
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
@@ -166,9 +167,9 @@ def _make_metadata(
     """Return the card's metadata as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    library = "kbert"
-    if form in _TRANSFORMERS:
-        library = "sentence-transformers" if use is _USES["sentence"] else "transformers"
+    library = _LIBRARIES.get(form, "kbert")
+    if library == "transformers" and use is _USES["sentence"]:
+        library = "sentence-transformers"
     metrics = training.metrics if training else {}
     results = [
         EvalResult(
