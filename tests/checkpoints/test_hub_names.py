@@ -61,7 +61,7 @@ def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
 
 
 def test_a_name_with_a_slip_is_answered_with_the_right_one(hub, capsys):
-    assert "bert-base-uncased" in failed_line(capsys, "inspect", "bert-base-uncasd")
+    assert "bert-large-cased" in failed_line(capsys, "inspect", "bert-large-casd")
     assert "has an owner, such as" in failed_line(capsys, "inspect", "wholly-other")
     assert hub.requests == []
 
