@@ -24,7 +24,7 @@ _TIMEOUT_S = 5.0
 _logger = logging.getLogger("kbert")
 _FORMATS = ("transformers", "transformers_onnx", "google", "keras_hub")  # folders that kbert opens
 _ALSO = (README, "LICENSE*", "NOTICE*", "generation_config.json", "onnx/*.onnx", "onnx/*.onnx_data")
-_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN, to a token that may write"
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN; the token must be one that may write"
 
 
 def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
@@ -49,6 +49,11 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
         PermissionError: not logged in, or no right to write there.
         ConnectionError: no network.
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ValueError(
+            f"push must be given a folder, got a {type(folder).__name__}: save(bert, "
+            f"'hf://{name}') uploads a model"
+        )
     target, path = _parse_target(name), _find_model(folder)
     card, files = _find_card(path), _choose(path)
     _require_token()
@@ -195,7 +200,10 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
             f"{host} answers with status {status}{': ' if said else ''}{said}: push again later"
         ) from None
     except RuntimeError as error:  # of an upload, after huggingface_hub has tried it again
-        raise ConnectionError(f"the upload to {host} broke off ({error}): push again") from None
+        raise ConnectionError(
+            f"the upload to {host} broke off ({error}): push again; to a hub without Xet, set "
+            "HF_HUB_DISABLE_XET=1"
+        ) from None
     except ValueError as error:  # metadata of a user's own card, in several lines
         raise ValueError(" ".join(str(error).split())) from None
     except Exception as error:

@@ -280,8 +280,11 @@ def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_p
     done = run(capsys, "download", BERT, "-o", out)
     assert (done.status, done.out) == (0, f"{out}\n")
     found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert found == NEEDED[BERT] and not any(path.is_symlink() for path in out.rglob("*"))
+    assert found == {*NEEDED[BERT], "kbert_source.json"} and not any(
+        path.is_symlink() for path in out.rglob("*")
+    )
     check_same(kbert.load(out), bert_folder)
+    assert kbert.load(out).source == kbert.load(BERT).source
     before = len(bert_hub.requests)
     assert str(out) in failed_line(capsys, "download", BERT, "-o", out)
     assert len(bert_hub.requests) == before

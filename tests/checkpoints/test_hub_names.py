@@ -12,6 +12,7 @@ from helpers.peer_outputs import run_peer
 
 import kbert
 from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.hub.cached_models import list_cached_models
 from kbert.checkpoints.hub.names import ModelName, known_models
 from kbert.graph.presets import PRESETS
 
@@ -26,7 +27,13 @@ NAMES = {
     "kaggle://keras/bert/keras/bert_base_en/3": ("kaggle", "keras/bert/keras/bert_base_en", "3"),
 }
 PATHS = ["", ".", "./a", "../a", "/a/b", "a/b/c", "~/a", "a/", "org/model.keras", "a b/c", "org/-m"]
-MALFORMED = ["hf://bert", "hf://a/b/c", "hf://a/b@", "kaggle://keras/bert", "kaggle:bert_base_en"]
+MALFORMED = [
+    "hf://bert-bse",
+    "hf://a/b/c",
+    "hf://a/b@",
+    "kaggle://keras/bert",
+    "kaggle:bert_base_en",
+]
 
 
 @pytest.mark.parametrize("text", NAMES)
@@ -81,12 +88,45 @@ def test_a_path_goes_before_a_name_and_a_message_says_so(
     assert kbert.load(f"hf://{BERT}").head == "pretraining"
 
 
-def test_a_folder_of_an_owners_name_makes_a_path_of_it(hub, tmp_path, monkeypatch, capsys):
-    """`runs/bset` where there are `runs` is a slip in a path, and asks no hub."""
+def test_a_folder_of_an_owners_name_hides_none_of_its_models(hub, saved, tmp_path, monkeypatch):
+    """Only a whole path that exists goes before a name."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    assert "there is no such file or folder" in failed_line(capsys, "inspect", "runs/bset")
-    assert hub.requests == []
+    (tmp_path / "google-bert").mkdir()
+    commit = hub.add(BERT, saved[0] / "pretraining")
+    for name in (BERT, "bert-base-uncased", f"{BERT}@{commit}"):
+        assert kbert.load(name).source == f"hf://{BERT}@{commit}"
+    assert [one.name for one in list_cached_models()] == [BERT]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (f"https://huggingface.co/{BERT}", f"hf://{BERT}"),
+        (f"https://huggingface.co/{BERT}/tree/v1", f"hf://{BERT}@v1"),
+        ("hf://bert-base-uncased", f"hf://{BERT}"),
+        ("models--google-bert--bert-base-uncased", f"hf://{BERT}"),
+    ],
+)
+def test_what_people_paste_is_understood(text, meant):
+    assert str(ModelName.parse(text)) == meant
+
+
+def test_an_abbreviated_commit_is_found_in_the_cache(hub, saved, capsys):
+    commit = hub.add(BERT, saved[0] / "pretraining")
+    kbert.download(BERT)
+    assert kbert.load(f"{BERT}@{commit[:8]}").source == f"hf://{BERT}@{commit}"
+    line = failed_line(capsys, "inspect", f"{BERT}@nope")
+    assert "no branch, tag or commit 'nope'" in line
+
+
+def test_a_model_of_another_family_is_refused_before_its_weights(hub, saved, tmp_path, capsys):
+    """After config.json, whose words are transformers'."""
+    folder = tmp_path / "gpt2"
+    shutil.copytree(saved[0] / "pretraining", folder)
+    (folder / "config.json").write_text('{"model_type": "gpt2", "n_embd": 24}')
+    hub.add("openai-community/gpt2", folder)
+    assert "GPT-2" in failed_line(capsys, "inspect", "openai-community/gpt2")
+    assert "model.safetensors" not in hub.sent()
 
 
 COMMANDS = {  # the head that is asked for, and the rest of the line

@@ -12,13 +12,16 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kbert.checkpoints.hub.names import ModelName, other_repos
+from kbert.checkpoints.hub.names import ModelName, other_repos, suggest
 from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files, has_model
+from kbert.graph.config import BertConfig
 from kbert.io import extras, printable
+from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_said
 
@@ -57,7 +60,22 @@ def find_snapshot(root: Path, revision: str) -> Path | None:
     ref = root / "refs" / revision
     commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
     snapshot = root / "snapshots" / commit
+    if commit and not snapshot.is_dir() and re.fullmatch("[0-9a-f]{7,39}", commit):
+        found = list((root / "snapshots").glob(f"{commit}*"))  # a commit is often abbreviated
+        return found[0] if len(found) == 1 else None
     return snapshot if commit and snapshot.is_dir() else None
+
+
+def describe_cached(name: ModelName) -> str:
+    """Say what the cache has of a model that could not be opened from it."""
+    roots = [cache_folder() / f"models--{one.replace('/', '--')}" for one in other_repos(name.repo)]
+    if any(find_snapshot(root, name.revision or "main") for root in roots):
+        return f"{name.repo!r} is in the cache only in part"
+    found = [one.name[:8] for root in roots for one in (root / "snapshots").glob("*")]
+    if not found:
+        return f"{name.repo!r} is not a local path, is not in the cache"
+    wanted = name.revision or "main"
+    return f"{name.repo!r} is in the cache at {', '.join(sorted(found))}, not at {wanted!r}"
 
 
 def list_files(folder: Path) -> list[str]:
@@ -132,6 +150,7 @@ def download(name: ModelName) -> Path:
         with shown_progress(False), ThreadPoolExecutor(8) as threads:
             list(threads.map(get, settings))
         _mark_absent(folder, files)
+        _check_family(folder)
         for weight in weights:
             if not (folder / weight).is_file():
                 _download_weights(name, folder, weight)
@@ -171,6 +190,13 @@ def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> No
         )
     if any(weight.endswith(".bin") for weight in weights):
         extras.require(f"{name}, which has its weights as .bin,", "torch", "torch")
+
+
+def _check_family(folder: Path) -> None:
+    """Raise a ValueError for a model that is no BERT, before its weights are downloaded."""
+    file = folder / "config.json"
+    if file.is_file() and "model_type" in js.read_object(file):  # KerasHub's has none
+        BertConfig.from_json(file)
 
 
 def _mark_absent(folder: Path, files) -> None:
@@ -227,22 +253,29 @@ def explained_errors(name: ModelName) -> Iterator[None]:
     from huggingface_hub import constants, errors, get_token
 
     host = constants.ENDPOINT.partition("://")[2]
+    if not host:
+        raise ValueError(
+            f"HF_ENDPOINT must begin with https:// or http://, got {constants.ENDPOINT!r}"
+        )
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    if get_token() is not None:
+        log_in = "your token has no access to it: use another in HF_TOKEN or `hf auth login`"
     no_such_model = FileNotFoundError(
-        f"{name.repo!r} is not a local path, is not in the cache, and {host} has no such public "
-        f"model: check the name; if the model is private, {log_in}"
+        f"{describe_cached(name)}, and {host} has no such public model: "
+        f"{suggest(name.repo) or 'check the name'}; if the model is private, {log_in}"
     )
     try:
         yield
     except errors.GatedRepoError:
         raise PermissionError(
             f"{name.repo} is gated: ask for access at {constants.ENDPOINT}/{name.repo}, then "
-            f"{log_in}"
+            "log in with `hf auth login`, or set HF_TOKEN"
         ) from None
     except errors.RevisionNotFoundError:
         raise FileNotFoundError(
-            f"{name.repo} has no branch, tag or commit {name.revision!r}: leave @{name.revision} "
-            f"out, or choose one from {constants.ENDPOINT}/{name.repo}/commits"
+            f"{name.repo} has no branch, tag or commit {name.revision!r} (a commit has 40 digits): "
+            f"leave @{name.revision} out, or choose one from "
+            f"{constants.ENDPOINT}/{name.repo}/commits"
         ) from None
     except errors.RepositoryNotFoundError:
         raise no_such_model from None
@@ -257,9 +290,12 @@ def explained_errors(name: ModelName) -> Iterator[None]:
         if response.status_code in (401, 403):
             raise PermissionError(
                 f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
-                f"token, {log_in}"
+                "token; a public model needs none, unset HF_TOKEN"
             ) from None
-        raise _unreachable(name, f"{host} answers with status {response.status_code}:") from None
+        raise ConnectionError(
+            f"{describe_cached(name)}, and {host} answers with status {response.status_code}: try "
+            "again later"
+        ) from None
     except OSError as error:
         if not error.errno:  # one of kbert's own, or a file of another size than was stated
             raise
@@ -279,6 +315,6 @@ def explained_errors(name: ModelName) -> Iterator[None]:
 
 def _unreachable(name: ModelName, why: str) -> ConnectionError:
     return ConnectionError(
-        f"{name.repo!r} is not a local path, is not in the cache, and {why} on a machine with a "
-        f"network, run `kbert download {name.repo} -o FOLDER`, and give the folder here"
+        f"{describe_cached(name)}, and {why} on a machine with a network, run `kbert download "
+        f"{str(name).removeprefix('hf://')} -o FOLDER`, and give the folder here"
     )
