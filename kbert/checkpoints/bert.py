@@ -233,6 +233,7 @@ def save(
     formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)
+    fetching.forget_source(path)
     write(bert, path, **options)
 
 

@@ -290,6 +290,13 @@ def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_p
     assert len(bert_hub.requests) == before
 
 
+def test_other_weights_in_a_downloaded_folder_are_not_the_hubs(bert_hub, tmp_path):
+    bert = kbert.load(kbert.download(BERT, tmp_path / "out"))
+    assert bert.source.startswith(f"hf://{BERT}@")
+    kbert.save(bert, tmp_path / "out")
+    assert kbert.load(tmp_path / "out").source is None
+
+
 def test_download_brings_the_cache_up_to_date(bert_hub, bert_folder, minilm_folder, capsys):
     old = kbert.download(BERT)
     sent = bert_hub.sent()

@@ -118,6 +118,12 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     return folder
 
 
+def forget_source(folder: Path) -> None:
+    """Remove the address that `download` wrote into a folder: other weights come there."""
+    if (folder / _SOURCE).is_file():
+        (folder / _SOURCE).unlink()
+
+
 def address_of(path: Path) -> str | None:
     """Return the address, with commit or version, of a model in a hub's cache, or copied from it.
 
