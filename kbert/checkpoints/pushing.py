@@ -181,7 +181,7 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
     from huggingface_hub import constants, errors
 
-    host = constants.ENDPOINT.partition("://")[2]
+    host = constants.ENDPOINT.partition("://")[2].rpartition("@")[2]
     try:
         yield
     except errors.OfflineModeIsEnabled:

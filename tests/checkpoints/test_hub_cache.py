@@ -16,6 +16,8 @@ from helpers.hub_settings import set_offline
 from helpers.local_hub import Fault
 
 import kbert
+from kbert.checkpoints.hub.fetching import pin
+from kbert.checkpoints.hub.hugging_face import find_snapshot
 
 NEEDED = ["config.json", "tokenizer.json", "model.safetensors"]
 
@@ -170,6 +172,25 @@ def test_offline_an_encoder_opens_as_far_as_it_is_cached(
     with caplog.at_level(logging.WARNING, "kbert"):
         check_same(kbert.load(MINILM), minilm_folder, sentence=False)
     assert "HF_HUB_OFFLINE forbids the network" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["/etc", "../../..", ".", ""])
+def test_a_branch_of_a_cache_leads_nowhere_else(hub, bert_folder, content):
+    hub.add(BERT, bert_folder)
+    kbert.download(BERT)
+    (cache_of(BERT) / "refs" / "main").write_text(content)
+    assert find_snapshot(cache_of(BERT), "main") is None
+
+
+def test_a_run_from_a_copied_cache_keeps_the_path(hub, bert_folder, tmp_path):
+    """The address would lead to the cache of the machine, which may not have the model."""
+    commit = hub.add(BERT, bert_folder)
+    kbert.download(BERT)
+    copy = tmp_path / "copy" / cache_of(BERT).name
+    shutil.copytree(cache_of(BERT), copy, symlinks=True)
+    assert pin(copy) == str(copy / "snapshots" / commit)
+    assert pin(cache_of(BERT)) == pin(BERT) == f"hf://{BERT}@{commit}"
+    assert kbert.load(copy).source == f"hf://{BERT}@{commit}"
 
 
 @pytest.mark.parametrize("below", ["", "snapshots", "snapshots/{commit}"])

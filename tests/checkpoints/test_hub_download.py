@@ -1,5 +1,6 @@
 """Models by name from a local hub: what is downloaded, what is refused, what breaks off."""
 
+import json
 import os
 import resource
 import signal
@@ -148,6 +149,45 @@ def test_wrong_content_is_refused_and_removed(bert_hub, bert_folder, capsys):
         kbert.load(BERT)
     assert "SHA-256" in failed_line(capsys, "inspect", BERT)
     check_same(kbert.load(BERT), bert_folder)
+
+
+def test_a_damaged_file_of_the_cache_is_downloaded_again(bert_hub, bert_folder):
+    folder = kbert.download(BERT)
+    for name in (WEIGHTS, "config.json"):
+        Path(os.path.realpath(folder / name)).write_bytes(b"")
+    check_same(kbert.load(kbert.download(BERT)), bert_folder)
+
+
+def test_a_login_page_in_between_is_one_line(bert_hub, monkeypatch, capsys):
+    def answer(self, *arguments, **options):
+        raise json.JSONDecodeError("Expecting value", "<html>", 0)  # as huggingface_hub raises it
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", answer)
+    assert "login page" in failed_line(capsys, "download", BERT)
+
+
+def test_a_password_in_the_hubs_address_is_not_printed(bert_hub, monkeypatch, capsys):
+    address = huggingface_hub.constants.ENDPOINT.replace("//", "//me:s3cret@")
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+    line = failed_line(capsys, "download", "org/x")
+    assert "s3cret" not in line and "127.0.0.1" in line
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "hub.example.com")
+    assert "must begin with https://" in failed_line(capsys, "download", "org/x")
+
+
+def test_what_is_local_is_not_downloaded(bert_hub, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "minilm").mkdir()
+    for name in ("minilm", "./minilm", tmp_path / "minilm"):
+        assert "nothing to download" in failed_line(capsys, "download", name)
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, PermissionError), (500, ConnectionError)])
+def test_a_files_status_is_in_the_line(bert_hub, monkeypatch, status, error):
+    wait_no_longer(monkeypatch)
+    bert_hub.faults["/config.json"] = Fault(status=status)
+    with pytest.raises(error, match=f"status {status}"):
+        kbert.load(BERT)
 
 
 REFUSALS = {  # options of the repository, token, name, error, what its line says

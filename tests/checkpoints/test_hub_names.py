@@ -34,6 +34,7 @@ MALFORMED = [
     "kaggle://keras/bert",
     "kaggle:bert_base_en",
 ]
+REVISIONS = ["/etc", "../..", "a@b", "a/", ".", "a//b"]
 
 
 @pytest.mark.parametrize("text", NAMES)
@@ -53,6 +54,16 @@ def test_malformed_addresses_are_refused(text, capsys):
     with pytest.raises(ValueError, match="an address of a model must be like"):
         kbert.load(text)
     assert text in failed_line(capsys, "inspect", text)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_revision_is_no_path(revision):
+    with pytest.raises(ValueError, match=r"must follow @|must be like"):
+        kbert.load(f"bert-base-uncased@{revision}")
+    with pytest.raises((ValueError, OSError)):
+        kbert.load(f"org/name@{revision}")
+    with pytest.raises(ValueError, match="must be like"):
+        kbert.load(f"hf://org/name@{revision}")
 
 
 @pytest.mark.parametrize("preset", PRESETS)

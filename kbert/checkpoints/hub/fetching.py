@@ -44,10 +44,12 @@ def pin(source: str | os.PathLike) -> str:
     path = Path(source)
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
-    address = address_of(path)
-    if address is not None and address.endswith(path.absolute().name):  # the whole model, no part
-        return address
-    return str(path.absolute())
+    address, path = address_of(path), path.absolute()
+    caches = (hugging_face.cache_folder().absolute(), kaggle.cache_folder().absolute())
+    is_cached = any(cache in path.parents for cache in caches)  # where the address leads to again
+    if address is not None and is_cached and address.endswith(("@" + path.name, "/" + path.name)):
+        return address  # of the whole model, not of a part
+    return str(path)
 
 
 def fetch(name: ModelName, *, update: bool = False) -> Path:
@@ -102,6 +104,8 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
         ConnectionError: no network.
         OSError: the cache or the folder cannot be written.
     """
+    if ModelName.parse(os.fspath(name)) is None and Path(name).exists():
+        raise ValueError(f"{name} is a local path: there is nothing to download")
     parsed = _parse(name)
     if folder is None:
         return fetch(parsed, update=True)
@@ -181,6 +185,6 @@ def _open_cache_folder(path: Path) -> Path:
     if len(commits) != 1:
         raise ValueError(
             f"{path} must have one snapshot, or a file refs/main that names one, got "
-            f"{', '.join(commits) or 'none'}: give the path of one, {path}/snapshots/COMMIT"
+            f"{', '.join(commits) or 'none'}: give the path of one, {root}/snapshots/COMMIT"
         )
     return root / "snapshots" / commits[0]

@@ -18,11 +18,12 @@ from kbert.graph.presets import PRESETS
 from kbert.io.wording import hint
 
 _PART = r"\w(?:[\w.-]*\w)?"
-_REVISION = r"(?!.*\.\.)[\w./-]+"  # a Path makes one slash of the two of hf://
+_REVISION = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"  # refs/pr/1, v1.0, a commit; no path upwards
 _PAGE = re.compile(
     r"https?://huggingface\.co/([^/?#]+/[^/?#]+)(?:/(?:tree|commit)/([^?#]+))?[/?#]?.*"
 )
 _CACHE_FOLDER = re.compile(r"models--([^/]+)--([^/]+)")
+# A Path makes one slash of the two of hf://.
 _HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")
 _KAGGLE = re.compile(rf"kaggle:/+(?P<repo>(?:{_PART}/){{3}}{_PART})(?:/(?P<revision>\d+))?")
 # Endings of files that kbert opens: `run/model.keras` is no owner and name.
@@ -63,6 +64,8 @@ class ModelName:
         bare, _, revision = re.sub("^hf:/+", "", text).partition("@")
         if bare in known_models():
             name = cls.parse(known_models()[bare]["address"])
+            if revision and not re.fullmatch(_REVISION, revision):
+                raise ValueError(f"a branch, a tag or a commit must follow @, got {text!r}")
             return cls(name.hub, name.repo, revision or name.revision) if name else None
         for hub, pattern in (("hf", _HUGGING_FACE), ("kaggle", _KAGGLE)):
             match, is_address = pattern.fullmatch(text), text.startswith(f"{hub}:")
