@@ -58,7 +58,7 @@ class Bert(aliases.Answering):
         source: the address of the model on a hub that it was loaded from, with the commit, such as
             "hf://google-bert/bert-base-uncased@COMMIT"; None: it was not loaded from a hub.
         card: the text of its model card, which `save` writes as README.md for transformers; None:
-            it was not trained by kbert.
+            it is not the result of a run.
     """
 
     config: BertConfig
@@ -233,6 +233,7 @@ def save(
     formats.check_options(form, options)
     formats.check_destination(path, form)
     transfer.check_whole(bert.model, bert.spec)
+    fetching.forget_source(path)
     write(bert, path, **options)
 
 
@@ -243,7 +244,8 @@ def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
     pushing.check_target(address, form)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")
-        card = bert.card or make_card(bert, base=bert.source, form=form)
+        card = bert.card if form.startswith("transformers") else None  # it shows transformers' use
+        card = card or make_card(bert, base=bert.source, form=form)
         save(bert, folder, format=form, **options)
         (folder / README).write_text(card, encoding="utf-8")
         pushing.push(folder, address)
@@ -300,6 +302,7 @@ def _built(
         sentence_problem=checkpoint.sentence_problem,
         cross_encoder=checkpoint.cross_encoder if own and num_labels == found.num_labels else None,
         source=checkpoint.address,
+        card=checkpoint.card if own and num_labels == found.num_labels else None,
     )
 
 
@@ -309,6 +312,7 @@ def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     return dataclasses.replace(
         bert,
         adapter=added,
+        card=None,  # it is the base's
         problem_type=adapter.problem_type or bert.problem_type,
         split_punctuation=adapter.split_punctuation,
     )

@@ -66,6 +66,7 @@ class Checkpoint:
         lowercase: whether that vocabulary is uncased, where only the format's own files say.
         left_out: tensors of the file that are no weights of a model: Adam's, buffers, copies.
         address: its address on a hub with the commit, where it lies in a hub's cache.
+        card: its model card, where it lies in the folder of a run.
         notes: how the file was read, where that is not plain: a sentence each, for `inspect`.
     """
 
@@ -88,6 +89,7 @@ class Checkpoint:
     lowercase: bool | None = None
     left_out: tuple[str, ...] = ()
     address: str | None = None
+    card: str | None = None
     notes: tuple[str, ...] = ()
 
     def padded_by(self, pad_id: int) -> "Checkpoint":

@@ -73,7 +73,7 @@ def opened(
             yield checkpoint
         return
     path = located(source)
-    address = fetching.address_of(path)
+    more = {"address": fetching.address_of(path), "card": run_models.find_card(path)}
     with contextlib.ExitStack() as stack:
         if path.suffix == ".zip":
             path = stack.enter_context(unpacked(path))
@@ -81,7 +81,7 @@ def opened(
         checkpoint = stack.enter_context(reader.opened(path, config))
         blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
         bounds.check_blocks(str(path), blocks, tensors)
-        yield dataclasses.replace(checkpoint, source=str(source), address=address)
+        yield dataclasses.replace(checkpoint, source=str(source), **more)
 
 
 def located(source: str | os.PathLike) -> Path:

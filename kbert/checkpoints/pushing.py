@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints import formats, run_models
 from kbert.checkpoints.hub import hugging_face
@@ -16,10 +17,14 @@ from kbert.checkpoints.hub.needed_files import choose_files
 from kbert.io.progress import is_said
 from kbert.io.wording import first_few
 
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_TIMEOUT_S = 5.0
 _logger = logging.getLogger("kbert")
 _FORMATS = ("transformers", "transformers_onnx", "google", "keras_hub")  # folders that kbert opens
 _ALSO = (README, "LICENSE*", "NOTICE*", "generation_config.json", "onnx/*.onnx", "onnx/*.onnx_data")
-_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN, to a token that may write"
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN; the token must be one that may write"
 
 
 def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
@@ -44,6 +49,11 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
         PermissionError: not logged in, or no right to write there.
         ConnectionError: no network.
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ValueError(
+            f"push must be given a folder, got a {type(folder).__name__}: save(bert, "
+            f"'hf://{name}') uploads a model"
+        )
     target, path = _parse_target(name), _find_model(folder)
     card, files = _find_card(path), _choose(path)
     _require_token()
@@ -59,7 +69,8 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
         warnings.catch_warnings(action="ignore"),  # of a user's own card without metadata
     ):
         api = HfApi()
-        api.create_repo(target.repo, private=private or None, exist_ok=True)
+        if not _exists(api, target.repo):
+            api.create_repo(target.repo, private=private or None)
         commit = api.create_commit(
             target.repo, added, commit_message=f"Model saved by kbert {__version__}"
         )
@@ -101,7 +112,7 @@ def _parse_target(name: str) -> ModelName:
         target = ModelName.parse(f"hf://{repo}")
     except (HFValidationError, ValueError):
         target = None
-    if target is None or target.revision is not None:
+    if target is None:
         raise ValueError(f"the model's name must be owner/name on Hugging Face, got {name!r}")
     return target
 
@@ -154,12 +165,23 @@ def _choose(path: Path) -> list[str]:
     return sorted(chosen - {*hidden})
 
 
+def _exists(api: "HfApi", repo: str) -> bool:
+    """Return whether a model is there; of all requests this first one has a time limit."""
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        api.model_info(repo, timeout=_TIMEOUT_S)
+    except RepositoryNotFoundError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
     from huggingface_hub import constants, errors
 
-    host = constants.ENDPOINT.partition("://")[2]
+    host = constants.ENDPOINT.partition("://")[2].rpartition("@")[2]
     try:
         yield
     except errors.OfflineModeIsEnabled:
@@ -176,6 +198,11 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
         said = " ".join((error.server_message or "").split())[:200]
         raise ConnectionError(
             f"{host} answers with status {status}{': ' if said else ''}{said}: push again later"
+        ) from None
+    except RuntimeError as error:  # of an upload, after huggingface_hub has tried it again
+        raise ConnectionError(
+            f"the upload to {host} broke off ({error}): push again; to a hub without Xet, set "
+            "HF_HUB_DISABLE_XET=1"
         ) from None
     except ValueError as error:  # metadata of a user's own card, in several lines
         raise ValueError(" ".join(str(error).split())) from None

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kbert.checkpoints.hub.model_card import README
 from kbert.io import json_schema as js
 
 _MODELS = ("model.keras", "model")  # the same weights; the first is one file
@@ -16,6 +17,14 @@ def is_one(path: Path) -> bool:
         return file.is_file() and set(js.read_object(file)) >= _SETTINGS
     except ValueError:  # somebody else's
         return False
+
+
+def find_card(model: Path) -> str | None:
+    """Return the card of a model in a run's folder, whichever of its two files it is."""
+    file = model.parent / "model" / README
+    if not file.is_file() or not is_one(model.parent):
+        return None
+    return file.read_text(encoding="utf-8")
 
 
 def model_of(path: Path) -> Path:

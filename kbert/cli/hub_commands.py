@@ -42,23 +42,30 @@ def download(name, output):
 )
 @output_format("json")
 def cache(form):
-    """List the models in the caches of Hugging Face and Kaggle: size, commit, type, name.
+    """List the models in the caches of Hugging Face and Kaggle.
 
-    kbert can open the types bert, roberta, distilbert and BertBackbone by name. To remove a model,
-    delete its folder, or use `hf cache rm`.
+    kbert can open the types bert, roberta, distilbert and BertBackbone by name: the commit of the
+    branch main, unless NAME@COMMIT is given. To remove models, use `hf cache rm`, or delete their
+    folders (--format json lists them).
     """
     from kbert.checkpoints.hub import hugging_face, kaggle
-    from kbert.checkpoints.hub.cached_models import list_cached_models
+    from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
     from kbert.io import row_formats
 
     models = list_cached_models()
     if form == "json":
         click.echo(row_formats.to_json(models), nl=False)
         return
+    rows = [("SIZE", "COMMIT", "BRANCH", "TYPE", "NAME")] if models else []
     for one in models:
-        kind = one.kind if one.is_whole else f"{one.kind or 'unknown'}, not whole"
-        say(f"{_megabytes(one.bytes):>12}  {one.revision[:8]:8}  {kind:12}  {one.name}")
-    say(f"{_megabytes(sum(one.bytes for one in models)):>12}  in all")
+        kind = one.kind if one.is_whole else "incomplete"
+        refs = ",".join(one.refs) or "-"
+        rows.append((_megabytes(one.bytes), one.revision[:8], refs, kind, one.name))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
+    for size, *others, name in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        say("  ".join((f"{size:>{max(12, widths[0])}}", *cells, name)))
+    say(f"{_megabytes(measure_total()):>12}  in all")
     for folder in (hugging_face.cache_folder(), kaggle.cache_folder()):
         say(f"{'':14}{folder}{'' if folder.is_dir() else ' (not there)'}")
 
@@ -75,7 +82,8 @@ def push(folder, name, private):
 
     FOLDER is a checkpoint or a finished run. NAME is owner/name; the repository is created if
     necessary. A folder without a README.md gets a model card. Optimizer states, logs and hidden
-    files are not uploaded. Log in first with `hf auth login`, or set HF_TOKEN.
+    files are not uploaded. The card of a run names its data files and its base model: read
+    README.md first. Log in first with `hf auth login`, or set HF_TOKEN.
     """
     from kbert.checkpoints import pushing
 

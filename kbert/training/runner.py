@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbert.checkpoints.bert import load
-from kbert.checkpoints.hub.model_card import README
 from kbert.training.determinism import drawn_from, make_deterministic
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder, refuse_used
@@ -116,10 +115,8 @@ def _opened(kind: type[Recipe], run: RunFolder, result: dict):
 
     run.tidy()  # it may have been killed before
     _logger.warning("%s is finished: %s updates", run.path, f"{result['steps']:,}")
-    history, bert = History(run.read_records()), load(run.path / "model.keras")
-    if (card := run.path / "model" / README).is_file():
-        bert = dataclasses.replace(bert, card=card.read_text(encoding="utf-8"))
-    return kind.outcome(bert, history, result, run.path)
+    history = History(run.read_records())
+    return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
 
 
 def _engine(recipe: Recipe, surroundings: Surroundings):

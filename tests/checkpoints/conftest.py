@@ -1,5 +1,8 @@
 """What the tests of models by name share."""
 
+import socket
+
+import huggingface_hub
 import pytest
 from helpers.hub_models import BERT, MINILM, write_model
 
@@ -18,3 +21,19 @@ def minilm_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub") / "minilm"
     write_model(folder, MINILM)
     return folder
+
+
+@pytest.fixture
+def no_sockets(monkeypatch):
+    """A function after which each socket that is opened is an error."""
+
+    def refuse(*_, **__):
+        raise AssertionError("a socket is opened")
+
+    def forbid():
+        huggingface_hub.close_session()
+        monkeypatch.setattr(socket, "socket", refuse)
+        monkeypatch.setattr(socket, "create_connection", refuse)
+        monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+    return forbid

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,24 +16,10 @@ from helpers.hub_settings import set_offline
 from helpers.local_hub import Fault
 
 import kbert
+from kbert.checkpoints.hub.fetching import pin
+from kbert.checkpoints.hub.hugging_face import find_snapshot
 
 NEEDED = ["config.json", "tokenizer.json", "model.safetensors"]
-
-
-@pytest.fixture
-def no_sockets(monkeypatch):
-    """A function after which each socket that is opened is an error."""
-
-    def refuse(*_, **__):
-        raise AssertionError("a socket is opened")
-
-    def forbid():
-        huggingface_hub.close_session()
-        monkeypatch.setattr(socket, "socket", refuse)
-        monkeypatch.setattr(socket, "create_connection", refuse)
-        monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-    return forbid
 
 
 def cache_of(name: str) -> Path:
@@ -62,7 +47,7 @@ def fill_by_single_files(name):
 def fill_without_links(name):
     """As on a disk without symbolic links: the files lie in the snapshot."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_SYMLINKS", True)
+        patch.setattr("huggingface_hub.file_download.are_symlinks_supported", lambda _=None: False)
         kbert.load(name)
     assert not any(path.is_symlink() for path in cache_of(name).rglob("*"))
 
@@ -90,6 +75,14 @@ def test_a_cached_model_of_sentence_transformers_opens_no_socket(
     fill(MINILM)
     no_sockets()
     check_same(kbert.load(MINILM), minilm_folder)
+
+
+def test_a_cached_encoder_without_modules_opens_no_socket(hub, saved, no_sockets):
+    """kbert's download wrote down that the repository has no modules of sentence-transformers."""
+    hub.add("org/encoder", saved[0] / "encoder")
+    fill_by_kbert("org/encoder")
+    no_sockets()
+    check_same(kbert.load("org/encoder"), saved[0] / "encoder")
 
 
 def test_a_copied_cache_opens_no_socket(hub, bert_folder, tmp_path, monkeypatch, no_sockets):
@@ -160,7 +153,7 @@ def test_a_cache_with_a_configuration_alone_is_not_a_model(
 ):
     hub.add(BERT, bert_folder)
     huggingface_hub.hf_hub_download(BERT, "config.json")
-    assert "bert, not whole" in run(capsys, "cache").out
+    assert "incomplete" in run(capsys, "cache").out
     set_offline(monkeypatch)
     no_sockets()
     with pytest.raises(ConnectionError, match="HF_HUB_OFFLINE"):
@@ -178,7 +171,26 @@ def test_offline_an_encoder_opens_as_far_as_it_is_cached(
     no_sockets()
     with caplog.at_level(logging.WARNING, "kbert"):
         check_same(kbert.load(MINILM), minilm_folder, sentence=False)
-    assert "the hub cannot be reached" in caplog.text
+    assert "HF_HUB_OFFLINE forbids the network" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["/etc", "../../..", ".", ""])
+def test_a_branch_of_a_cache_leads_nowhere_else(hub, bert_folder, content):
+    hub.add(BERT, bert_folder)
+    kbert.download(BERT)
+    (cache_of(BERT) / "refs" / "main").write_text(content)
+    assert find_snapshot(cache_of(BERT), "main") is None
+
+
+def test_a_run_from_a_copied_cache_keeps_the_path(hub, bert_folder, tmp_path):
+    """The address would lead to the cache of the machine, which may not have the model."""
+    commit = hub.add(BERT, bert_folder)
+    kbert.download(BERT)
+    copy = tmp_path / "copy" / cache_of(BERT).name
+    shutil.copytree(cache_of(BERT), copy, symlinks=True)
+    assert pin(copy) == str(copy / "snapshots" / commit)
+    assert pin(cache_of(BERT)) == pin(BERT) == f"hf://{BERT}@{commit}"
+    assert kbert.load(copy).source == f"hf://{BERT}@{commit}"
 
 
 @pytest.mark.parametrize("below", ["", "snapshots", "snapshots/{commit}"])
@@ -204,7 +216,7 @@ def test_of_several_snapshots_the_branch_chooses(hub, bert_folder, minilm_folder
 
 
 @pytest.mark.parametrize("mark", ["none", "version", "files"])
-def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, tmp_path, mark):
+def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, monkeypatch, mark):
     """With kagglehub's mark of a whole version, with its marks of files, and without marks."""
     places = Path(os.environ["KAGGLEHUB_CACHE"]) / "models/keras/bert/keras/bert_base_en"
     write_model(places / "2", form="keras_hub")
@@ -221,7 +233,11 @@ def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, tmp_path,
     found = kbert.load("kaggle://keras/bert/keras/bert_base_en")
     assert found.source == "kaggle://keras/bert/keras/bert_base_en/10"  # the newest, as a number
     check_same(found, places / "2")
-    if mark != "files":  # of version 2 no file is marked
+    monkeypatch.setitem(sys.modules, "kagglehub", None)
+    if mark == "files":  # none of version 2 is marked
+        with pytest.raises(ImportError):
+            kbert.load("kaggle://keras/bert/keras/bert_base_en/2")
+    else:
         assert kbert.load("kaggle://keras/bert/keras/bert_base_en/2").source.endswith("en/2")
 
 
@@ -242,7 +258,7 @@ def test_two_processes_download_at_once(hub, bert_folder):
     processes = [subprocess.Popen([sys.executable, "-c", code], **options) for _ in range(2)]
     done = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], done
-    assert {out for out, _ in done} == {f"{kbert.download(BERT)}\n"}
+    assert set(done) == {(f"{kbert.download(BERT)}\n", "")}
     check_same(kbert.load(BERT), bert_folder)
     assert not [path for path in cache_of(BERT).rglob("*") if "incomplete" in path.name]
 
@@ -264,4 +280,5 @@ def test_cache_lists_models_with_their_sizes(hub, bert_folder, minilm_folder, ca
     assert listed[0]["bytes"] == sum(sizes) and listed[0]["revision"] == commit
     assert [one["is_whole"] for one in listed] == [True] * 3
     lines = run(capsys, "cache").out.splitlines()
-    assert commit[:8] in lines[0] and BERT in lines[0] and lines[3].endswith("in all")
+    assert lines[1].split()[2:] == [commit[:8], "main", "bert", BERT]
+    assert lines[4].endswith("in all")

@@ -1,9 +1,12 @@
 """Models by name from a local hub: what is downloaded, what is refused, what breaks off."""
 
+import json
 import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -148,6 +151,45 @@ def test_wrong_content_is_refused_and_removed(bert_hub, bert_folder, capsys):
     check_same(kbert.load(BERT), bert_folder)
 
 
+def test_a_damaged_file_of_the_cache_is_downloaded_again(bert_hub, bert_folder):
+    folder = kbert.download(BERT)
+    for name in (WEIGHTS, "config.json"):
+        Path(os.path.realpath(folder / name)).write_bytes(b"")
+    check_same(kbert.load(kbert.download(BERT)), bert_folder)
+
+
+def test_a_login_page_in_between_is_one_line(bert_hub, monkeypatch, capsys):
+    def answer(self, *arguments, **options):
+        raise json.JSONDecodeError("Expecting value", "<html>", 0)  # as huggingface_hub raises it
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", answer)
+    assert "login page" in failed_line(capsys, "download", BERT)
+
+
+def test_a_password_in_the_hubs_address_is_not_printed(bert_hub, monkeypatch, capsys):
+    address = huggingface_hub.constants.ENDPOINT.replace("//", "//me:s3cret@")
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+    line = failed_line(capsys, "download", "org/x")
+    assert "s3cret" not in line and "127.0.0.1" in line
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "hub.example.com")
+    assert "must begin with https://" in failed_line(capsys, "download", "org/x")
+
+
+def test_what_is_local_is_not_downloaded(bert_hub, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "minilm").mkdir()
+    for name in ("minilm", "./minilm", tmp_path / "minilm"):
+        assert "nothing to download" in failed_line(capsys, "download", name)
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, PermissionError), (500, ConnectionError)])
+def test_a_files_status_is_in_the_line(bert_hub, monkeypatch, status, error):
+    wait_no_longer(monkeypatch)
+    bert_hub.faults["/config.json"] = Fault(status=status)
+    with pytest.raises(error, match=f"status {status}"):
+        kbert.load(BERT)
+
+
 REFUSALS = {  # options of the repository, token, name, error, what its line says
     "no such model": ({}, None, "org/other", FileNotFoundError, "check the name"),
     "no such model, with a token": ({}, "hf_stranger", "org/other", FileNotFoundError, "check the"),
@@ -203,7 +245,7 @@ def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, caps
 
     monkeypatch.setattr(hugging_face, "_TIMEOUT_S", 0.2)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
-    monkeypatch.setattr("huggingface_hub.file_download._ETAG_RETRY_TIMEOUT", 0.2)
+    monkeypatch.setattr("huggingface_hub.file_download._ETAG_RETRY_TIMEOUT", 0.2, raising=False)
     wait_no_longer(monkeypatch)
     bert_hub.faults[address] = Fault(silent=True)
     start = time.monotonic()
@@ -228,8 +270,30 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
     assert "status 503" in failed_line(capsys, "inspect", BERT)
     before = len(hub.requests)
     set_offline(monkeypatch)
-    assert "HF_HUB_OFFLINE" in failed_line(capsys, "inspect", BERT)
+    line = failed_line(capsys, "inspect", BERT)
+    assert "HF_HUB_OFFLINE forbids the network: unset it, or" in line and "kbert download" in line
     assert len(hub.requests) == before
+
+
+def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
+    """Where a connection breaks off once, and without a network; `capsys` misses them."""
+    command = [sys.executable, "-m", "kbert", "download", BERT]
+    bert_hub.faults[f"/{WEIGHTS}"] = Fault(break_after=0, times=1)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{kbert.download(BERT)}\n", "")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    done = subprocess.run([*command[:-1], "org/other"], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith("kbert: 'org/other' is not a local path")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_download_of_the_weights_has_a_progress_bar(bert_hub, monkeypatch, capsys, shown):
+    monkeypatch.setenv("TQDM_POSITION", "-1")  # huggingface_hub's bars, though this is no terminal
+    monkeypatch.setattr("kbert.checkpoints.hub.hugging_face.is_said", lambda: shown)
+    kbert.download(BERT)
+    said = capsys.readouterr().err
+    assert (WEIGHTS in said and "100%" in said) if shown else said == ""
 
 
 def test_a_full_disk_is_one_line(bert_hub, bert_folder, capsys):
@@ -252,14 +316,25 @@ def test_a_full_disk_is_one_line(bert_hub, bert_folder, capsys):
 
 def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_path, capsys):
     out = tmp_path / "out"
+    huggingface_hub.snapshot_download(BERT)  # the cache has other files too
     done = run(capsys, "download", BERT, "-o", out)
     assert (done.status, done.out) == (0, f"{out}\n")
     found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert found == NEEDED[BERT] and not any(path.is_symlink() for path in out.rglob("*"))
+    assert found == {*NEEDED[BERT], "kbert_source.json"} and not any(
+        path.is_symlink() for path in out.rglob("*")
+    )
     check_same(kbert.load(out), bert_folder)
+    assert kbert.load(out).source == kbert.load(BERT).source
     before = len(bert_hub.requests)
     assert str(out) in failed_line(capsys, "download", BERT, "-o", out)
     assert len(bert_hub.requests) == before
+
+
+def test_other_weights_in_a_downloaded_folder_are_not_the_hubs(bert_hub, tmp_path):
+    bert = kbert.load(kbert.download(BERT, tmp_path / "out"))
+    assert bert.source.startswith(f"hf://{BERT}@")
+    kbert.save(bert, tmp_path / "out")
+    assert kbert.load(tmp_path / "out").source is None
 
 
 def test_download_brings_the_cache_up_to_date(bert_hub, bert_folder, minilm_folder, capsys):

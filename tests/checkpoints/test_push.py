@@ -1,5 +1,6 @@
 """kbert.push, kbert push and kbert.save("hf://…") against a local hub."""
 
+import dataclasses
 import json
 import shutil
 
@@ -7,15 +8,14 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.hub_content import Fault
-from helpers.hub_settings import set_offline
-from helpers.labelled_texts import write_texts
+from helpers.hub_settings import set_offline, wait_no_longer
 from helpers.small_berts import small_bert
 from huggingface_hub import ModelCard
 
 import kbert
+from kbert.checkpoints import pushing
 
 TEXTS = ["a cat", "the red moon"]
-QUIET = {"progress": False, "peak_flops": 1e9}
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +31,15 @@ def folder(bert, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(bert, small, tmp_path_factory):
-    """The folder of a finished run."""
-    place = tmp_path_factory.mktemp("pushed-run")
-    write_texts(place / "train.tsv", 26, 1)
-    write_texts(place / "dev.tsv", 23, 2)
-    kbert.save(bert, place / "source")
-    data = {"train": place / "train.tsv", "dev": place / "dev.tsv", "output": place / "run"}
-    kbert.finetune(place / "source", "classify", **data, epochs=1, **QUIET)
-    return place / "run"
+def run(bert, tmp_path_factory):
+    """The folder of a finished run, as `kbert.finetune` leaves it."""
+    run = tmp_path_factory.mktemp("pushed-run") / "run"
+    kbert.save(dataclasses.replace(bert, card="kbert.load('ORG/NAME')"), run / "model")
+    kbert.save(bert, run / "model.keras")
+    settings = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}
+    (run / "settings.json").write_text(json.dumps(settings))
+    (run / "result.json").write_text('{"steps": 3}')
+    return run
 
 
 @pytest.fixture
@@ -112,17 +112,20 @@ def test_run_is_pushed_as_its_model_with_its_card(owner, run, capsys):
     assert (done.status, done.out) == (0, f"hf://owner/tuned@{repository.refs['main']}\n")
     assert repository.private
     assert set(pushed(owner, "owner/tuned")) == {path.name for path in (run / "model").iterdir()}
-    card = ModelCard.load("owner/tuned")
-    result = json.loads((run / "result.json").read_text())
-    found = {one.metric_name: one.metric_value for one in card.data.eval_results}
-    assert found == result["metrics"] and "dev.tsv, 23 examples" in card.text
+    assert ModelCard.load("owner/tuned").text == "kbert.load('owner/tuned')"
 
 
 def test_save_to_an_address_pushes_with_a_card(owner, bert):
     kbert.save(bert, "hf://owner/saved")
     assert same_numbers(kbert.load("owner/saved"), bert)
     assert ModelCard.load("owner/saved").data.tags == ["transformers", "kbert", "bert"]
-    kbert.save(bert, "hf://owner/google", format="google")
+    based = dataclasses.replace(bert, source=f"hf://org/base@{'3d' * 20}")
+    kbert.save(based, "hf://owner/based")
+    assert ModelCard.load("owner/based").data.base_model == "org/base"
+    own = dataclasses.replace(bert, card="for ORG/NAME")
+    kbert.save(own, "hf://owner/own")
+    assert ModelCard.load("owner/own").text == "for owner/own"
+    kbert.save(own, "hf://owner/google", format="google")
     assert "bert_config.json" in pushed(owner, "owner/google")
     assert ModelCard.load("owner/google").data.library_name == "kbert"
 
@@ -209,6 +212,26 @@ def test_server_that_is_not_there_is_one_line(hub, folder, monkeypatch, tmp_path
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
     said = refusal(kbert.push, folder, "owner/small")
     assert said.startswith("ConnectionError: hf://owner/small cannot be pushed, since 127.0.0.1:1")
+
+
+def test_server_that_never_answers_is_one_line(owner, folder, monkeypatch):
+    owner.faults["/api/models/owner/small"] = Fault(silent=True)
+    monkeypatch.setattr(pushing, "_TIMEOUT_S", 0.2)
+    said = refusal(kbert.push, folder, "owner/small")
+    assert (
+        said.startswith("ConnectionError: hf://owner/small cannot be pushed") and "Timeout" in said
+    )
+
+
+def test_upload_that_breaks_off_leaves_no_commit_and_is_pushed_again(owner, folder, monkeypatch):
+    wait_no_longer(monkeypatch)
+    owner.faults["/cdn/"] = Fault(status=500)
+    said = refusal(kbert.push, folder, "owner/small")
+    assert said.startswith("ConnectionError: the upload to 127.0.0.1:") and "push again" in said
+    assert pushed(owner, "owner/small") == {}
+    owner.faults.clear()
+    kbert.push(folder, "owner/small")
+    assert "model.safetensors" in pushed(owner, "owner/small")
 
 
 @pytest.mark.full

@@ -1,5 +1,7 @@
 """95 % intervals of metrics: scipy's bootstrap with the same draws, each task's, by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +11,7 @@ from kbert.data.labelled.text_columns import TextColumns
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
 from kbert.tasks import metrics
 from kbert.tasks.embedding.evaluation import scores_of
+from kbert.tasks.finetuning.best_weights import BestWeights
 from kbert.tasks.finetuning.task import task_of
 from kbert.tasks.intervals import RESAMPLES, Scores, find_intervals
 from kbert.tasks.tagging.reading import Sentence
@@ -111,3 +114,26 @@ def test_queries_are_resampled_and_cut_vectors_have_their_own():
     names = ["accuracy", "recall@1", "recall@5", "recall@10", "mrr@10"]
     assert list(found) == names + [f"{name}_3" for name in names]
     assert found["mrr@10"] == by_scipy(np.mean, scores.columns[2][:, 3])
+
+
+def test_intervals_are_of_the_weights_that_are_kept():
+    """Of the best evaluation, of the last, or of a new one where an earlier start did it."""
+    better, worse = classify(GOLD, GOLD), classify(GOLD, PREDICTED)
+
+    class Dev:
+        def __init__(self):
+            self.scores, self.left = {}, [worse, better, worse, worse]
+
+        def __call__(self, predict, names):
+            self.scores = {"": self.left.pop(0)}
+            return self.scores[""].metrics()
+
+    engine = SimpleNamespace(predict=None, output_names=(), weights_now=dict)
+    best = BestWeights(engine, Dev(), "accuracy", True, None)
+    for _ in range(3):
+        best.evaluate()
+    for scores in (better, worse):
+        assert best.find_intervals(scores.metrics()) == find_intervals({"": scores})
+    assert best.find_intervals({"accuracy": 0.25}) == find_intervals({"": worse})
+    assert best._dev.left == []  # evaluated again
+    assert BestWeights(engine, None, "accuracy", True, None).find_intervals({}) == {}

@@ -107,7 +107,8 @@ def test_resume_after_crash_is_bit_equal(whole, crashed, folder, tmp_path):
     assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
     pairs = zip(whole.bert.model.get_weights(), tuned.bert.model.get_weights(), strict=True)
     assert all(np.array_equal(one, other) for one, other in pairs)
-    assert tuned.metrics == whole.metrics
+    assert tuned.metrics == whole.metrics and tuned.intervals == whole.intervals != {}
+    assert tuned.bert.card == whole.bert.card
     losses, others = ([line["loss"] for line in one.history.updates] for one in (whole, tuned))
     assert losses == others
 

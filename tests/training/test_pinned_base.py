@@ -78,7 +78,7 @@ def places(run) -> dict:
 def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path):
     commit = hub.add("org/base", folder / "source")
     address = f"hf://org/base@{commit}"
-    whole = finetune(folder, "org/base", tmp_path / "run")
+    whole = finetune(folder, "org/base", tmp_path / "run", epochs=1)
     assert places(tmp_path / "run")["source"] == address
     assert f"<dt>Started from</dt><dd>{address}</dd>" in (tmp_path / "run/report.html").read_text()
     card = ModelCard.load(tmp_path / "run/model/README.md")
@@ -114,6 +114,9 @@ def test_card_of_a_run_has_no_names_of_this_machine(folder, plain):
     assert "| Data | train.tsv, 26 examples, 2 labels: bad, good |" in card
     assert "| Dev data | dev.tsv, 13 examples |" in card
     assert "| `epochs` | 1 |" in card and "`lengths`" not in card
+    results = ModelCard(card).data.eval_results
+    found = {one.metric_name: (one.metric_value, one.dataset_name) for one in results}
+    assert found == {name: (value, "dev.tsv") for name, value in plain.metrics.items()}
 
 
 def test_finished_run_opens_with_its_card_and_intervals(folder, plain, tmp_path):
@@ -135,9 +138,13 @@ def test_finished_run_opens_with_its_card_and_intervals(folder, plain, tmp_path)
     assert (older.intervals, older.bert.card, older.metrics) == ({}, None, first.metrics)
 
 
-def test_resized_model_has_no_card_of_the_old_one(plain):
-    assert plain.bert.card is not None
+def test_loaded_run_has_its_card_and_another_model_has_none(plain, tmp_path):
+    for path in (plain.folder, plain.folder / "model", plain.folder / "model.keras"):
+        assert kbert.load(path).card == plain.bert.card is not None
+    assert kbert.load(plain.folder, head="encoder").card is None
     assert kbert.resize_positions(plain.bert, 11).card is None
+    copy = shutil.copytree(plain.folder / "model", tmp_path / "model")
+    assert kbert.load(copy).card is None
 
 
 def test_teacher_of_a_name_is_pinned_too(hub, folder, plain):

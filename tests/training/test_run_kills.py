@@ -101,8 +101,8 @@ def assert_equal(whole: Path, killed: Path, steps: int = SETTINGS["steps"]) -> N
     (arrays, _), (others, _) = (read_state(run / last) for run in (whole, killed))
     assert set(arrays) == set(others)
     assert not [name for name in arrays if not np.array_equal(arrays[name], others[name])]
-    weights = "model/model.safetensors"
-    assert (whole / weights).read_bytes() == (killed / weights).read_bytes()
+    for name in ("model/model.safetensors", "model/README.md"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes()
     lines = [without_times(read_records(run / "metrics.jsonl")) for run in (whole, killed)]
     assert [line["step"] for line in lines[1]] == list(range(1, steps + 1))
     assert lines[0] == lines[1]  # the losses are of the same examples

@@ -1,6 +1,7 @@
 """What the caches of Hugging Face and Kaggle hold: `kbert cache`."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ class CachedModel:
     Attributes:
         name: what `kbert.load` opens it by.
         revision: the commit, or Kaggle's version.
+        refs: the branches and tags that stand for this commit; load(name) opens "main".
         bytes: the size of its files; files that two revisions share count for each.
         kind: its model_type, or the class of KerasHub's backbone; "" without a configuration.
         is_whole: whether weights and configuration are there.
@@ -23,6 +25,7 @@ class CachedModel:
 
     name: str
     revision: str
+    refs: tuple[str, ...]
     bytes: int
     kind: str
     is_whole: bool
@@ -46,11 +49,29 @@ def _describe(folder: Path) -> CachedModel | None:
     return CachedModel(
         name.removeprefix("hf://"),
         revision,
+        _find_refs(folder),
         sum((folder / file).stat().st_size for file in files),
         _kind(folder),
         has_model(files),
         str(folder),
     )
+
+
+def measure_total() -> int:
+    """Return the bytes of all models in the caches; files that revisions share count once."""
+    files = {
+        os.path.realpath(Path(one.path) / file)
+        for one in list_cached_models()
+        for file in hugging_face.list_files(Path(one.path))
+    }
+    return sum(os.path.getsize(file) for file in files)
+
+
+def _find_refs(folder: Path) -> tuple[str, ...]:
+    refs = folder.parent.parent / "refs"  # Kaggle has none
+    files = [file for file in refs.rglob("*") if file.is_file()]
+    found = [file for file in files if file.read_text(errors="replace").strip() == folder.name]
+    return tuple(sorted(file.relative_to(refs).as_posix() for file in found))
 
 
 def _kind(folder: Path) -> str:

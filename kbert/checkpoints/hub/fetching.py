@@ -1,6 +1,7 @@
 """From a path or a model's name to a folder: a local path, then the caches, then the network."""
 
 import functools
+import json
 import logging
 import os
 import re
@@ -10,9 +11,11 @@ from pathlib import Path
 from kbert.checkpoints.hub import hugging_face, kaggle
 from kbert.checkpoints.hub.names import ModelName, explain_missing, known_models
 from kbert.checkpoints.hub.needed_files import choose_files
+from kbert.io import json_schema as js
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")
+_SOURCE = "kbert_source.json"  # in a folder that `download` wrote: the address with the commit
 _HUBS = {"hf": hugging_face, "kaggle": kaggle}
 
 
@@ -41,10 +44,12 @@ def pin(source: str | os.PathLike) -> str:
     path = Path(source)
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
-    address = address_of(path)
-    if address is not None and address.endswith(path.absolute().name):  # the whole model, no part
-        return address
-    return str(path.absolute())
+    address, path = address_of(path), path.absolute()
+    caches = (hugging_face.cache_folder().absolute(), kaggle.cache_folder().absolute())
+    is_cached = any(cache in path.parents for cache in caches)  # where the address leads to again
+    if address is not None and is_cached and address.endswith(("@" + path.name, "/" + path.name)):
+        return address  # of the whole model, not of a part
+    return str(path)
 
 
 def fetch(name: ModelName, *, update: bool = False) -> Path:
@@ -61,14 +66,18 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
     try:
         return hub.download(name)
     except ConnectionError:
+        from huggingface_hub.constants import HF_HUB_OFFLINE
+
         part = cached
         if part is None and name.hub == "hf":
             part = hugging_face.find_cached(name, certain=False)
         if part is None:
             raise
         _logger.warning(
-            "the hub cannot be reached: %s is used as it is in the cache%s",
-            *(name, "" if cached else ", where files of the tokenizer or modules may be missing"),
+            "%s: %s is used as it is in the cache%s",
+            "HF_HUB_OFFLINE forbids the network" if HF_HUB_OFFLINE else "the hub cannot be reached",
+            name,
+            "" if cached else ", where files of the tokenizer or modules may be missing",
         )
         return part
 
@@ -95,6 +104,8 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
         ConnectionError: no network.
         OSError: the cache or the folder cannot be written.
     """
+    if ModelName.parse(os.fspath(name)) is None and Path(name).exists():
+        raise ValueError(f"{name} is a local path: there is nothing to download")
     parsed = _parse(name)
     if folder is None:
         return fetch(parsed, update=True)
@@ -107,15 +118,25 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
         for file in settings + weights:
             (part / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, part / file)
+        (part / _SOURCE).write_text(json.dumps({"address": address_of(source)}) + "\n")
     return folder
 
 
+def forget_source(folder: Path) -> None:
+    """Remove the address that `download` wrote into a folder: other weights come there."""
+    if (folder / _SOURCE).is_file():
+        (folder / _SOURCE).unlink()
+
+
 def address_of(path: Path) -> str | None:
-    """Return the address, with commit or version, of a model that lies in a hub's cache.
+    """Return the address, with commit or version, of a model in a hub's cache, or copied from it.
 
     Args:
         path: its folder, or a file or folder in it.
     """
+    if (path / _SOURCE).is_file():  # `download` wrote the folder
+        address = js.read_object(path / _SOURCE).get("address")
+        return address if isinstance(address, str) else None
     text = path.absolute().as_posix()
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
     if match:
@@ -164,6 +185,6 @@ def _open_cache_folder(path: Path) -> Path:
     if len(commits) != 1:
         raise ValueError(
             f"{path} must have one snapshot, or a file refs/main that names one, got "
-            f"{', '.join(commits) or 'none'}: give the path of one, {path}/snapshots/COMMIT"
+            f"{', '.join(commits) or 'none'}: give the path of one, {root}/snapshots/COMMIT"
         )
     return root / "snapshots" / commits[0]

@@ -8,22 +8,24 @@ The cache's layout is that of huggingface_hub's documentation, "Understand cachi
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
+import re
+import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kbert.checkpoints.hub.names import ModelName, other_repos
+from kbert.checkpoints.hub.names import ModelName, other_repos, suggest
 from kbert.checkpoints.hub.needed_files import TOKENIZERS, choose_files, has_model
+from kbert.graph.config import BertConfig
 from kbert.io import extras, printable
+from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_said
 
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
-_MODULES = "modules.json"
+_MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
 
 
 def cache_folder() -> Path:
@@ -55,9 +57,26 @@ def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
 def find_snapshot(root: Path, revision: str) -> Path | None:
     """Find the folder of a branch, a tag or a commit in a model's folder of the cache."""
     ref = root / "refs" / revision
-    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    commit = ref.read_text(errors="replace").strip() if ref.is_file() else revision
+    if not re.fullmatch(r"\w[\w-]*", commit):  # of somebody's cache: no path out of it
+        return None
     snapshot = root / "snapshots" / commit
-    return snapshot if commit and snapshot.is_dir() else None
+    if not snapshot.is_dir() and re.fullmatch("[0-9a-f]{7,39}", commit):
+        found = list((root / "snapshots").glob(f"{commit}*"))  # a commit is often abbreviated
+        return found[0] if len(found) == 1 else None
+    return snapshot if snapshot.is_dir() else None
+
+
+def describe_cached(name: ModelName) -> str:
+    """Say what the cache has of a model that could not be opened from it."""
+    roots = [cache_folder() / f"models--{one.replace('/', '--')}" for one in other_repos(name.repo)]
+    if any(find_snapshot(root, name.revision or "main") for root in roots):
+        return f"{name.repo!r} is in the cache only in part"
+    found = [one.name[:8] for root in roots for one in (root / "snapshots").glob("*")]
+    if not found:
+        return f"{name.repo!r} is not a local path, is not in the cache"
+    wanted = name.revision or "main"
+    return f"{name.repo!r} is in the cache at {', '.join(sorted(found))}, not at {wanted!r}"
 
 
 def list_files(folder: Path) -> list[str]:
@@ -77,9 +96,11 @@ def _is_whole(snapshot: Path, certain: bool) -> bool:
     if not certain:
         return True
     absent = snapshot.parent.parent / ".no_exist" / snapshot.name
-    has_tokenizer = any(name in names for name in TOKENIZERS)
-    if not has_tokenizer and not (absent / TOKENIZERS[0]).is_file():
-        return False
+    if TOKENIZERS[0] not in names:  # vocab.txt alone does not say the casing
+        has_words = any(name in names for name in TOKENIZERS[1:])
+        wanted = _TOKENIZER_CONFIG if has_words else TOKENIZERS[0]
+        if wanted not in names and not (absent / wanted).is_file():
+            return False
     if _MODULES in names:
         return _has_modules(snapshot)
     return (absent / _MODULES).is_file() or not _may_have_modules(snapshot)
@@ -114,31 +135,60 @@ def download(name: ModelName) -> Path:
         ConnectionError: no network, or the hub does not answer.
         OSError: the cache cannot be written, or a file arrived damaged.
     """
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import hf_hub_download
 
     with explained_errors(name):
-        info = HfApi().model_info(
-            name.repo, revision=name.revision, files_metadata=True, timeout=_TIMEOUT_S
-        )
-        files = {file.rfilename: file for file in info.siblings or ()}
+        commit, files = _list_repository(name)
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
         root = cache_folder() / f"models--{name.repo.replace('/', '--')}"
-        folder = root / "snapshots" / info.sha
-        # snapshot_download would wait for a silent hub without end, and move the branch first.
-        get = functools.partial(
-            hf_hub_download, name.repo, revision=info.sha, etag_timeout=_TIMEOUT_S
-        )
-        with shown_progress(False), ThreadPoolExecutor(8) as threads:
-            list(threads.map(get, settings))
+        folder = root / "snapshots" / commit
+        _remove_damaged(folder, files, settings + weights)
+        with shown_progress(False):  # one after the other: Ctrl-C ends it at once
+            for file in settings:
+                hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
         _mark_absent(folder, files)
-        for weight in weights:
-            if not (folder / weight).is_file():
-                _download_weights(name, folder, weight)
-                _check_content(folder / weight, files[weight])
-        if (name.revision or "main") != info.sha:
-            _write_ref(root / "refs" / (name.revision or "main"), info.sha)
+        _check_family(folder)
+    for weight in weights:
+        if not (folder / weight).is_file():
+            _download_weights(name, folder, weight)
+            _check_content(folder / weight, files[weight])
+    if (name.revision or "main") != commit:
+        _write_ref(root / "refs" / (name.revision or "main"), commit)
     return folder
+
+
+def _list_repository(name: ModelName) -> tuple[str, dict]:
+    """Ask the hub for the commit of a revision, and for its files by name.
+
+    Raises:
+        ConnectionError: what answers is no hub.
+    """
+    from huggingface_hub import HfApi, errors
+
+    try:
+        info = HfApi().model_info(
+            name.repo, revision=name.revision, files_metadata=True, timeout=_TIMEOUT_S
+        )
+    except errors.HFValidationError:
+        raise
+    except (ValueError, TypeError):
+        raise ConnectionError(
+            f"{describe_cached(name)}, and {_host()} does not answer as Hugging Face does: is a "
+            "login page of the network in between, or HF_ENDPOINT another server?"
+        ) from None
+    if not info.sha:
+        raise ConnectionError(f"{_host()} names no commit of {name.repo}: try again later")
+    return info.sha, {file.rfilename: file for file in info.siblings or ()}
+
+
+def _remove_damaged(folder: Path, files: dict, names: list[str]) -> None:
+    """Remove files of the cache that have another size than the repository states."""
+    for name in names:
+        file = folder / name
+        if file.is_file() and files[name].size not in (None, file.stat().st_size):
+            os.unlink(os.path.realpath(file))
+            file.unlink(missing_ok=True)
 
 
 def _write_ref(ref: Path, commit: str) -> None:
@@ -153,7 +203,11 @@ def _download_weights(name: ModelName, folder: Path, weight: str) -> None:
     from huggingface_hub import hf_hub_download
 
     try:
-        with explained_errors(name), shown_progress(is_said()):
+        with (
+            explained_errors(name),
+            shown_progress(is_said()),
+            warnings.catch_warnings(action="ignore"),  # of a full disk: an error follows
+        ):
             hf_hub_download(name.repo, weight, revision=folder.name, etag_timeout=_TIMEOUT_S)
     except ConnectionError:
         raise ConnectionError(
@@ -173,11 +227,17 @@ def _check_loadable(name: ModelName, files: list[str], weights: list[str]) -> No
         extras.require(f"{name}, which has its weights as .bin,", "torch", "torch")
 
 
+def _check_family(folder: Path) -> None:
+    """Raise a ValueError for a model that is no BERT, before its weights are downloaded."""
+    file = folder / "config.json"
+    if file.is_file() and "model_type" in js.read_object(file):  # KerasHub's has none
+        BertConfig.from_json(file)
+
+
 def _mark_absent(folder: Path, files) -> None:
     """Record in the cache which of the files that kbert would look for the commit does not have."""
     absent = folder.parent.parent / ".no_exist" / folder.name
-    missing = [] if any(name in files for name in TOKENIZERS) else [TOKENIZERS[0]]
-    for name in missing + ([] if _MODULES in files else [_MODULES]):
+    for name in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
         if not (absent / name).is_file():  # else the cache may be read-only
             absent.mkdir(parents=True, exist_ok=True)
             (absent / name).touch()
@@ -226,30 +286,37 @@ def explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
     from huggingface_hub import constants, errors, get_token
 
-    host = constants.ENDPOINT.partition("://")[2]
+    host, endpoint = _host(), constants.ENDPOINT.partition("://")[0] + f"://{_host()}"
+    if not host:
+        raise ValueError(
+            f"HF_ENDPOINT must begin with https:// or http://, got {constants.ENDPOINT!r}"
+        )
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    if get_token() is not None:
+        log_in = "your token has no access to it: use another in HF_TOKEN or `hf auth login`"
     no_such_model = FileNotFoundError(
-        f"{name.repo!r} is not a local path, is not in the cache, and {host} has no such public "
-        f"model: check the name; if the model is private, {log_in}"
+        f"{describe_cached(name)}, and {host} has no such public model: "
+        f"{suggest(name.repo) or 'check the name'}; if the model is private, {log_in}"
     )
     try:
         yield
     except errors.GatedRepoError:
         raise PermissionError(
-            f"{name.repo} is gated: ask for access at {constants.ENDPOINT}/{name.repo}, then "
-            f"{log_in}"
+            f"{name.repo} is gated: ask for access at {endpoint}/{name.repo}, then "
+            "log in with `hf auth login`, or set HF_TOKEN"
         ) from None
     except errors.RevisionNotFoundError:
+        revision = name.revision or "main"
         raise FileNotFoundError(
-            f"{name.repo} has no branch, tag or commit {name.revision!r}: leave @{name.revision} "
-            f"out, or choose one from {constants.ENDPOINT}/{name.repo}/commits"
+            f"{name.repo} has no branch, tag or commit {revision!r} (a commit has 40 digits): "
+            f"choose one from {endpoint}/{name.repo}/commits"
         ) from None
     except errors.RepositoryNotFoundError:
         raise no_such_model from None
     except errors.OfflineModeIsEnabled:
         raise _unreachable(name, "HF_HUB_OFFLINE forbids the network: unset it, or") from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
-        response = getattr(error, "response", None)
+        response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
         if response is None:
             raise _unreachable(name, f"{host} cannot be reached:") from None
         if response.status_code == 404 or (response.status_code == 401 and get_token() is None):
@@ -257,9 +324,12 @@ def explained_errors(name: ModelName) -> Iterator[None]:
         if response.status_code in (401, 403):
             raise PermissionError(
                 f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
-                f"token, {log_in}"
+                "token; a public model needs none, unset HF_TOKEN"
             ) from None
-        raise _unreachable(name, f"{host} answers with status {response.status_code}:") from None
+        raise ConnectionError(
+            f"{describe_cached(name)}, and {host} answers with status {response.status_code}: try "
+            "again later"
+        ) from None
     except OSError as error:
         if not error.errno:  # one of kbert's own, or a file of another size than was stated
             raise
@@ -277,8 +347,15 @@ def explained_errors(name: ModelName) -> Iterator[None]:
         raise _unreachable(name, f"{host} cannot be reached ({type(error).__name__}):") from None
 
 
+def _host() -> str:
+    """Return the hub's host, without what HF_ENDPOINT may have of a user and a password."""
+    from huggingface_hub import constants
+
+    return constants.ENDPOINT.partition("://")[2].rpartition("@")[2]
+
+
 def _unreachable(name: ModelName, why: str) -> ConnectionError:
     return ConnectionError(
-        f"{name.repo!r} is not a local path, is not in the cache, and {why} on a machine with a "
-        f"network, run `kbert download {name.repo} -o FOLDER`, and give the folder here"
+        f"{describe_cached(name)}, and {why} on a machine with a network, run `kbert download "
+        f"{str(name).removeprefix('hf://')} -o FOLDER`, and give the folder here"
     )

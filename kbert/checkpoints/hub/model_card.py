@@ -15,6 +15,7 @@ from kbert.graph.spec import GraphSpec
 README = "README.md"
 PLACEHOLDER = "ORG/NAME"  # `push` writes the model's name in its place
 _TRANSFORMERS = ("transformers", "transformers_onnx")  # formats that transformers opens
+_LIBRARIES = dict.fromkeys(_TRANSFORMERS, "transformers") | {"keras_hub": "keras-hub"}  # the tag
 _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they differ
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
@@ -134,7 +135,8 @@ def make_card(
     parts = [
         f"---\n{_make_metadata(config.model_type, use, name, title, training, form)}\n---",
         f"# {title}",
-        f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__}.",
+        f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__} (the "
+        "distribution kbert-keras; the package index's `kbert` is another project).",
         _table(("", ""), facts.items()),
         *(_describe_metrics(training) if training else ()),
         "## How to use it",
@@ -166,9 +168,9 @@ def _make_metadata(
     """Return the card's metadata as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    library = "kbert"
-    if form in _TRANSFORMERS:
-        library = "sentence-transformers" if use is _USES["sentence"] else "transformers"
+    library = _LIBRARIES.get(form, "kbert")
+    if library == "transformers" and use is _USES["sentence"]:
+        library = "sentence-transformers"
     metrics = training.metrics if training else {}
     results = [
         EvalResult(
@@ -181,10 +183,11 @@ def _make_metadata(
             metric_value=value,
         )
         for name, value in metrics.items()
+        if name != "loss"  # no metric of Hugging Face's library
     ]
     return ModelCardData(
         library_name=library,
-        tags=list(dict.fromkeys([library, "kbert", model_type])),
+        tags=["kbert", model_type],
         base_model=base.repo if base and base.hub == "hf" else None,
         pipeline_tag=use.tag,
         metrics=[result.metric_type for result in results] or None,
@@ -210,7 +213,7 @@ def _describe_metrics(training: Training) -> list[str]:
     rows, note = [], "There are no intervals: these are means over batches of masked tokens."
     for name, value in training.metrics.items():
         pair = training.intervals.get(name)
-        rows.append((name, _text(value), f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
+        rows.append((name, f"{value:.4f}", f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
     if training.intervals:
         note = (
             "The intervals are bootstrap percentiles over the dev examples: how much a metric "
@@ -218,7 +221,9 @@ def _describe_metrics(training: Training) -> list[str]:
             "seeds. If the run evaluated more than once, the dev data also chose the weights, and "
             "other data may give lower values."
         )
-    columns = ("metric", "dev data", "95 % interval")[: 3 if training.intervals else 2]
+    columns = ("metric", f"dev data, {training.facts.get('Dev data', '')}", "95 % interval")[
+        : 3 if training.intervals else 2
+    ]
     return ["## Metrics", _table(columns, rows), note]
 
 

@@ -18,7 +18,12 @@ from kbert.graph.presets import PRESETS
 from kbert.io.wording import hint
 
 _PART = r"\w(?:[\w.-]*\w)?"
-_REVISION = r"(?!.*\.\.)[\w./-]+"  # a Path makes one slash of the two of hf://
+_REVISION = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"  # refs/pr/1, v1.0, a commit; no path upwards
+_PAGE = re.compile(
+    r"https?://huggingface\.co/([^/?#]+/[^/?#]+)(?:/(?:tree|commit)/([^?#]+))?[/?#]?.*"
+)
+_CACHE_FOLDER = re.compile(r"models--([^/]+)--([^/]+)")
+# A Path makes one slash of the two of hf://.
 _HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")
 _KAGGLE = re.compile(rf"kaggle:/+(?P<repo>(?:{_PART}/){{3}}{_PART})(?:/(?P<revision>\d+))?")
 # Endings of files that kbert opens: `run/model.keras` is no owner and name.
@@ -53,26 +58,26 @@ class ModelName:
         Raises:
             ValueError: an address of a hub that is not written as one.
         """
-        bare, _, revision = text.partition("@")
+        if page := _PAGE.fullmatch(text):
+            text = f"hf://{page[1]}" + (f"@{page[2].rstrip('/')}" if page[2] else "")
+        text = _CACHE_FOLDER.sub(r"\1/\2", text) if _CACHE_FOLDER.fullmatch(text) else text
+        bare, _, revision = re.sub("^hf:/+", "", text).partition("@")
         if bare in known_models():
             name = cls.parse(known_models()[bare]["address"])
+            if revision and not re.fullmatch(_REVISION, revision):
+                raise ValueError(f"a branch, a tag or a commit must follow @, got {text!r}")
             return cls(name.hub, name.repo, revision or name.revision) if name else None
         for hub, pattern in (("hf", _HUGGING_FACE), ("kaggle", _KAGGLE)):
-            match = pattern.fullmatch(text)
-            if match and (text.startswith(f"{hub}:") or not _is_path(text)):
+            match, is_address = pattern.fullmatch(text), text.startswith(f"{hub}:")
+            if match and (is_address or not text.endswith(_FILES)):
                 return cls(hub, match["repo"], match["revision"])
-            if text.startswith(f"{hub}:"):
+            if is_address:
                 forms = {
                     "hf": "hf://owner/name",
                     "kaggle": "kaggle://keras/bert/keras/bert_base_en",
                 }
                 raise ValueError(f"an address of a model must be like {forms[hub]}, got {text!r}")
         return None
-
-
-def _is_path(text: str) -> bool:
-    """Return whether a text like owner/name can only be a path: an ending, a folder that exists."""
-    return text.endswith(_FILES) or os.path.isdir(text.split("/")[0])
 
 
 @functools.cache
@@ -91,6 +96,12 @@ def other_repos(repo: str) -> list[str]:
     bare = repo.partition("/")[2]
     is_known = known_models().get(bare, {}).get("address") == repo
     return [repo, bare] if is_known else [repo]
+
+
+def suggest(repo: str) -> str:
+    """Return a sentence with the known model that a wrong name was meant to be; "" without one."""
+    addresses = [row["address"] for row in known_models().values()]
+    return hint(repo, [one for one in addresses if "://" not in one], "")
 
 
 def explain_missing(text: str) -> str:

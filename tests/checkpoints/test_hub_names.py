@@ -1,0 +1,222 @@
+"""Names of models: what is one, what is a path, and every command that takes a checkpoint."""
+
+import logging
+import shutil
+
+import numpy as np
+import pytest
+from helpers.command_line import kbert as run
+from helpers.hub_models import BERT, failed_line
+from helpers.labelled_texts import write_texts
+from helpers.peer_outputs import run_peer
+
+import kbert
+from kbert.checkpoints.hub import fetching
+from kbert.checkpoints.hub.cached_models import list_cached_models
+from kbert.checkpoints.hub.names import ModelName, known_models
+from kbert.graph.presets import PRESETS
+
+NAMES = {
+    "bert-base-uncased": ("hf", BERT, None),
+    "bert-base-uncased@v1": ("hf", BERT, "v1"),
+    BERT: ("hf", BERT, None),
+    f"hf://{BERT}@refs/pr/1": ("hf", BERT, "refs/pr/1"),
+    f"hf:/{BERT}": ("hf", BERT, None),  # what pathlib.Path makes of an address
+    "my-org/m.1_b-2": ("hf", "my-org/m.1_b-2", None),
+    "kaggle://keras/bert/keras/bert_base_en": ("kaggle", "keras/bert/keras/bert_base_en", None),
+    "kaggle://keras/bert/keras/bert_base_en/3": ("kaggle", "keras/bert/keras/bert_base_en", "3"),
+}
+PATHS = ["", ".", "./a", "../a", "/a/b", "a/b/c", "~/a", "a/", "org/model.keras", "a b/c", "org/-m"]
+MALFORMED = [
+    "hf://bert-bse",
+    "hf://a/b/c",
+    "hf://a/b@",
+    "kaggle://keras/bert",
+    "kaggle:bert_base_en",
+]
+REVISIONS = ["/etc", "../..", "a@b", "a/", ".", "a//b"]
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_names_are_read(text):
+    name = ModelName.parse(text)
+    assert (name.hub, name.repo, name.revision) == NAMES[text]
+    assert ModelName.parse(str(name)) == name
+
+
+@pytest.mark.parametrize("text", PATHS)
+def test_what_can_only_be_a_path_is_no_name(text):
+    assert ModelName.parse(text) is None
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_addresses_are_refused(text, capsys):
+    with pytest.raises(ValueError, match="an address of a model must be like"):
+        kbert.load(text)
+    assert text in failed_line(capsys, "inspect", text)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_revision_is_no_path(revision):
+    with pytest.raises(ValueError, match=r"must follow @|must be like"):
+        kbert.load(f"bert-base-uncased@{revision}")
+    with pytest.raises((ValueError, OSError)):
+        kbert.load(f"org/name@{revision}")
+    with pytest.raises(ValueError, match="must be like"):
+        kbert.load(f"hf://org/name@{revision}")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
+    with pytest.raises(FileNotFoundError, match="is a configuration without weights") as caught:
+        kbert.load(preset)
+    address = str(caught.value).split("load('")[1].split("'")[0]
+    row = next(row for row in known_models().values() if row["address"] == address)
+    sizes = {
+        key: value for key, value in vars(PRESETS[row["preset"]]).items() if "vocab" not in key
+    }
+    assert sizes == {key: vars(PRESETS[preset])[key] for key in sizes}
+
+
+def test_a_name_with_a_slip_is_answered_with_the_right_one(hub, capsys):
+    assert "bert-large-cased" in failed_line(capsys, "inspect", "bert-large-casd")
+    assert "has an owner, such as" in failed_line(capsys, "inspect", "wholly-other")
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", BERT])
+def test_a_path_goes_before_a_name_and_a_message_says_so(
+    hub, saved, tmp_path, monkeypatch, caplog, name
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(saved[0] / "encoder", tmp_path / name)
+    hub.add(BERT, saved[0] / "pretraining")
+    fetching._warn_of_namesake.cache_clear()
+    with caplog.at_level(logging.WARNING, "kbert"):
+        bert = kbert.load(name)
+    assert bert.head == "encoder" and bert.source is None and hub.requests == []
+    assert f"{name} is read from the local path of this name; hf://{BERT} means" in caplog.text
+    assert kbert.load(f"hf://{BERT}").head == "pretraining"
+
+
+def test_a_folder_of_an_owners_name_hides_none_of_its_models(hub, saved, tmp_path, monkeypatch):
+    """Only a whole path that exists goes before a name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "google-bert").mkdir()
+    commit = hub.add(BERT, saved[0] / "pretraining")
+    for name in (BERT, "bert-base-uncased", f"{BERT}@{commit}"):
+        assert kbert.load(name).source == f"hf://{BERT}@{commit}"
+    assert [one.name for one in list_cached_models()] == [BERT]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (f"https://huggingface.co/{BERT}", f"hf://{BERT}"),
+        (f"https://huggingface.co/{BERT}/tree/v1", f"hf://{BERT}@v1"),
+        ("hf://bert-base-uncased", f"hf://{BERT}"),
+        ("models--google-bert--bert-base-uncased", f"hf://{BERT}"),
+    ],
+)
+def test_what_people_paste_is_understood(text, meant):
+    assert str(ModelName.parse(text)) == meant
+
+
+def test_an_abbreviated_commit_is_found_in_the_cache(hub, saved, capsys):
+    commit = hub.add(BERT, saved[0] / "pretraining")
+    kbert.download(BERT)
+    assert kbert.load(f"{BERT}@{commit[:8]}").source == f"hf://{BERT}@{commit}"
+    line = failed_line(capsys, "inspect", f"{BERT}@nope")
+    assert "no branch, tag or commit 'nope'" in line
+
+
+def test_a_model_of_another_family_is_refused_before_its_weights(hub, saved, tmp_path, capsys):
+    """After config.json, whose words are transformers'."""
+    folder = tmp_path / "gpt2"
+    shutil.copytree(saved[0] / "pretraining", folder)
+    (folder / "config.json").write_text('{"model_type": "gpt2", "n_embd": 24}')
+    hub.add("openai-community/gpt2", folder)
+    assert "GPT-2" in failed_line(capsys, "inspect", "openai-community/gpt2")
+    assert "model.safetensors" not in hub.sent()
+
+
+COMMANDS = {  # the head that is asked for, and the rest of the line
+    "inspect": ("encoder", []),
+    "embed": ("encoder", ["{folder}/lines.txt", "-o", "{out}.npy"]),
+    "convert": ("encoder", ["{out}.keras"]),
+}
+OTHER_COMMANDS = {
+    "fill-mask": ("pretraining", ["the [MASK] sat"]),
+    "similarity": ("encoder", ["a cat", "the moon"]),
+    "search": ("encoder", ["a cat", "the moon", "a dog"]),
+    "rank": ("classifier", ["a cat", "the moon", "a dog", "--label", "LABEL_1"]),
+    "attention": ("encoder", ["a cat", "-o", "{out}.html"]),
+    "attribute": ("classifier", ["a cat"]),
+    "next-sentence": ("pretraining", ["a cat", "the moon"]),
+    "classify": ("classifier", ["a cat"]),
+    "tag": ("tokens", ["a cat"]),
+    "answer": ("qa", ["a cat", "the moon"]),
+    "evaluate": ("classifier", ["--task", "classify", "--data", "{folder}/dev.tsv"]),
+    "explore": ("encoder", ["-o", "{out}.html"]),
+    "finetune": (
+        "encoder",
+        ["--task", "classify", "--train", "{folder}/train.tsv", "-o", "{out}", "--epochs", "1"],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [*COMMANDS, *(pytest.param(name, marks=pytest.mark.full) for name in OTHER_COMMANDS)],
+)
+def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, command):
+    """What they print and write is what they do for the model at a path."""
+    head, rest = (COMMANDS | OTHER_COMMANDS)[command]
+    hub.add("org/model", saved[0] / head)
+    (tmp_path / "lines.txt").write_text("a cat\nthe red moon\n", encoding="utf-8")
+    write_texts(tmp_path / "train.tsv", 13, 1)
+    (tmp_path / "dev.tsv").write_text("a cat\t1\nthe red moon\t4\n", encoding="utf-8")
+    done, sources = {}, {"name": "org/model", "path": saved[0] / head}
+    for kind, source in sources.items():
+        words = [word.format(folder=tmp_path, out=tmp_path / kind) for word in rest]
+        done[kind] = run(capsys, command, source, *words, "--quiet")
+        assert done[kind].status == 0, done[kind].err
+    assert any(file.startswith("model.safe") for file in hub.sent())
+    if command in (
+        "explore",
+        "finetune",
+    ):  # their names are written
+        return
+    printed = [
+        one.out.replace(str(source), "").replace(str(tmp_path / kind), "")
+        for (kind, one), source in zip(done.items(), sources.values(), strict=True)
+    ]
+    assert printed[0] == printed[1]
+    written = {kind: sorted(tmp_path.glob(f"{kind}.*")) for kind in done}
+    for ours, theirs in zip(written["name"], written["path"], strict=True):
+        if ours.suffix == ".npy":
+            assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_adapters_are_opened_by_their_names(hub, tmp_path, capsys):
+    """PEFT's own adapter and its base, each by name and by path."""
+    run_peer("peer_peft_folder.py", tmp_path, tmp_path)
+    paths = [tmp_path / "classifier_base", tmp_path / "classifier"]
+    names = ["org/base", "org/adapter"]
+    for name, path in zip(names, paths, strict=True):
+        hub.add(name, path)
+    ours, theirs = (kbert.load(base, adapter=adapter) for base, adapter in (names, paths))
+    assert ours.adapter is not None and ours.labels == theirs.labels
+    for weight, wanted in zip(ours.model.weights, theirs.model.weights, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), wanted.numpy())
+    out = tmp_path / "merged"
+    assert run(capsys, "convert", "org/base", out, "--adapter", "org/adapter").status == 0
+    assert kbert.load(out).source is None
+
+
+def test_a_cached_load_hashes_no_file(hub, saved, monkeypatch):
+    """It reads no more than a load by path, but for names of folders."""
+    hub.add(BERT, saved[0] / "encoder")
+    kbert.load(BERT)
+    monkeypatch.setattr("hashlib.file_digest", None)
+    assert kbert.load(BERT).head == "encoder"
