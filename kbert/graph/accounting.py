@@ -24,23 +24,24 @@ DTYPES = {
 }
 
 CONVENTIONS = (
-    "Letters of the costs: B sequences a batch, S tokens a sequence, M predicted positions of a "
-    "sequence, w bytes of a number.",
-    "FLOPs: matrix products only, a multiply-add is 2; training is 3 × forward, once forward and "
-    "twice backward (PaLM, arXiv 2204.02311, appendix B).",
-    "Left out of the FLOPs: biases, normalizations, softmax, activations, dropouts, additions, "
-    "embedding look-ups, the loss, the optimizer.",
-    "Activations: what the backward pass keeps with nothing recomputed; dropout masks 1 byte a "
-    "number, ids and the logits of the loss 4 bytes (Korthikanti et al. 2022, arXiv 2205.05198, "
-    "equation 1: S·B·H·(34 + 5·A·S/H) bytes a block in 16 bits with FFD = 4·H).",
-    "Left out of the memory: temporary buffers, the framework, a 16-bit copy of the weights, "
+    "Letters: B sequences per batch, S tokens per sequence, M predicted positions per sequence, w "
+    "bytes per number.",
+    "FLOPs: matrix products only; a multiply-add counts as 2. Training is 3 × forward: once "
+    "forward and twice backward (PaLM, arXiv 2204.02311, appendix B).",
+    "Not counted as FLOPs: biases, normalizations, softmax, activations, dropouts, additions, "
+    "embedding lookups, the loss, the optimizer.",
+    "Activations: the tensors kept for the backward pass, without gradient checkpointing. Dropout "
+    "masks take 1 byte per number, ids and the logits of the loss 4 bytes (Korthikanti et al. "
+    "2022, arXiv 2205.05198, equation 1: S·B·H·(34 + 5·A·S/H) bytes per block in 16 bits with "
+    "FFD = 4·H).",
+    "Not counted as memory: temporary buffers, the framework, a 16-bit copy of the weights, "
     "fragmentation, the data.",
 )
 
 TRAINED_IN_PART = (
-    "Frozen parts and LoRA: a frozen weight has no gradient, what lies below the lowest trained "
-    "layer keeps no activations; an adapter adds rank · (inputs + outputs) parameters and, to the "
-    "cost of its matrix, its product B·A, once forward and twice backward an update.",
+    "Frozen parts and LoRA: a frozen weight has no gradient, and layers below the lowest trained "
+    "layer keep no activations. An adapter adds rank · (inputs + outputs) parameters and, to the "
+    "cost of its matrix, the product B·A, once forward and twice backward per step.",
 )
 
 

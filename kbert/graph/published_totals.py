@@ -32,13 +32,13 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
             "base_uncased, both heads",
             "base_uncased, encoder and pooler: transformers' BertModel",
         ),
-        Step("", "110M", "the paper's base: any of the three in two figures"),
+        Step("", "110M", "the paper's base: any of the three above, rounded"),
         *_to_heads(
             uncased[1],
             "large_uncased, encoder and pooler: transformers' BertModel",
             "large_uncased, both heads",
         ),
-        Step("", "340M", "the paper's large: either of the two in two figures"),
+        Step("", "340M", "the paper's large: either of the two above, rounded"),
     ]
 
 

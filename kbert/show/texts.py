@@ -133,7 +133,7 @@ def _per_block(full: Account) -> str:
         dtype="mixed_bfloat16",
     )
     kept = half.groups["encoder"].activation_bytes
-    return f"{kept / full.config.num_hidden_layers / 2**20:,.2f} MiB a block in 16 bits"
+    return f"{kept / full.config.num_hidden_layers / 2**20:,.2f} MiB per block in 16 bits"
 
 
 def _training(full: Account) -> str:
@@ -154,7 +154,7 @@ def _training(full: Account) -> str:
         )
     for name, variant in variants.items():
         flops = variant.training_flops_per_sequence
-        lines.append(f"{name:<6}{flops:>22,} FLOPs a sequence ({flops:.4e})")
+        lines.append(f"{name:<6}{flops:>22,} FLOPs per sequence ({flops:.4e})")
     lines.append(f"{'MiB':<22}{'weights':>10}{'gradients':>11}{'Adam':>10}{'activations':>13}")
     lines[-1] += f"{'total':>12}"
     for dtype in DTYPES:
@@ -214,10 +214,10 @@ def heads_text(report) -> str:
     config, hidden, size = report.config, report.config.hidden_size, report.config.head_size
     heads = config.num_attention_heads
     lines = [
-        f"One W_Q of {hidden} × {hidden} is {heads} of {hidden} × {size}, side by side:",
+        f"One W_Q of {hidden} × {hidden} is {heads} matrices of {hidden} × {size}, side by side:",
         f"  [X·W_1 … X·W_{heads}] = X·[W_1 … W_{heads}]",
-        f"  {hidden}·{hidden} = {heads}·({hidden}·{size}) = {hidden * hidden:,} weights; so for "
-        "W_K and W_V",
+        f"  {hidden}·{hidden} = {heads}·({hidden}·{size}) = {hidden * hidden:,} weights; "
+        "the same for W_K and W_V",
         "",
         "head  columns of W_Q      shape           weights",
     ]

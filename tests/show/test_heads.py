@@ -10,7 +10,7 @@ def test_both_computations_agree_and_every_slice_is_shown(small):
     assert max(report.differences.values()) < 1e-5
     assert report.slices == ((1, 0, 5), (2, 6, 11), (3, 12, 17), (4, 18, 23))
     text = heads_text(report)
-    assert "One W_Q of 24 × 24 is 4 of 24 × 6" in text
+    assert "One W_Q of 24 × 24 is 4 matrices of 24 × 6" in text
     assert "24·24 = 4·(24·6) = 576" in text
 
 
