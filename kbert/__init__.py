@@ -1,6 +1,6 @@
-"""BERT as a Keras 3 functional graph that one can read, count, draw, check and train.
+"""BERT in plain Keras 3: inspect its architecture, load a checkpoint, fine-tune, pretrain, export.
 
-Public names are resolved when they are first used: importing kbert imports no Keras.
+Public names are imported when they are first used: `import kbert` does not import Keras.
 """
 
 import importlib

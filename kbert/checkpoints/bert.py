@@ -1,4 +1,4 @@
-"""A BERT with its configuration, weights and tokenizer: `load` and `save`."""
+"""Load and save a BERT: its configuration, weights and tokenizer."""
 
 import dataclasses
 import logging
@@ -33,31 +33,33 @@ _logger = logging.getLogger("kbert")
 
 @dataclass(frozen=True)
 class Bert(aliases.Answering):
-    """What `load` gives.
+    """A loaded BERT model: configuration, weights and tokenizer. `load` returns one.
 
     Attributes:
-        config: its configuration.
-        head: which graph was built, one of `kbert.graph.spec.HEADS`.
-        model: the functional Keras model, with the checkpoint's weights.
-        tokenizer: a `kbert.Tokenizer`; None where the checkpoint has no vocabulary.
-        report: what was read, initialized and ignored.
-        architecture: the class of transformers that the checkpoint is of, where it has one.
-        labels: what a classifier's outputs are called, where the checkpoint says.
-        sentence: how a sentence vector is made, where the checkpoint says.
-        problem_type: what a classifier is of, in transformers' words, where the checkpoint says:
-            "single_label_classification", "multi_label_classification" or "regression".
-        split_punctuation: how `kbert.tag` cuts texts into words, as the training data do: at white
-            space, with this punctuation cut off both ends of a word. None: as the tokenizer does,
-            which cuts at every punctuation mark.
-        adapter: the LoRA adapter that its weights have in them, of `finetune(lora_rank=…)` or
-            `load(adapter=…)`; None: none is known.
-        sentence_problem: why the checkpoint's way to a sentence vector cannot be obeyed; None: it
-            can, or there is none.
-        cross_encoder: how a cross-encoder makes a score of its one logit, where the checkpoint
-            says.
-        source: the address of the model on a hub that it was loaded from, with the commit, such as
-            "hf://google-bert/bert-base-uncased@COMMIT"; None: it was not loaded from a hub.
-        card: the text of its model card, which `save` writes as README.md for transformers; None:
+        config: the `BertConfig`.
+        head: the head of the graph: "pretraining", "encoder", "classifier", "tokens" or "qa".
+        model: the functional Keras model with the checkpoint's weights.
+        tokenizer: the `kbert.Tokenizer`; None if the checkpoint has no vocabulary.
+        report: the tensors that were read, newly initialized and ignored.
+        architecture: the transformers class of the checkpoint, such as "BertForMaskedLM"; None if
+            the checkpoint names none.
+        labels: the names of a classifier's outputs, in order; None if the checkpoint has none.
+        sentence: the checkpoint's settings for sentence embeddings, a `SentenceSettings`; None if
+            it has none.
+        problem_type: the kind of classifier, in transformers' terms: "single_label_classification",
+            "multi_label_classification" or "regression"; None if the checkpoint does not say.
+        split_punctuation: how `kbert.tag` splits texts into words, the same way as the training
+            data: at white space, with this punctuation stripped from both ends of a word. None: the
+            tokenizer's split, at every punctuation mark.
+        adapter: the LoRA adapter that was merged into the weights by `finetune(lora_rank=…)` or
+            `load(adapter=…)`; None if none is known.
+        sentence_problem: why kbert cannot compute the checkpoint's sentence embeddings; None if it
+            can, or if the checkpoint has no settings for them.
+        cross_encoder: how a cross-encoder turns its single logit into a score; None if the
+            checkpoint does not say.
+        source: the hub address with the commit that the model was loaded from, such as
+            "hf://google-bert/bert-base-uncased@COMMIT"; None if it was not loaded from a hub.
+        card: the text of the model card, which `save` writes as README.md for transformers; None if
             it is not the result of a run.
     """
 
@@ -79,7 +81,7 @@ class Bert(aliases.Answering):
 
     @property
     def spec(self) -> GraphSpec:
-        """What the graph is: the model's own, or of a model that has none as its layers tell."""
+        """Spec of the graph: the model's own, or one derived from the model's layers."""
         found = getattr(self.model, "spec", None)
         if found is not None and (found.config, found.head) == (self.config, self.head):
             return found
@@ -112,52 +114,57 @@ def load(
     lowercase: bool | None = None,
     adapter: str | os.PathLike | None = None,
 ) -> Bert:
-    """Load a BERT by the name of a model or by a path::
+    """Load a BERT by the name of a model or by a path.
+
+    For example::
 
         kbert.load("bert-base-uncased")
         kbert.load("sentence-transformers/all-MiniLM-L6-v2@COMMIT")
         kbert.load("kaggle://keras/bert/keras/bert_base_en")
         kbert.load("run")
 
-    A local path is opened first, then the caches of Hugging Face and Kaggle are looked through,
-    and then the model is downloaded into them. What is in a cache opens no connection. The formats:
+    kbert looks for a local path first, then in the caches of Hugging Face and Kaggle, and then
+    downloads the model into them. A model in a cache is opened without a connection. The formats:
     Google's release (a folder, or the .zip), a folder of transformers, sentence-transformers or a
-    KerasHub preset, keras_bert's .h5, kbert's .keras; or a KerasHub `BertBackbone` itself.
+    KerasHub preset, keras_bert's .h5, kbert's .keras; or a live KerasHub `BertBackbone`.
 
     Args:
-        path: the name of a model, a folder or a file, or that `BertBackbone`. A name is owner/name
-            on Hugging Face, with @ and a branch, a tag or a commit if that matters; one of the
-            names that kbert knows without their owner; kaggle:// and KerasHub's preset.
-        head: the graph to build, one of `kbert.graph.spec.HEADS`; None: the one that
-            the checkpoint has. A head that it lacks keeps its first weights; the log says so,
-            once, by name.
-        num_labels: outputs of the heads "classifier" and "tokens"; None: as many as `labels`, as
-            the checkpoint has, else 2. Where the checkpoint's classifier has another number, a new
-            one begins with first weights; the log says so.
-        labels: what those outputs are called, in their order; None: as the checkpoint says.
+        path: the name of a model, a folder, a file, or a KerasHub `BertBackbone`. A name is
+            owner/name on Hugging Face, optionally followed by @ and a branch, tag or commit; a name
+            that kbert knows without its owner, such as "bert-base-uncased"; or kaggle:// and a
+            KerasHub preset.
+        head: the graph to build: "pretraining", "encoder", "classifier", "tokens" or "qa"; None:
+            the head that the checkpoint has. A head that the checkpoint lacks is newly initialized;
+            the log names its weights once.
+        num_labels: number of outputs of the heads "classifier" and "tokens"; None: the number of
+            `labels`, else the checkpoint's, else 2. If the checkpoint's classifier has another
+            number of outputs, a new classifier is initialized, and the log says so.
+        labels: the names of those outputs, in order; None: the checkpoint's.
         seq_len: tokens in a sequence; None: any length.
-        config: the configuration to go by, for files that have none: keras_bert's weights.
-        format: which format to read, where a folder holds two.
-        allow_missing: tensors, by their name in the file, that the checkpoint may lack.
-        ignore: tensors that the model need not have a place for.
-        tokenizer: False leaves the vocabulary unread.
-        lowercase: whether the vocabulary is uncased; None: as the checkpoint says.
-        adapter: the folder or the name of a LoRA adapter of this checkpoint, as PEFT or
-            `save(format="peft")` writes it. It is added to the weights, and the head that
-            was trained with it put in; `head` and `labels` are the adapter's, where it says.
+        config: the configuration, for files that have none, such as keras_bert's weights.
+        format: the format to read if a folder holds several: "transformers", "google",
+            "keras_bert", "keras" or "keras_hub".
+        allow_missing: tensors that the checkpoint may lack, by their names in the file.
+        ignore: tensors that may be in the checkpoint though the model has no such weight.
+        tokenizer: whether to read the vocabulary.
+        lowercase: whether the vocabulary is uncased; None: the checkpoint's setting.
+        adapter: the folder or the name of a LoRA adapter for this checkpoint, as PEFT or
+            `save(format="peft")` writes it. The adapter is merged into the weights, and the head
+            that was trained with it is loaded; the adapter's `head` and `labels` are used if it has
+            them.
 
     Returns:
         A `Bert`.
 
     Raises:
-        FileNotFoundError: no such path or model, or one without configuration or weights.
-        PermissionError: a model that is gated or private; the message says how to log in.
-        ConnectionError: a model that is not in a cache, and no network.
-        ValueError: weights that do not fit the configuration: one error lists every missing,
-            unexpected and mis-shaped tensor, before any is assigned. A vocabulary with more
-            tokens than the embedding has rows. A format that is not read. Labels that contradict
-            their number or the checkpoint's order, or go with a head that has none. An adapter
-            of another checkpoint.
+        FileNotFoundError: no such path or model, or no configuration or weights there.
+        PermissionError: the model is gated or private; the message says how to log in.
+        ConnectionError: the model is not in a cache, and there is no network.
+        ValueError: the weights do not fit the configuration: one error lists every missing,
+            unexpected and mis-shaped tensor, and no weight is assigned. Also: a vocabulary with
+            more tokens than the embedding has rows; a format that kbert does not read; labels that
+            contradict their number or the checkpoint's order, or labels for a head that has none;
+            an adapter of another checkpoint.
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
@@ -189,33 +196,36 @@ def save(
     calibration: Sequence[str] | None = None,
     text: bool = False,
 ) -> None:
-    """Write a model in one of the formats; all of it or nothing, and an old one survives.
+    """Save a model in one of the formats. An interrupted save leaves the old files as they were.
 
     Args:
-        bert: what `load` gave, or a `Bert` of one's own.
-        path: the folder or file to write; or hf://owner/name: a folder with a model card is
-            uploaded to Hugging Face, see `kbert.push`.
-        format: "transformers" (opens with AutoModel and its head's class), "transformers_onnx"
-            (the same with onnx/model.onnx, for sentence-transformers' backend "onnx", optimum and
-            text-embeddings-inference), "google" (opens with
-            tf.train.load_checkpoint and keras_bert), "keras_hub" (a preset, for
-            BertBackbone.from_preset), "keras" (one .keras file), "saved_model", "onnx", "litert",
-            "peft" (its LoRA adapter alone, for PeftModel.from_pretrained and `load(adapter=…)`);
-            None: by the path's ending .keras, .onnx, .tflite, else transformers.
-        architecture: for transformers, the class to write; None: the one that was loaded, else
-            the one that has the whole head.
-        quantize: for ONNX, "int8": weights and activations of the matrix products, by ranges that
-            the `calibration` texts have (ONNX Runtime's static quantization); "int8_dynamic": by
-            the ranges of each call. None: float32.
-        calibration: some hundred texts like those that will come.
-        text: for a SavedModel, that it takes texts and gives answers: vectors, labels with their
-            probabilities, words with labels, answers to questions, tokens for a [MASK]; the
-            tokenizer is in the graph, by tensorflow-text.
+        bert: a `Bert`.
+        path: the folder or file to write; or hf://owner/name, which uploads a folder with a model
+            card to Hugging Face, see `kbert.push`.
+        format: one of the following. None: chosen by the path's ending (.keras, .onnx, .tflite),
+            else "transformers".
+            "transformers": a folder for AutoModel and its head's class.
+            "transformers_onnx": the same with onnx/model.onnx, for sentence-transformers' backend
+            "onnx", optimum and text-embeddings-inference.
+            "google": a checkpoint for tf.train.load_checkpoint and keras_bert.
+            "keras_hub": a preset for BertBackbone.from_preset.
+            "keras": one .keras file.
+            "saved_model", "onnx", "litert": for inference.
+            "peft": the LoRA adapter alone, for PeftModel.from_pretrained and `load(adapter=…)`.
+        architecture: the transformers class to write, for "transformers"; None: the class that was
+            loaded, else the class that has the whole head.
+        quantize: for ONNX. "int8": int8 weights and activations of the matrix products, with ranges
+            from the `calibration` texts (ONNX Runtime's static quantization); "int8_dynamic": with
+            ranges from each call; None: float32.
+        calibration: some hundred texts like those that the model will read.
+        text: whether a SavedModel takes texts instead of ids and returns answers: embeddings,
+            labels with their probabilities, words with labels, answers to questions, tokens for a
+            [MASK]. The tokenizer is then part of the graph, by tensorflow-text.
 
     Raises:
-        ValueError: a format that is unknown or cannot hold the head; a folder with a checkpoint of
-            another format in it; a model that is not that of its configuration.
-        OSError: it cannot be written, or not uploaded.
+        ValueError: the format is unknown or cannot hold the head; the folder has a checkpoint of
+            another format; the model does not match its configuration.
+        OSError: the model cannot be written or uploaded.
     """
     require_bert(bert, "save")
     if not str(path):
@@ -254,7 +264,7 @@ def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
 def _built(
     checkpoint: Checkpoint, head, seq_len, allow_missing, ignore, words, num_labels, labels, given
 ) -> Bert:
-    """The checkpoint as it is asked for; `given` names layers whose weights come from elsewhere."""
+    """Build a checkpoint's model; `given` names layers whose weights come from elsewhere."""
     from kbert.model import builder
 
     found = checkpoint.spec
@@ -307,7 +317,7 @@ def _built(
 
 
 def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
-    """A model with an adapter added to its weights, which change; see `add_to`."""
+    """Merge an adapter into a model's weights, in place; see `add_to`."""
     added = add_to(bert.model, bert.spec, adapter, source, base)
     return dataclasses.replace(
         bert,
@@ -319,7 +329,7 @@ def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
 
 
 def require_bert(bert, function: str) -> None:
-    """A ValueError for what is no `Bert`."""
+    """Raise a ValueError unless `bert` is a `Bert`."""
     if not isinstance(bert, Bert):
         raise ValueError(
             f"{function} needs a kbert.Bert, as kbert.load gives it, got {type(bert).__name__}: a "

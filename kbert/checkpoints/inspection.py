@@ -1,4 +1,4 @@
-"""What lies at a path: format, configuration, tensors and totals; no weights are read."""
+"""Inspect a checkpoint without reading its weights: format, configuration, tensors, totals."""
 
 import math
 import os
@@ -21,7 +21,14 @@ BESIDE = "beside BERT"  # the part of tensors that the table of names does not h
 
 @dataclass(frozen=True)
 class InspectedTensor:
-    """A tensor: its name in the format's table, its shape and dtype in the file, its part."""
+    """A tensor of a checkpoint.
+
+    Attributes:
+        name: its name in the format's table.
+        shape: its shape in the file.
+        dtype: its dtype in the file.
+        part: the part of the model that it belongs to.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -31,23 +38,24 @@ class InspectedTensor:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `inspect` gives.
+    """The result of `inspect`.
 
     Attributes:
         source: the path or the model's name.
-        format: one of `kbert.checkpoints.formats.READERS`.
-        architecture: transformers' class, where it names one.
-        head: the graph that `load` builds.
-        config: the configuration.
+        format: "transformers", "google", "keras_bert", "keras" or "keras_hub".
+        architecture: the transformers class, if the checkpoint names one.
+        head: the head of the graph that `load` builds.
+        config: the `BertConfig`.
         tensors: the weights, in the order of the table of names.
-        left_out: tensors that are no weights: an optimizer's, buffers, copies.
-        vocab_size: tokens of its vocabulary; None where it has none.
-        lowercase: whether texts are lowercased; None without a vocabulary, or where no file says.
-        sentence: its way to a sentence vector, where it says.
-        problems: what does not fit the configuration, one line each.
+        left_out: names of tensors that are not weights: optimizer states, buffers, copies.
+        vocab_size: number of tokens in the vocabulary; None without a vocabulary.
+        lowercase: whether texts are lowercased; None without a vocabulary, or if no file says.
+        sentence: the settings for sentence embeddings, if the checkpoint has them.
+        problems: mismatches with the configuration, one line each.
         ignored: keys in the checkpoint's JSON files that kbert ignores, one line per file.
-        notes: how the file was read, where that is not plain.
-        sentence_problem: why its way to a sentence vector cannot be obeyed, where it cannot.
+        notes: remarks on how the file was read, if there is something to remark.
+        sentence_problem: why kbert cannot compute the checkpoint's sentence embeddings; None if it
+            can.
     """
 
     source: str
@@ -76,12 +84,12 @@ class Inspection:
 
     @property
     def params(self) -> int:
-        """Parameters in all."""
+        """Total number of parameters."""
         return sum(math.prod(tensor.shape) for tensor in self.tensors)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the weights, as they are stored."""
+        """Size of the stored weights, in bytes."""
         return sum(math.prod(tensor.shape) * _bytes_of(tensor.dtype) for tensor in self.tensors)
 
 
@@ -89,16 +97,20 @@ class Inspection:
 def inspect(
     path: str | os.PathLike, *, config: BertConfig | None = None, format: str | None = None
 ) -> Inspection:
-    """Looks into a checkpoint of any format that `kbert.load` reads, without reading its weights.
+    """Inspect a checkpoint of any format that `kbert.load` reads, without reading its weights.
 
     Args:
         path: the name of a model, a folder or a file.
-        config: the configuration to go by, for files that have none.
-        format: which format to read, where a folder holds two.
+        config: the configuration, for files that have none.
+        format: the format to read if a folder holds several: "transformers", "google",
+            "keras_bert", "keras" or "keras_hub".
+
+    Returns:
+        An `Inspection`.
 
     Raises:
-        FileNotFoundError, ValueError: as `kbert.load`, but for weights that do not fit, which
-            are the result's `problems`.
+        FileNotFoundError, ValueError: as for `kbert.load`. Weights that do not fit the
+            configuration are no error here: they are in the result's `problems`.
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
@@ -123,7 +135,7 @@ def inspect(
 
 
 def inspection_text(found: Inspection, every_tensor: bool = False) -> str:
-    """The inspection as text, 80 columns wide but for long names."""
+    """Format an inspection as text, 80 columns wide except for long names."""
     lines = [found.source, *_facts(found), ""]
     parts = list(dict.fromkeys(tensor.part for tensor in found.tensors))
     lines.append(f"  {'part':<12}{'tensors':>9}{'parameters':>15}  dtype")
@@ -247,7 +259,7 @@ def _ignored(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]
 
 
 def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:
-    """The checkpoint as its vocabulary pads, and that vocabulary's size and casing."""
+    """Return the checkpoint with its vocabulary's padding id, the vocabulary's size and casing."""
     if checkpoint.vocabulary is None:
         return checkpoint, None, None
     from kbert.data.tokenization.tokenizer_files import UnknownCasing, read_vocabulary
@@ -264,7 +276,7 @@ def _with_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
 
 
 def _kinds(left_out: Sequence[str]) -> list[str]:
-    """The last parts of the names, each once."""
+    """Return the distinct last components of the names."""
     return sorted({re.split(r"[/.]", name)[-1] for name in left_out})
 
 

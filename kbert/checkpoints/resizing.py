@@ -1,6 +1,6 @@
-"""Another vocabulary or more positions: the tables that depend on them, all at once.
+"""Resizing of the vocabulary and of the number of positions, in every table that depends on them.
 
-The embedding and the bias of MLM-Sim have one row a token, so they change together.
+The token embedding and the bias of MLM-Sim both have one row per token, so they change together.
 """
 
 import dataclasses
@@ -20,22 +20,22 @@ FILLINGS = ("normal", "mean", "repeat")
 def resize_vocab(
     bert: Bert, size: int | None = None, *, tokens: Iterable[str] = (), new_rows: str = "normal"
 ) -> Bert:
-    """A copy with more or fewer tokens; those that stay keep their ids and weights.
+    """Return a copy with more or fewer tokens. Tokens that stay keep their ids and weights.
 
     Args:
-        bert: the model; it stays as it is.
-        size: the new number of tokens; None: as many as there are, and `tokens`. Fewer leaves out
-            the last ones.
-        tokens: tokens to add to the tokenizer, at the end.
-        new_rows: what new rows hold: "normal" (drawn as first weights are: truncated normal of the
-            configuration's initializer_range) or "mean" (the mean of the rows that there are).
-            Their MLM bias is 0, or the mean of the biases.
+        bert: the model; it is not changed.
+        size: the new number of tokens; a smaller number removes the last tokens. None: the present
+            number plus `tokens`.
+        tokens: tokens to add at the end of the tokenizer's vocabulary.
+        new_rows: how new embedding rows are initialized: "normal" (a truncated normal distribution
+            with the configuration's initializer_range) or "mean" (the mean of the existing rows).
+            Their MLM bias is 0 for "normal", the mean of the biases for "mean".
 
     Returns:
         A new `Bert`.
 
     Raises:
-        ValueError: a size that does not hold the tokenizer's tokens, a token that is there.
+        ValueError: the size is too small for the tokenizer's tokens, or a token exists already.
     """
     require_bert(bert, "resize_vocab")
     tokens = tuple(tokens)
@@ -55,18 +55,19 @@ def resize_vocab(
 
 
 def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
-    """A copy that knows only some tokens, whose ids are their places in `tokens`.
+    """Return a copy whose vocabulary has only some of the tokens.
 
     Args:
-        bert: the model; it stays as it is.
-        tokens: the ids, or the tokens, that stay, in their new order; with a tokenizer, [PAD],
-            [UNK], [CLS], [SEP] and [MASK] among them.
+        bert: the model; it is not changed.
+        tokens: the ids, or the tokens, to keep. Their positions in this list are their new ids. If
+            the model has a tokenizer, the list must include [PAD], [UNK], [CLS], [SEP] and [MASK].
 
     Returns:
         A new `Bert`, whose `pad_token_id` is the padding token's new id.
 
     Raises:
-        ValueError: an id or token that is not there or stands twice; a special token left out.
+        ValueError: an id or token that does not exist or is listed twice, or a missing special
+            token.
     """
     require_bert(bert, "keep_tokens")
     ids = _ids(bert, tokens)
@@ -79,14 +80,15 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
 
 
 def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") -> Bert:
-    """A copy for longer, or only shorter, texts.
+    """Return a copy for longer texts, or only for shorter ones.
 
     Args:
-        bert: the model; it stays as it is.
+        bert: the model; it is not changed.
         positions: the new number of positions.
-        new_rows: what new rows hold: "repeat" (the table over again, as Longformer begins: Beltagy
-            et al. 2020, section 5), "normal" (as first weights) or "mean". A longer text needs
-            training in any case.
+        new_rows: how new rows of the position table are initialized: "repeat" (the table is
+            repeated, as Longformer does: Beltagy et al. 2020, section 5), "normal" (a truncated
+            normal distribution) or "mean" (the mean of the existing rows). Train the model before
+            you use it on longer texts.
 
     Returns:
         A new `Bert`.
@@ -119,7 +121,7 @@ def _rebuilt(
     change: Callable[[np.ndarray], np.ndarray],
     tables: tuple[str, ...] = (names.TOKEN_EMBEDDING, names.MLM_SIMILARITY),
 ) -> Bert:
-    """The same model under another configuration, with `change` done to the tables' arrays."""
+    """Rebuild the model with another configuration; `change` converts the tables' arrays."""
     import keras
 
     from kbert.model import builder
@@ -142,7 +144,7 @@ def _rebuilt(
 
 
 def _report(bert: Bert, model):
-    """The report, which goes on knowing which layers have their first weights."""
+    """Return the report, which still lists the newly initialized layers."""
     if bert.report is None:
         return None
     first = dict(bert.report.first_values)

@@ -1,4 +1,4 @@
-"""Settings of sentence-transformers: from a text to its embedding, from two texts to a score.
+"""Settings of sentence-transformers: how a text becomes an embedding, and two texts a score.
 
 `kbert.checkpoints.transformers.sentence_files` reads and writes them as sentence-transformers does.
 """
@@ -36,7 +36,7 @@ class SentenceDense:
     Attributes:
         kernel: float32 (inputs, outputs).
         bias: float32 (outputs,), or None.
-        activation: Keras's name of the function.
+        activation: Keras's name of the activation function.
 
     Raises:
         ValueError: shapes that do not fit each other, an unknown activation.
@@ -54,28 +54,29 @@ class SentenceDense:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Inputs and outputs."""
+        """Numbers of inputs and outputs."""
         return self.kernel.shape
 
 
 @dataclass(frozen=True)
 class SentenceSettings:
-    """A checkpoint's own way from a text to a sentence vector.
+    """A checkpoint's settings for sentence embeddings.
 
     Attributes:
-        pooling: one of `OF_CHECKPOINTS`, or several: their vectors are concatenated.
-        normalize: whether the vector is brought to length 1.
-        max_length: tokens that a text is cut to; None: the model's positions.
-        lowercase: whether texts are lowercased before the tokenizer.
-        prompts: texts that are put before a text, by their names.
-        default_prompt_name: the prompt of a text for which none is chosen; None: no prompt.
-        include_prompt: whether the prompt's tokens are pooled as well.
-        similarity: what compares two vectors, one of `SIMILARITIES`.
-        dimensions: the first numbers of the vector, which are kept; None: all.
-        dense: layers after the pooling, before the normalization.
+        pooling: "mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens" or
+            "pooler"; or a tuple of several, whose embeddings are concatenated.
+        normalize: whether embeddings are scaled to length 1.
+        max_length: the number of tokens that a text is truncated to; None: the model's positions.
+        lowercase: whether texts are lowercased before they are tokenized.
+        prompts: prompts by name; a prompt is text put before the input text.
+        default_prompt_name: the prompt used if none is chosen; None: no prompt.
+        include_prompt: whether the prompt's tokens are pooled too.
+        similarity: the similarity function: "cosine", "dot", "euclidean" or "manhattan".
+        dimensions: the number of leading dimensions to keep; None: all.
+        dense: dense layers after the pooling and before the normalization.
 
     Raises:
-        ValueError: one that is of another type, or a default prompt that is not among the prompts.
+        ValueError: a value of the wrong type, or a default prompt that is not among the prompts.
     """
 
     pooling: str | tuple[str, ...]
@@ -107,7 +108,7 @@ class SentenceSettings:
             self.prompt(self.default_prompt_name)
 
     def __repr__(self) -> str:
-        """Name what is not as in a model that only pools."""
+        """Return the settings that differ from a model that only pools."""
         plain = {one.name: one.default for one in fields(self)} | {"prompts": {}}
         values = {name: getattr(self, name) for name in plain}
         own = [f"{name}={value!r}" for name, value in values.items() if value != plain[name]]
@@ -115,18 +116,19 @@ class SentenceSettings:
 
     @property
     def poolings(self) -> tuple[str, ...]:
-        """The poolings in their order, one or several."""
+        """Pooling methods in order, always as a tuple."""
         return (self.pooling,) if isinstance(self.pooling, str) else self.pooling
 
     @property
     def default_prompt(self) -> str:
-        """The text that stands before every text for which no prompt is chosen."""
+        """Text put before every input text if no prompt is chosen."""
         return "" if self.default_prompt_name is None else self.prompt(self.default_prompt_name)
 
     def prompt(self, name: str) -> str:
-        """Return the prompt of a name; a ValueError where there is none.
+        """Return the prompt of a name; raise a ValueError if there is none.
 
-        A query's and a document's are in every model, as in sentence-transformers, if need be "".
+        As in sentence-transformers, "query" and "document" always exist; they are "" if the
+        checkpoint does not have them.
         """
         if name not in (*self.prompts, QUERY, DOCUMENT):
             known = ", ".join(dict.fromkeys((*self.prompts, QUERY, DOCUMENT)))
@@ -134,13 +136,13 @@ class SentenceSettings:
         return self.prompts.get(name, "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON has them; of a dense layer the activation alone."""
+        """Return the settings for JSON; of each dense layer the activation only."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values["dense"] = [layer.activation for layer in self.dense]
         return values | {"prompts": dict(self.prompts)}
 
     def arrays(self) -> "dict[str, np.ndarray]":
-        """Return the dense layers' weights, by their number and name."""
+        """Return the weights of the dense layers, by their number and name."""
         found = {}
         for number, layer in enumerate(self.dense):
             found[f"{number}.kernel"] = layer.kernel
@@ -152,7 +154,7 @@ class SentenceSettings:
     def from_dict(
         cls, values: Mapping[str, Any], arrays: "Mapping[str, np.ndarray]"
     ) -> "SentenceSettings":
-        """Make the settings that `to_dict` and `arrays` gave.
+        """Create the settings from the results of `to_dict` and `arrays`.
 
         Raises:
             ValueError: a value of another type, a dense layer without weights.
@@ -168,11 +170,12 @@ class SentenceSettings:
 
 @dataclass(frozen=True)
 class CrossEncoderSettings:
-    """A cross-encoder's settings: from its one logit to a score, as sentence-transformers.
+    """A cross-encoder's settings: how its single logit becomes a score.
 
     Attributes:
-        activation: the path of torch's class, as the folder says it; None: it says none.
-        prompt: what is put before the first text.
+        activation: the path of torch's activation class, as the checkpoint has it; None if it has
+            none.
+        prompt: text put before the first text.
     """
 
     activation: str | None = None
@@ -180,7 +183,7 @@ class CrossEncoderSettings:
 
 
 def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:
-    """Return a pooling, or a tuple of several; a ValueError for others than the known ones."""
+    """Return a pooling, or a tuple of several; raise a ValueError for an unknown one."""
     several = tuple(pooling) if isinstance(pooling, (list, tuple)) else (pooling,)
     if not several or any(one not in known for one in several) or len(set(several)) < len(several):
         raise ValueError(f"pooling must be one of {', '.join(known)}, got {js.shown(pooling)}")
@@ -195,14 +198,14 @@ DEFAULT = SentenceSettings("mean", False)  # of a checkpoint that says nothing
 
 
 def settings_of(bert, task: str) -> SentenceSettings:
-    """Return how a model's sentence vectors are made; the mean where the checkpoint says nothing.
+    """Return a model's settings for sentence embeddings; mean pooling if the checkpoint has none.
 
     Args:
         bert: a `kbert.Bert`.
-        task: what needs it, for the error.
+        task: the task that needs them, for the error message.
 
     Raises:
-        ValueError: the checkpoint says it in a way that kbert does not compute.
+        ValueError: the checkpoint has settings that kbert cannot compute.
     """
     if bert.sentence_problem is not None:
         raise ValueError(

@@ -1,13 +1,13 @@
-"""The names of the weights, as data (names.tsv): one row a parameter, one column a format.
+"""Names of the weights in every format (names.tsv): one row per parameter, a column per format.
 
 Names and order are those of transformers' `BertModel.named_parameters()`; {i} is a checkpoint's
 layer, from 0, and {n} the graph's encoder block, from 1. Every format is read and written by its
-column here. Formats differ in their kernels' shapes too:
+column here. The shapes of the kernels differ too:
 
     transformers, roberta, distilbert  (outputs, inputs)
     google            (inputs, outputs); its heads' output_weights are (outputs, inputs)
     keras_bert        (inputs, outputs)
-    keras_hub, kbert  (inputs, outputs), the heads of attention kept apart: (H, A, H/A), (A, H/A, H)
+    keras_hub, kbert  (inputs, outputs), with one axis per attention head: (H, A, H/A), (A, H/A, H)
 
 The columns roberta (XLM-R's too) and distilbert are transformers' names of those families.
 """
@@ -31,18 +31,18 @@ OF_FAMILY = ("roberta", "distilbert")  # columns too
 
 @dataclass(frozen=True)
 class Template:
-    """One parameter, or one for each encoder block.
+    """A row of the table: one parameter, or one parameter of every encoder block.
 
     Attributes:
-        transformers: its name in transformers' BertModel or in a class with heads; here and below
-            None where there is no such parameter.
+        transformers: its name in transformers' BertModel or in a class with heads; in this and the
+            next columns None means that there is no such parameter.
         roberta: its name in RobertaModel or in a class with heads.
         distilbert: its name in DistilBertModel or in a class with heads.
-        google: its name in google-research/bert's checkpoints; None where they have none.
+        google: its name in google-research/bert's checkpoints.
         keras_hub: the path of its variable in KerasHub's BertBackbone or a task.
         keras_bert: its name in keras_bert, whose layers have kbert's names.
-        shape: its shape in transformers, in the document's letters; G is the number of segments,
-            N of labels.
+        shape: its shape in transformers, in formula letters; G is the number of segments, N of
+            labels.
         layer: the kbert layer that has it.
         variable: its path within that layer.
     """
@@ -62,7 +62,7 @@ class Template:
         return f"{self.layer}/{self.variable}"
 
     def of_block(self, index: int) -> "Template":
-        """The row with the numbers of one encoder block put in."""
+        """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": names.from_checkpoint_index(index)}
         named = (*COLUMNS[:-1], *OF_FAMILY, "layer")
         texts = {name: text.format(**numbers) for name in named if (text := getattr(self, name))}
@@ -71,12 +71,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter as one format has it.
+    """One parameter in one format.
 
     Attributes:
         name: its name there.
         shape: its shape there.
-        outputs_first: whether it is a kernel kept as (outputs, inputs).
+        outputs_first: whether it is a kernel stored as (outputs, inputs).
         layer: the kbert layer that has it.
         variable: its path within that layer.
     """
@@ -117,7 +117,7 @@ PARTS_OF_HEAD = {
 
 
 def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
-    """Which of `PARTS` the graph of a head has."""
+    """Return the parts of the table, of `PARTS`, that the graph of a head has."""
     family, parts = config.family, PARTS_OF_HEAD[head]
     if not family.next_sentence and head == "pretraining":
         return tuple(part for part in parts if part not in ("pooler", "nsp"))
@@ -127,14 +127,14 @@ def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
 
 
 def column_of(config: BertConfig) -> str:
-    """The column with transformers' names of a configuration's family."""
+    """Return the column with transformers' names for a configuration's family."""
     if config.model_type == "bert":
         return "transformers"
     return "roberta" if config.family.first_position is not None else config.model_type
 
 
 def rows_of(part: str, config: BertConfig) -> list[Template]:
-    """The table's rows of one of `PARTS` that the graph has, every encoder block on its own."""
+    """Return the rows of one of `PARTS` that the graph has, repeated per encoder block."""
     rows = _TABLE[part]
     if part != "encoder":
         segments = config.family.segments
@@ -143,12 +143,12 @@ def rows_of(part: str, config: BertConfig) -> list[Template]:
 
 
 def templates_of(part: str) -> tuple[Template, ...]:
-    """The table's rows of one of `PARTS` as they stand: {i} and {n} for an encoder block."""
+    """Return the unexpanded rows of one of `PARTS`: {i} and {n} for an encoder block."""
     return _TABLE[part]
 
 
 def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> list[Entry]:
-    """The parameters of one of `PARTS` as a column has them; none where it has no such."""
+    """Return a column's parameters of one of `PARTS`; empty if the column has none."""
     return [
         Entry(
             name,
@@ -163,7 +163,7 @@ def entries(part: str, config: BertConfig, column: str, num_labels: int = 2) -> 
 
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
-    """The parameters of a graph as one of the columns has them."""
+    """Return the parameters of a graph in one of the columns."""
     return [
         entry
         for part in parts_of(spec.head, spec.config)
@@ -172,18 +172,18 @@ def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
 
 
 def shape_of(row: Template, config: BertConfig, num_labels: int = 2) -> tuple[int, ...]:
-    """The parameter's shape in transformers."""
+    """Return the parameter's shape in transformers."""
     letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels, "2": 2}
     return tuple(letters[letter] for letter in row.shape)
 
 
 def templates(config: BertConfig) -> list[Template]:
-    """The rows of transformers' BertModel, or of its family's, in its order."""
+    """Return the rows of transformers' BertModel, or of its family's model, in its order."""
     return [row for part in parts_of("encoder", config) for row in rows_of(part, config)]
 
 
 def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParameter, ...]:
-    """transformers' `BertModel.named_parameters()`, or its family's, in closed form.
+    """Return transformers' `named_parameters()` of BertModel or its family's model, in closed form.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.

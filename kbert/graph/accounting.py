@@ -47,18 +47,18 @@ TRAINED_IN_PART = (
 
 @dataclass(frozen=True)
 class LayerAccount:
-    """One layer's account.
+    """One layer's parameters, FLOPs and activation bytes.
 
     Attributes:
         layer, type, output_shape, connected_to: as in `kbert.graph.summary_rows.Row`.
-        group: one of `kbert.graph.closed_form.GROUPS`.
+        group: "embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens" or "qa".
         params: number of parameters.
-        formula: `params` in the document's letters; "" where there are none.
-        arithmetic: the formula with numbers put in.
-        flops: of one forward pass over the batch.
-        flops_formula: `flops` in letters.
-        activation_bytes: kept for the backward pass, for the batch.
-        activation_formula: `activation_bytes` in letters.
+        formula: `params` in formula letters; "" if there are none.
+        arithmetic: the formula with numbers filled in.
+        flops: FLOPs of one forward pass over the batch.
+        flops_formula: `flops` in formula letters.
+        activation_bytes: bytes kept for the backward pass, for the batch.
+        activation_formula: `activation_bytes` in formula letters.
     """
 
     layer: str
@@ -83,7 +83,7 @@ class LayerAccount:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over some layers, and their share of the whole model's, as exact fractions."""
+    """Sums over some layers, and their fractions of the whole model's sums, as exact fractions."""
 
     params: int
     flops: int
@@ -95,7 +95,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that one training step with Adam holds."""
+    """Memory of one training step with Adam, in bytes."""
 
     weights: int
     gradients: int
@@ -109,7 +109,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Account:
-    """The account of one graph; see `account`. `trained` says what is; None: all of it."""
+    """Account of one graph, the result of `account`; `trained` is None if all of it is trained."""
 
     config: BertConfig
     head: str
@@ -154,13 +154,13 @@ class Account:
 
     @property
     def groups(self) -> dict[str, Totals]:
-        """Totals by group, for the groups that the graph has, in the graph's order."""
+        """Totals by group, for the groups of the graph, in its order."""
         present = {row.group for row in self.rows}
         return {group: self._totals(group) for group in closed_form.GROUPS if group in present}
 
     @property
     def trainable_params(self) -> int:
-        """Parameters with a gradient: all, or those that are not frozen and the adapters'."""
+        """Number of parameters with a gradient: all, or the unfrozen ones and the adapters'."""
         if self.trained is None:
             return self.params
         frozen = sum(row.params for row in self.rows if row.layer in self.trained.frozen)
@@ -168,17 +168,17 @@ class Account:
 
     @property
     def training_flops(self) -> int:
-        """FLOPs of one training step over the batch: 3 × forward; less where parts are frozen."""
+        """FLOPs of one training step over the batch: 3 × forward; fewer if parts are frozen."""
         return self._training_cost[0]
 
     @property
     def training_flops_per_sequence(self) -> int:
-        """FLOPs of one training step, a sequence."""
+        """FLOPs of one training step, per sequence."""
         return self.training_flops // self.batch_size
 
     @property
     def memory(self) -> Memory:
-        """Bytes of a training step with Adam, in the account's dtype."""
+        """Memory of a training step with Adam, in the account's dtype."""
         weight, gradient, adam = DTYPES[self.dtype][:3]
         held = self.params + (self.trained.adapter_params if self.trained else 0)
         trained = self.trainable_params
@@ -187,12 +187,12 @@ class Account:
 
     @property
     def conventions(self) -> tuple[str, ...]:
-        """What is counted, and from which sources."""
+        """Counting conventions and their sources."""
         return CONVENTIONS + (TRAINED_IN_PART if self.trained else ())
 
     @property
     def _training_cost(self) -> tuple[int, int]:
-        """FLOPs of an update, bytes of activations."""
+        """FLOPs of a training step, and bytes of activations."""
         if self.trained is None:
             return 3 * self.flops, self.activation_bytes
         return training_cost(self.rows, self.trained, self.batch_size * self.seq_len)
@@ -225,28 +225,29 @@ def account(
     lora_rank: int | None = None,
     lora_targets: str = LORA_TARGETS,
 ) -> Account:
-    """Counts parameters, FLOPs and bytes of a BERT from its configuration alone.
+    """Count the parameters, FLOPs and bytes of a BERT from its configuration alone.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
         seq_len: tokens in a sequence (S); default: the configuration's positions, 512 in every
             preset.
         batch_size: sequences in a batch (B).
-        head: one of `kbert.graph.spec.HEADS`.
-        max_predictions: predicted positions of a sequence (M) where the MLM head sees only them;
+        head: "pretraining", "encoder", "classifier", "tokens" or "qa".
+        max_predictions: predicted positions per sequence (M), if the MLM head sees only these;
             None: the head sees every position, as in keras_bert's graph.
-        num_labels: labels of the classifiers.
-        dtype: one of `DTYPES`; sets the width of kept activations (w) and of `memory`.
-        freeze, lora_rank, lora_targets: what is trained, as `kbert.finetune` has it (see
-            `kbert.graph.trained_parts.trained_parts`): of effect on `trainable_params`,
+        num_labels: number of labels of the heads "classifier" and "tokens".
+        dtype: "float32", "mixed_bfloat16", "mixed_float16", "bfloat16" or "float16"; sets the bytes
+            per kept activation (w) and per number of `memory`.
+        freeze, lora_rank, lora_targets: what is trained, as in `kbert.finetune` (see
+            `kbert.graph.trained_parts.trained_parts`); they affect `trainable_params`,
             `training_flops` and `memory`.
 
     Returns:
-        An `Account`: a row a layer, groups, totals; every number an int or an exact fraction.
-        Its `conventions` say what is counted and from which sources.
+        An `Account`: one row per layer, groups, totals; every number is an int or an exact
+        fraction. Its `conventions` say what is counted, with sources.
 
     Raises:
-        ValueError: an argument out of range; the message says which and what was expected.
+        ValueError: an argument out of range; the message says which one and what was expected.
     """
     config = get_config(config)
     seq_len = config.positions if seq_len is None else seq_len
@@ -292,5 +293,5 @@ def account(
 
 
 def default_predictions(seq_len: int) -> int:
-    """15 % of a sequence, rounded down: 76 of 512 (the paper, section 3.1); at least 1."""
+    """Return 15 % of a sequence, rounded down: 76 of 512 (the paper, section 3.1); at least 1."""
     return max(1, seq_len * 15 // 100)

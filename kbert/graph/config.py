@@ -1,4 +1,4 @@
-"""What a BERT is: its sizes and rates, under the keys of `bert_config.json` and `config.json`."""
+"""Configuration of a BERT, with the keys of `bert_config.json` and `config.json`."""
 
 import dataclasses
 import difflib
@@ -59,32 +59,35 @@ _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", *_HEADS_RATES)
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """The configuration of one BERT; the defaults are the paper's base (section 3).
+    """The configuration of a BERT. The defaults are those of BERT base (the paper, section 3).
 
     Args:
         vocab_size: number of tokens (T). The paper says 30,000; the released uncased models have
             30,522.
-        hidden_size: width of a token's vector (H).
-        num_hidden_layers: encoder blocks (L).
-        num_attention_heads: heads of a block (A); must divide `hidden_size`.
-        intermediate_size: width of the feed-forward layer (FFD); 4·H in every released model.
-        hidden_act: one of `ACTIVATIONS`. "gelu" is the erf form.
-        hidden_dropout_prob: rate of the dropouts between layers, in [0, 1).
-        attention_probs_dropout_prob: rate of the dropout on attention weights, in [0, 1).
-        max_position_embeddings: longest sequence, in tokens (P).
-        type_vocab_size: segments (2: A and B).
-        initializer_range: standard deviation of the truncated normal of the first weights.
-        layer_norm_eps: added to the variance in every layer normalization.
-        classifier_dropout: rate of the dropout before a classifier of sequences or tokens, in
-            [0, 1); None: `hidden_dropout_prob`.
-        qa_dropout: the same before the start and end of an answer; of DistilBERT alone.
-        pad_token_id: the token that attention leaves out.
-        model_type: which of the family it is, one of `kbert.graph.families.FAMILIES`; they are one
-            graph but for what is said there.
+        hidden_size: size of a token's hidden state (H).
+        num_hidden_layers: number of encoder blocks (L).
+        num_attention_heads: attention heads per block (A); must divide `hidden_size`.
+        intermediate_size: size of the feed-forward layer (FFD); 4·H in every released model.
+        hidden_act: the activation function of the feed-forward layer, by its name in transformers,
+            such as "gelu" (exact, by erf), "gelu_new" (approximated by tanh), "relu" or "silu"; all
+            names are in `kbert.graph.config.ACTIVATIONS`.
+        hidden_dropout_prob: dropout rate between layers, in [0, 1).
+        attention_probs_dropout_prob: dropout rate of the attention probabilities, in [0, 1).
+        max_position_embeddings: maximum number of tokens in a sequence (P).
+        type_vocab_size: number of segments (2: A and B).
+        initializer_range: standard deviation of the truncated normal distribution that initializes
+            the weights.
+        layer_norm_eps: epsilon, added to the variance in every layer normalization.
+        classifier_dropout: dropout rate before a classifier of sequences or tokens, in [0, 1);
+            None: `hidden_dropout_prob`.
+        qa_dropout: dropout rate before the question answering head; for DistilBERT only.
+        pad_token_id: the id of the padding token, which attention ignores.
+        model_type: the family: "bert", "roberta", "xlm-roberta", "camembert", "data2vec-text" or
+            "distilbert". `kbert.graph.families` lists how their graphs differ.
 
     Raises:
-        ValueError: a size that is not a positive whole number, a rate outside [0, 1), a hidden
-            size that the heads do not divide, an unknown activation.
+        ValueError: a size that is not a positive whole number; a rate outside [0, 1); a hidden size
+            that the number of heads does not divide; an unknown activation.
     """
 
     vocab_size: int = 30_000
@@ -157,34 +160,34 @@ class BertConfig:
 
     @property
     def family(self) -> Family:
-        """What the graph has of BERT's."""
+        """Differences between the family's graph and BERT's."""
         return FAMILIES[self.model_type]
 
     @property
     def first_position(self) -> int:
-        """The row of the position table that a sequence's first token gets."""
+        """Row of the position table for a sequence's first token."""
         above = self.family.first_position
         return 0 if above is None else self.pad_token_id + above
 
     @property
     def positions(self) -> int:
-        """Longest sequence, in tokens: the position table's rows from the first that is used."""
+        """Maximum number of tokens in a sequence: usable rows of the position table."""
         return self.max_position_embeddings - self.first_position
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head: H / A."""
+        """Size of one attention head: H / A."""
         return self.hidden_size // self.num_attention_heads
 
     def replace(self, **changes: int | float | str | None) -> "BertConfig":
-        """A copy with some values changed; an unknown key raises a ValueError that names it."""
+        """Return a copy with some values changed; raise a ValueError for an unknown key."""
         _refuse_unknown(changes)
         return BertConfig(**self.to_dict() | changes)
 
     def to_dict(self) -> dict:
-        """The values by key, in the order of the class, but what goes without saying.
+        """Return the values by key, in the order of the class, without those that are implied.
 
-        That is a BERT's model_type, and `qa_dropout` but DistilBERT's.
+        Implied are BERT's model_type, and `qa_dropout` except for DistilBERT.
         """
         values = dataclasses.asdict(self)
         if self.model_type == "bert":
@@ -194,9 +197,9 @@ class BertConfig:
         return values
 
     def to_google_dict(self) -> dict:
-        """The values by key, as a `bert_config.json` has them.
+        """Return the values by key, in the format of a `bert_config.json`.
 
-        Google's file lacks some keys: they are there only where they say something.
+        Keys that Google's file does not have are included only if they differ from the default.
         """
         values = self.to_dict()
         for key in ("layer_norm_eps", "pad_token_id", "classifier_dropout"):
@@ -205,7 +208,7 @@ class BertConfig:
         return values
 
     def to_transformers_dict(self) -> dict:
-        """The values by key, as a `config.json` of transformers has them."""
+        """Return the values by key, in the format of transformers' `config.json`."""
         if self.model_type == "bert":
             return self.to_dict() | {"model_type": "bert", "architectures": ["BertModel"]}
         theirs = {ours: key for key, ours in self.family.renamed}
@@ -218,12 +221,12 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: dict, *, source: str = "the configuration") -> "BertConfig":
-        """Reads the keys of `bert_config.json` or `config.json`.
+        """Create a configuration from the keys of `bert_config.json` or `config.json`.
 
         Raises:
             ValueError: a key whose value names another architecture, a misspelled key, no
-                `vocab_size`, or a value that `BertConfig` refuses. Other keys are ignored:
-                see `kbert.io.setting_keys`.
+                `vocab_size`, or a value that `BertConfig` refuses. Other keys are ignored: see
+                `kbert.io.setting_keys`.
         """
         if not isinstance(values, dict):
             raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
@@ -247,20 +250,20 @@ class BertConfig:
     @classmethod
     @printable.escaped_errors()
     def from_json(cls, path: str | os.PathLike) -> "BertConfig":
-        """Reads a `bert_config.json` (Google) or a `config.json` (transformers).
+        """Read a `bert_config.json` (Google) or a `config.json` (transformers).
 
         Raises:
-            FileNotFoundError, OSError: no such file, or one that cannot be read.
-            ValueError: not JSON, or a configuration that `from_dict` refuses.
+            FileNotFoundError, OSError: the file does not exist or cannot be read.
+            ValueError: the file is not JSON, or `from_dict` refuses the configuration.
         """
         values = js.read(path, what="JSON of a configuration")
         return cls.from_dict(values, source=str(path))
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:
-        """Writes the configuration and returns the text.
+        """Return the configuration as JSON text; write it to a file if `path` is given.
 
-        A file named `bert_config.json` gets Google's keys, any other name transformers' (which
-        adds `model_type` and `architectures`). The file is written beside and renamed.
+        A file named `bert_config.json` gets Google's keys; any other name gets transformers' keys,
+        with `model_type` and `architectures`. The file is written atomically.
         """
         if path is not None and Path(path).name == "bert_config.json":
             values = self.to_google_dict()
@@ -280,9 +283,9 @@ class BertConfig:
 
 
 def require_positive(name: str, value) -> int:
-    """The value as an int; a ValueError unless it is a whole number of 1 to 2³¹ - 1.
+    """Return the value as an int; raise a ValueError unless it is a whole number of 1 to 2³¹ - 1.
 
-    No backend has indexes for more.
+    No backend supports larger indices.
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         got = js.shown(value)
@@ -307,7 +310,7 @@ def _refuse_unknown(keys) -> None:
 
 
 def _refuse_misspelled(values: dict, missing: set[str], source: str) -> None:
-    """Raise a ValueError for a key that is nearly the name of a field that is missing."""
+    """Raise a ValueError for a key that is nearly the name of a missing field."""
     listed = {row.key for row in setting_keys.setting_keys("config.json")}
     for key in values:
         near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)

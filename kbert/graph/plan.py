@@ -1,4 +1,4 @@
-"""What a pretraining on accelerators takes, memory, FLOPs and time, by the accounting alone."""
+"""Planning of a pretraining on accelerators: memory, FLOPs and time, from the accounting."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -18,18 +18,19 @@ _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
 @dataclass(frozen=True)
 class ChipMemory:
-    """Bytes of one chip during an update, by part; each chip holds all weights.
+    """Memory of one chip during a training step, in bytes; each chip holds all weights.
 
-    Gradients of a micro-batch come as the activations that they are made of go, so of these two
-    the larger counts.
+    A micro-batch's gradients replace its activations as they are computed, so only the larger of
+    the two counts.
 
     Attributes:
-        weights: float32; with adapters these too, and the sums of their matrices with them.
-        moments: Adam's two, float32.
-        gradients: float32; twice with accumulation_steps, which adds a micro-batch's to their sum.
+        weights: the weights, float32; with adapters also theirs, and the merged matrices.
+        moments: Adam's two moments, float32.
+        gradients: the gradients, float32; twice as much with accumulation_steps, which adds each
+            micro-batch's gradients to a sum.
         activations: what the backward pass keeps of a micro-batch.
-        capacity: what the chip has for them.
-        micro_gradients: of one micro-batch, float32.
+        capacity: the chip's memory available for all of this.
+        micro_gradients: the gradients of one micro-batch, float32.
     """
 
     weights: int
@@ -45,7 +46,7 @@ class ChipMemory:
 
     @property
     def fixed(self) -> int:
-        """What is there all the time: weights, moments, with accumulation the gradients' sum."""
+        """Permanently used bytes: weights, moments and, with accumulation, the gradients' sum."""
         return self.weights + self.moments + self.gradients - self.micro_gradients
 
     @property
@@ -55,21 +56,22 @@ class ChipMemory:
 
 @dataclass(frozen=True)
 class Plan:
-    """See `plan`.
+    """The result of `plan`.
 
     Attributes:
         config, seq_len, batch_size, precision, accumulation_steps, gradient_checkpointing,
-            max_predictions, steps: as they were given; `batch_size` is per training step, over all
+            max_predictions, steps: the arguments; `batch_size` is per training step, over all
             chips.
         devices: the chips.
-        memory: of one.
-        flops: of an update, over all chips, nothing counted twice.
-        recomputed_flops: what `gradient_checkpointing` computes again, beside them.
-        utilization: the share of the peak that times are for.
-        largest_batch: that fits, over all chips; 0: not one sequence a chip does.
-        freeze, lora_rank, lora_targets: as they were asked for.
-        trainable_params: parameters with a gradient.
-        peak_flops: FLOP/s of a chip in that precision; None: not known.
+        memory: the memory of one chip.
+        flops: FLOPs of a training step, over all chips, without recomputation.
+        recomputed_flops: additional FLOPs of `gradient_checkpointing`.
+        utilization: the fraction of the peak FLOP/s that the times assume.
+        largest_batch: the largest batch that fits, over all chips; 0 if one sequence per chip does
+            not fit.
+        freeze, lora_rank, lora_targets: the arguments.
+        trainable_params: number of parameters with a gradient.
+        peak_flops: peak FLOP/s of a chip in that precision; None if unknown.
     """
 
     config: BertConfig
@@ -94,7 +96,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Of an update; None where the peak is not known: the table has none of float32."""
+        """Seconds per training step; None if the peak is unknown (the table lacks float32)."""
         if self.peak_flops is None:
             return None
         peak = self.peak_flops * self.devices.chips
@@ -102,16 +104,16 @@ class Plan:
 
     @property
     def hours(self) -> float | None:
-        """Of all steps."""
+        """Hours of all steps."""
         return None if self.seconds is None else self.seconds * self.steps / 3600
 
     @property
     def chip_hours(self) -> float | None:
-        """Of all steps, over all chips."""
+        """Hours of all steps, summed over all chips."""
         return None if self.hours is None else self.hours * self.devices.chips
 
     def as_dict(self) -> dict:
-        """As JSON: bytes, FLOPs, seconds, hours."""
+        """Return the plan for JSON: bytes, FLOPs, seconds, hours."""
         memory = {name: getattr(self.memory, name) for name in ("total", "fits")}
         found = asdict(self) | {"memory": asdict(self.memory) | memory}
         times = {name: getattr(self, name) for name in ("seconds", "hours", "chip_hours")}
@@ -145,32 +147,34 @@ def plan(
     lora_rank: int | None = None,
     lora_targets: str = LORA_TARGETS,
 ) -> Plan:
-    """What pretraining takes on a slice or some GPUs, data-parallel, with AdamW.
+    """Estimate memory, FLOPs and time of a data-parallel pretraining with AdamW on TPUs or GPUs.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
-        tpu: a slice, such as "v5e:4x4"; or
-        gpu: a name and how many, such as "H100:8", "RTX 4090".
-        peak_flops: FLOP/s of a chip in that precision, such as 165e12 or "165T"; None: the table's.
-        memory: of a chip, in bytes or as "24GiB"; None: the table's. With both, any GPU will do.
+        tpu: a TPU slice, such as "v5e:4x4"; or
+        gpu: a GPU's name and the number of them, such as "H100:8", "RTX 4090".
+        peak_flops: peak FLOP/s of a chip in that precision, such as 165e12 or "165T"; None: from
+            kbert's table.
+        memory: memory of a chip, in bytes or as "24GiB"; None: from kbert's table. With
+            `peak_flops` and `memory` any GPU can be planned for.
         seq_len: tokens in a sequence.
-        batch_size: sequences of an update, over all chips.
+        batch_size: sequences per training step, over all chips.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        accumulation_steps: micro-batches that an update is made of.
-        gradient_checkpointing: whether each encoder block is computed again for the backward pass.
-        max_predictions: predicted positions of a sequence; None: 15 %.
-        utilization: of the peak, 0 … 1, that is assumed for the times.
-        steps: updates.
-        freeze, lora_rank, lora_targets: what of a checkpoint is trained, as `kbert.pretrain` has
-            it; None: all.
+        accumulation_steps: micro-batches per training step.
+        gradient_checkpointing: whether each encoder block is recomputed for the backward pass.
+        max_predictions: predicted positions per sequence; None: 15 %.
+        utilization: the fraction of the peak, 0 … 1, that the times assume.
+        steps: number of training steps.
+        freeze, lora_rank, lora_targets: what of a checkpoint is trained, as in `kbert.pretrain`;
+            None: everything.
 
     Returns:
         A `Plan`.
 
     Raises:
-        ValueError: an accelerator that is not known, a batch that chips and micro-batches do not
-            divide, a sequence longer than the positions, a value out of its range, parts that the
-            graph has not.
+        ValueError: an unknown accelerator; a batch that the chips and micro-batches do not divide;
+            a sequence longer than the positions; a value out of its range; parts that the graph
+            does not have.
     """
     devices = _devices(tpu, gpu, precision, peak_flops, memory)
     if not 0 < utilization <= 1:
@@ -260,7 +264,7 @@ def _devices(
 
 
 def _reached(one: Account) -> int:
-    """Encoder blocks that a gradient comes to: from the lowest that is trained, or adapted, up."""
+    """Return the number of encoder blocks with a gradient: all from the lowest trained one up."""
     layers = one.config.num_hidden_layers
     if one.trained is None or any(
         row.params and row.layer not in one.trained.frozen
@@ -282,7 +286,7 @@ def _reached(one: Account) -> int:
 
 
 def _sums(one: Account) -> tuple[int, int]:
-    """Bytes of the matrices with their adapters, and FLOPs of making them: of each micro-batch."""
+    """Return, per micro-batch, bytes of matrices merged with adapters and FLOPs of merging."""
     adapted = one.trained.adapted if one.trained else ()
     sizes = sum(matrix.inputs * matrix.outputs for matrix in adapted)
     rank = one.trained.rank if one.trained else 0
@@ -290,14 +294,14 @@ def _sums(one: Account) -> tuple[int, int]:
 
 
 def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int) -> int:
-    """Bytes that are kept of one sequence, and of the matrices with adapters.
+    """Return the bytes kept of one sequence, and of the matrices with adapters.
 
     Args:
         one: its account.
-        reached: blocks that a gradient comes to; the others keep nothing.
-        gradient_checkpointing: whether blocks are computed again: what goes into each is kept, and
-            one.
-        unkept: of a block, what the account has and the program has not.
+        reached: number of blocks with a gradient; the others keep nothing.
+        gradient_checkpointing: whether blocks are recomputed: then each block's input is kept, and
+            one block's activations.
+        unkept: bytes per block that the account counts and the program does not keep.
     """
     of_block = one.groups["encoder"].activation_bytes // one.config.num_hidden_layers
     kept = one.memory.activations
@@ -308,9 +312,9 @@ def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int)
 
 
 def _unkept_on_tpu(one: Account) -> int:
-    """Bytes of a block and sequence: dropout's mask and output in attention.
+    """Return the bytes per block and sequence of dropout's mask and output in attention.
 
-    `kbert.model.parts.tpu_attention` keeps the probabilities alone, whose signs are the mask.
+    `kbert.model.parts.tpu_attention` keeps only the probabilities; their signs are the mask.
     """
     return one.config.num_attention_heads * one.seq_len**2 * (1 + _width(one))
 

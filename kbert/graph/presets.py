@@ -1,4 +1,4 @@
-"""Configurations by name: the document's, the paper's, and those that were released."""
+"""Named configurations: the paper's and the released ones."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from kbert.io.wording import first_few, hint
 
 
 def _of_width(layers: int, hidden: int, **changes) -> BertConfig:
-    """A released shape: 64 a head, feed-forward 4·H, uncased vocabulary unless told."""
+    """Return a released configuration: heads of 64, feed-forward 4·H, by default uncased."""
     sizes = {
         "vocab_size": 30_522,
         "num_hidden_layers": layers,
@@ -60,16 +60,16 @@ _RELEASES = {
 
 
 def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
-    """The configuration meant by a `BertConfig`, a preset's name or a path to a JSON file.
+    """Return the configuration for a `BertConfig`, a preset's name or a path to a JSON file.
 
-    Names of Google's and transformers' releases are understood too: `bert-base-uncased`,
+    Names of Google's and transformers' releases work too: `bert-base-uncased`,
     `uncased_L-2_H-128_A-2`, `google/bert_uncased_L-2_H-128_A-2`.
 
     Raises:
-        ValueError: no such preset (the message has a close name), or a file that is no
+        ValueError: no such preset (the message suggests a similar name), or a file that is not a
             configuration.
-        FileNotFoundError: a path with no file.
-        TypeError: something else altogether.
+        FileNotFoundError: the file does not exist.
+        TypeError: an argument of another type.
     """
     if isinstance(config, BertConfig):
         return config
@@ -99,7 +99,7 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
 
 
 def is_preset(text: str) -> bool:
-    """Return whether a text is a preset's name, or that of a release with a preset's sizes."""
+    """Return whether a text is the name of a preset, or of a release with a preset's sizes."""
     return _released_name(text) in PRESETS
 
 

@@ -1,6 +1,6 @@
-"""From a configuration to a functional model: the paper's figure, one function a part.
+"""The functional model of a configuration, one function per part of the paper's figure.
 
-Every model of one configuration shares the layer names of `kbert.graph.names`, so weights move
+All models of a configuration share the layer names of `kbert.graph.names`, so weights can be copied
 between them by layer name.
 """
 
@@ -45,18 +45,19 @@ def build_bert(
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
         seq_len: tokens in a sequence; default: the configuration's positions; None: any length.
-        max_predictions: None for keras_bert's graph, which projects every position onto the
-            vocabulary. A number M replaces Input-Masked by Input-Positions, int32 (B, M), the
-            positions to predict (0: none), and the MLM head sees only them. Same weights.
+        max_predictions: None: keras_bert's graph, which projects every position onto the
+            vocabulary. A number M: the input Input-Masked is replaced by Input-Positions, int32 (B,
+            M), the positions to predict (0: none), and the MLM head sees only these. The weights
+            are the same.
         dtype: the dtype policy of every layer, such as "float32", "mixed_bfloat16" or "bfloat16";
-            None: the one that Keras is set to. The setting stays as it is.
+            None: Keras's current policy, which is not changed.
 
     Returns:
-        A functional model. Inputs Input-Token, Input-Segment, Input-Masked: int32 (B, S).
-        Outputs MLM: float (B, S, T), NSP: float (B, 2), logits both.
+        A functional model. Inputs Input-Token, Input-Segment, Input-Masked: int32 (B, S). Outputs
+        MLM: float (B, S, T), and NSP: float (B, 2), both logits.
 
     Raises:
-        ValueError: a configuration, length, number of predictions or dtype that cannot be.
+        ValueError: an impossible configuration, length, number of predictions or dtype.
     """
     return build(
         GraphSpec.of(config, seq_len=seq_len, max_predictions=max_predictions, dtype=dtype)
@@ -69,13 +70,13 @@ def build_encoder(
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,
 ) -> BertModel:
-    """The encoder with the pooler: what transformers calls BertModel.
+    """Build the encoder with the pooler, which transformers calls BertModel.
 
     Args and errors as in `build_bert`.
 
     Returns:
-        A functional model. Inputs Input-Token, Input-Segment. Outputs: the sequence output, float
-        (B, S, H), and the pooled output, float (B, H).
+        A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Outputs: the sequence
+        output, float (B, S, H), and the pooled output, float (B, H).
     """
     return build(GraphSpec.of(config, "encoder", seq_len=seq_len, dtype=dtype))
 
@@ -87,10 +88,14 @@ def build_classifier(
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,
 ) -> BertModel:
-    """Encoder, pooler and a classifier of whole sequences (the paper, section 4.1).
+    """Build the encoder, the pooler and a sequence classifier (the paper, section 4.1).
+
+    Args:
+        config, seq_len, dtype: as in `build_bert`.
+        num_labels: number of labels.
 
     Returns:
-        A functional model. Inputs Input-Token, Input-Segment. Output: logits, float
+        A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float
         (B, num_labels).
     """
     return build(
@@ -105,11 +110,15 @@ def build_token_classifier(
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,
 ) -> BertModel:
-    """Encoder and a classifier of each token (the paper, section 5.3).
+    """Build the encoder and a token classifier (the paper, section 5.3).
+
+    Args:
+        config, seq_len, dtype: as in `build_bert`.
+        num_labels: number of labels.
 
     Returns:
-        A functional model. Inputs Input-Token, Input-Segment. Output: logits, float
-        (B, S, num_labels); they carry the padding mask, so Keras's losses leave padding out.
+        A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float
+        (B, S, num_labels); they carry the padding mask, so Keras's losses ignore padding.
     """
     return build(
         GraphSpec.of(config, "tokens", num_labels=num_labels, seq_len=seq_len, dtype=dtype)
@@ -122,20 +131,22 @@ def build_question_answering(
     seq_len: int | str | None = POSITIONS,
     dtype: str | None = None,
 ) -> BertModel:
-    """Encoder and the start and end of an answer (the paper, section 4.2).
+    """Build the encoder and a head for the start and end of an answer (the paper, section 4.2).
+
+    Args and errors as in `build_bert`.
 
     Returns:
-        A functional model. Inputs Input-Token, Input-Segment. Outputs Span-Start and Span-End:
-        logits over the positions, float (B, S) each.
+        A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Outputs Span-Start and
+        Span-End: logits over the positions, float (B, S) each.
     """
     return build(GraphSpec.of(config, "qa", seq_len=seq_len, dtype=dtype))
 
 
 def build(spec: GraphSpec) -> BertModel:
-    """The model of a spec, which it carries, with the name of the dtype policy that it got.
+    """Build the model of a spec. The model carries the spec with the dtype policy that was used.
 
     Raises:
-        ValueError: a dtype that is no policy of floating point numbers.
+        ValueError: a dtype that is not a policy of floating point numbers.
     """
     _check_dtype(spec.dtype)
     with collector.paused(), keras_internals.set_plainly():
@@ -150,10 +161,10 @@ def build(spec: GraphSpec) -> BertModel:
 
 
 def build_outline(spec: GraphSpec) -> BertModel:
-    """A graph to look at and throw away: names, shapes and counts, and weights without values.
+    """Build a graph for inspection: names, shapes and counts, with weights that have no values.
 
-    What `summary`, `verify` and `plot` need; drawing base's 110 million random numbers takes most
-    of the time that `build` takes.
+    `summary`, `verify` and `plot` use it. It avoids initializing base's 110 million random numbers,
+    which takes most of the time of `build`.
     """
     with deferred.for_shapes_only():
         return build(spec)
@@ -202,7 +213,7 @@ _TOPS = {
 
 
 def _encoder(spec: GraphSpec):
-    """Inputs, and (sequence output, token table)."""
+    """Build the inputs, and return them with (sequence output, token table)."""
     token_ids = keras.Input((spec.seq_len,), dtype="int32", name=names.TOKEN_IDS)
     inputs = [token_ids]
     if spec.config.family.segments:
@@ -265,7 +276,7 @@ def _encoder_block(spec: GraphSpec, x, block: int):
 
 
 def _residual(spec: GraphSpec, x, sublayer, block: int, part: str):
-    """LayerNorm(x + Dropout(sublayer(x)))."""
+    """Apply LayerNorm(x + Dropout(sublayer(x)))."""
     y = sublayer(x)
     name = names.encoder(block, part, "Dropout")
     y = kl.Dropout(spec.config.hidden_dropout_prob, **_named(spec, name))(y)
@@ -274,7 +285,7 @@ def _residual(spec: GraphSpec, x, sublayer, block: int, part: str):
 
 
 def _positions_to_predict(spec: GraphSpec, x):
-    """The third input, and the vectors that the MLM head sees."""
+    """Add the third input; return it and the hidden states for the MLM head."""
     if spec.max_predictions is None:
         return keras.Input((spec.seq_len,), dtype="int32", name=names.MASKED), x
     positions = keras.Input((spec.max_predictions,), dtype="int32", name=names.MASKED_POSITIONS)
@@ -312,12 +323,12 @@ def _norm(spec: GraphSpec, name: str) -> kl.LayerNormalization:
 
 
 def _named(spec: GraphSpec, name: str) -> dict:
-    """A layer's name and dtype; one of None would change the order of what Keras saves of it."""
+    """Return a layer's name and dtype; a dtype of None would change the order that Keras saves."""
     return {"name": name} if spec.dtype is None else {"name": name, "dtype": spec.dtype}
 
 
 def _normal(spec: GraphSpec) -> keras.initializers.Initializer:
-    """Truncated normal, as google-research/bert's create_initializer; a new one for each use."""
+    """Return a new truncated normal initializer, as google-research/bert's create_initializer."""
     return keras.initializers.TruncatedNormal(stddev=spec.config.initializer_range)
 
 

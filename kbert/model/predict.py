@@ -1,4 +1,4 @@
-"""Ids in, numbers out: every id is checked on the host before anything is computed."""
+"""Prediction with a built model: every id is checked on the host before the computation."""
 
 from typing import TYPE_CHECKING
 
@@ -22,22 +22,22 @@ def predict(
     *,
     batch_size: int = 32,
 ) -> dict[str, np.ndarray]:
-    """Runs a model that kbert built.
+    """Run a model that kbert built.
 
     Args:
-        model: from `build_bert`, a sibling or a probe.
-        token_ids: whole numbers (B, S), or one sequence (S,); the padding token fills up.
+        model: from `build_bert` or another `build_…` function.
+        token_ids: whole numbers (B, S), or one sequence (S,), padded with the padding token.
         segment_ids: whole numbers of the same shape; None: all 0.
-        marks: the third input where the model has one: Input-Masked (B, S) or Input-Positions
-            (B, M); None: all 0.
-        batch_size: sequences computed at a time.
+        marks: the third input, if the model has one: Input-Masked (B, S) or Input-Positions (B, M);
+            None: all 0.
+        batch_size: sequences per batch.
 
     Returns:
-        Each output by the name of its layer, as a NumPy array.
+        The outputs by the names of their layers, as NumPy arrays.
 
     Raises:
-        ValueError: an id outside its table (the message names the id and its place), a wrong
-            shape, a sequence longer than the model, numbers that are not whole.
+        ValueError: an id outside its table (the message has the id and its index), a wrong shape, a
+            sequence longer than the model's, or numbers that are not whole.
     """
     layers = {layer.name: layer for layer in getattr(model, "layers", ())}
     if names.TOKEN_EMBEDDING not in layers:
@@ -68,7 +68,7 @@ def predict(
 
 
 def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
-    """Raises a ValueError that names the first id outside 0 … size − 1, and its place."""
+    """Raise a ValueError with the first id outside 0 … size − 1, and its index."""
     wrong = np.argwhere((ids < 0) | (ids >= size))
     if len(wrong):
         place = tuple(int(axis) for axis in wrong[0])

@@ -1,4 +1,4 @@
-"""Models that show the inside of a built one, with its weights and without changing it."""
+"""Models that output the hidden states or attention probabilities of a built model."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from kbert.model.told_by_layers import ids_of
 
 
 def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = None) -> BertModel:
-    """A model whose outputs are hidden states of `model`.
+    """Build a model that outputs the hidden states of `model`. The weights are shared.
 
     Args:
-        model: one that kbert built.
-        blocks: which: 0 is the embeddings' output, 1 … L the encoder blocks'; −1 is the last.
-            None: all, from 0 to L.
+        model: a model that kbert built.
+        blocks: indices of the hidden states: 0 is the output of the embeddings, 1 … L those of the
+            encoder blocks, −1 the last. None: all, from 0 to L.
 
     Returns:
-        A functional model with the inputs Input-Token and Input-Segment and one output a block,
-        float (B, S, H), named as its layer. Weights are shared.
+        A functional model with the inputs Input-Token and Input-Segment and one output per index,
+        float (B, S, H), named after its layer.
 
     Raises:
         ValueError: a block that the model does not have.
@@ -35,18 +35,18 @@ def build_hidden_states(model: keras.Model, *, blocks: Sequence[int] | None = No
 def build_attention_maps(
     model: keras.Model, *, blocks: Sequence[int] | None = None, vectors: bool = False
 ) -> BertModel:
-    """A model whose outputs are the attention weights of `model`.
+    """Build a model that outputs the attention probabilities of `model`. The weights are shared.
 
     Args:
-        model: one that kbert built.
-        blocks: which, 1 … L; −1 is the last. None: all.
-        vectors: True for each block's queries and keys as well.
+        model: a model that kbert built.
+        blocks: the encoder blocks, 1 … L; −1 is the last. None: all.
+        vectors: whether to output each block's queries and keys too.
 
     Returns:
-        A functional model with the inputs Input-Token and Input-Segment and one output a block,
-        float (B, A, S, S): of each head, how much each token (row) attends to each (column).
-        After these come, if asked for, each block's queries and its keys, float (B, S, A, D) with
-        D = H/A: the weights are softmax(q·k/√D). Weights are shared.
+        A functional model with the inputs Input-Token and Input-Segment and one output per block,
+        float (B, A, S, S): for each head, how much each token (row) attends to each token (column).
+        With `vectors` each block's queries and keys follow, float (B, S, A, D) with D = H/A; the
+        probabilities are softmax(q·k/√D).
 
     Raises:
         ValueError: a block that the model does not have.

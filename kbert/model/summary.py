@@ -1,4 +1,4 @@
-"""The summary of a built model: its rows, and Keras's own table of it."""
+"""Summary of a built model: its rows, and Keras's own table."""
 
 import math
 import os
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def model_rows(model: "keras.Model") -> tuple[Row, ...]:
-    """The rows of a functional `keras.Model`, as its graph has them.
+    """Return the summary rows of a functional `keras.Model`, read from its graph.
 
     Raises:
-        ValueError: a model that is not functional, so has no graph to read.
+        ValueError: the model is not functional, so it has no graph.
     """
     return tuple(_row(*found) for found in keras_internals.calls(model))
 
@@ -46,12 +46,12 @@ def print_summary(
     layer_range: Sequence[str] | None = None,
     trained: TrainedParts | None = None,
 ) -> None:
-    """Prints a functional model's summary; the arguments are those of `keras.Model.summary`.
+    """Print a functional model's summary; the arguments are those of `keras.Model.summary`.
 
-    With `trained` the column of what is trained, and the totals, are those of a fine-tuning.
+    With `trained`, the column of trained weights and the totals are those of that fine-tuning.
 
-    A terminal or a notebook narrower than the table gets each name on a line of its own; a pipe,
-    a file and `print_fn` (called once a line) get the table at its natural width.
+    If a terminal or notebook is narrower than the table, each name gets a line of its own. A pipe,
+    a file and `print_fn` (called once per line) get the table at its natural width.
     """
     if line_length is not None:
         require_positive("line_length", line_length)
@@ -70,7 +70,7 @@ def print_summary(
 
 
 def keras_table(model) -> str:
-    """Keras's own table of the model at a width that cuts nothing (160 columns or more)."""
+    """Return Keras's own table, wide enough to cut nothing (160 columns or more)."""
     rows = model_rows(model)
     name = max(len(f"{row.layer} ({row.type})") for row in rows) + 4
     shape = max(len(row.output_shape) for row in rows) + 4

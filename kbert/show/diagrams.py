@@ -1,4 +1,4 @@
-"""Static pictures of a functional model's graph: PNG, SVG and PDF by Graphviz, DOT and Mermaid."""
+"""Static diagrams of a functional model: PNG, SVG and PDF by Graphviz, DOT and Mermaid."""
 
 import errno
 import html
@@ -84,21 +84,21 @@ def plot(
     *,
     collapse: bool = True,
 ) -> Path:
-    """Draws a functional model: each layer with its type, output shape and parameters.
+    """Draw a functional model: each layer with its type, output shape and parameters.
 
     Args:
         model: any functional `keras.Model`; or a preset's name, a path to a JSON file or a
-            `BertConfig`, whose `build_bert` is drawn, or any `GraphSpec`: by the closed forms,
-            which `verify` proves equal to what is built, so Keras is not needed.
-        path: of the picture. Its ending chooses .png, .svg, .pdf, .dot (Graphviz's language) or
-            .mmd (Mermaid's). The same graph gives the same bytes.
-        collapse: draw encoder blocks that are alike once, in a frame that tells their number.
+            `BertConfig`, which draws its `build_bert`; or any `GraphSpec`. The last four are drawn
+            from the closed forms, without Keras; `verify` proves that they equal the built graph.
+        path: the picture's path. Its ending chooses the format: .png, .svg, .pdf, .dot (Graphviz's
+            language) or .mmd (Mermaid's). The same graph gives the same bytes.
+        collapse: whether to draw identical encoder blocks once, in a frame with their number.
 
     Returns:
-        The path, written whole or not at all.
+        The path. The file is written atomically.
 
     Raises:
-        ValueError, OSError, ImportError: as `check_path`, before anything is drawn; ValueError
+        ValueError, OSError, ImportError: as in `check_path`, before anything is drawn; a ValueError
             also for a model that is not functional.
         RuntimeError: Graphviz failed.
     """
@@ -126,7 +126,7 @@ def plot(
 
 
 def _draw(dot: str, format: str) -> bytes:
-    """Draw with right angles, or with curves where Graphviz fails at those.
+    """Draw with right angles, or with curves if Graphviz fails at those.
 
     Graphviz 2.42 ends in an assertion (maze.c, trapezoid.c) for some sizes of boxes.
     """
@@ -139,12 +139,12 @@ def _draw(dot: str, format: str) -> bytes:
 
 
 def check_path(path: str | os.PathLike) -> Path:
-    """The path, if a diagram can be written there.
+    """Return the path if a diagram can be written there.
 
     Raises:
-        ValueError: an ending that is none of `ENDINGS`.
-        OSError: a place where no file can be written.
-        ImportError: a .png, .svg or .pdf where there is no Graphviz.
+        ValueError: an unknown ending.
+        OSError: no file can be written there.
+        ImportError: a .png, .svg or .pdf without Graphviz.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
@@ -161,13 +161,14 @@ def check_path(path: str | os.PathLike) -> Path:
 
 
 def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
-    """The rows with one encoder block, named `Encoder-n-…`, for all, and how many it stands for.
+    """Return the rows with a single encoder block, named `Encoder-n-…`, and how many it stands for.
 
-    A row more, `Encoder-n-Input`, is what block n reads, by its skip connection too: the embeddings
-    or the block before.
+    An additional row, `Encoder-n-Input`, is the input of block n, for its skip connection too: the
+    embeddings or the previous block.
 
-    Where blocks differ in types, shapes, parameters or wiring, do not follow one another, or
-    something else reads a block but the last, the rows come back as they are, with 0.
+    The rows are returned unchanged, with 0, if blocks differ in types, shapes, parameters or
+    wiring, are not consecutive, or if something other than the next block reads a block before the
+    last.
     """
     blocks: dict[int, list[Row]] = {}
     for row in rows:
@@ -192,9 +193,9 @@ def collapsed(rows: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
 
 
 def to_dot(rows: Sequence[Row], blocks: int = 0) -> str:
-    """The graph in Graphviz's language, from bottom to top; a node's id is its layer's name.
+    """Return the graph in Graphviz's language, from bottom to top; node ids are layer names.
 
-    `blocks` is how many blocks the rows named `Encoder-n-…` stand for; 0: none are framed.
+    `blocks` is the number of blocks that the rows named `Encoder-n-…` stand for; 0: no frame.
     """
     framed, others = _split(rows, blocks)
     width = _block_width(rows)
@@ -232,7 +233,7 @@ def _with_dark_colours(svg: bytes) -> bytes:
 
 
 def to_mermaid(rows: Sequence[Row], blocks: int = 0) -> str:
-    """The graph as a Mermaid flowchart, from bottom to top; `blocks` as in `to_dot`."""
+    """Return the graph as a Mermaid flowchart, from bottom to top; `blocks` as in `to_dot`."""
     ids = {row.layer: f"n{place}" for place, row in enumerate(rows)}
     framed, others = _split(rows, blocks)
     lines = [_MERMAID, "flowchart BT", *(_mermaid_node(row, ids) for row in others)]
@@ -256,13 +257,13 @@ def _sources(rows: Sequence[Row]) -> set[str]:
 
 
 def _block(name: str) -> int:
-    """The number of the encoder block that a layer belongs to; 0: none."""
+    """Return the number of a layer's encoder block; 0: none."""
     found = re.match(r"Encoder-(\d+)-", name)
     return int(found[1]) if found else 0
 
 
 def _as_block_n(block: Sequence[Row], number: int) -> tuple[Row, ...]:
-    """The rows of one block as those of block n, which reads the output of block n-1."""
+    """Return one block's rows as those of block n, which reads the output of block n-1."""
     own = names.encoder(number, "")
     new = {row.layer: _N + row.layer.removeprefix(own) for row in block}
     new[names.encoder_output(number - 1)] = _PREVIOUS
@@ -276,13 +277,13 @@ def _renamed(row: Row, new: dict[str, str]) -> Row:
 
 
 def _split(rows: Sequence[Row], blocks: int) -> tuple[list[Row], list[Row]]:
-    """The rows inside the frame, if there is one, and the others."""
+    """Split the rows into those inside the frame, if there is one, and the others."""
     framed = [row for row in rows if blocks and row.layer.startswith(_N)]
     return framed, [row for row in rows if row not in framed]
 
 
 def _edges(rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
-    """Each edge's source, target and label; the first output of a layer needs no label."""
+    """Yield each edge's source, target and label; a layer's first output needs no label."""
     for row in rows:
         for source, tensor in sources(row):
             label = "table" if source == names.TOKEN_EMBEDDING else f"output {tensor}"
@@ -290,13 +291,13 @@ def _edges(rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
 
 
 def kind_of(layer: str, type_: str) -> str:
-    """The kind of a layer by its name and type: what it is coloured by."""
+    """Return the kind of a layer, which sets its colour, by its name and type."""
     kind = _KIND_OF_TYPE.get(type_, "other")
     return "mlm" if layer.startswith(names.MLM) and kind in ("head", "other") else kind
 
 
 def _facts(row: Row) -> list[str]:
-    """The lines below a layer's name; the shapes of several outputs get one of their own."""
+    """Return the lines below a layer's name; several output shapes get a line each."""
     params = [f"{row.params:,}"] if row.params else []
     if row.output_shape.startswith("["):
         return [" · ".join([row.type, *params]), row.output_shape]
@@ -314,14 +315,15 @@ def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str
 
 
 def _block_width(rows: Sequence[Row]) -> float:
-    """One width for the layers of all blocks, in inches, so that their edges run straight."""
+    """Return one width for the layers of all blocks, in inches, so that edges are straight."""
     return max((_width(row) for row in rows if _in_block(row)), default=0.0)
 
 
 def _width(row: Row) -> float:
-    """Of a layer, in inches, at the least: Graphviz takes bold letters for narrower than they are.
+    """Return a layer's minimum width in inches: Graphviz underestimates the width of bold letters.
 
-    In points: DejaVu's letters in layers' names and in facts, and a margin on both sides.
+    The constants are in points: DejaVu's letters in layer names and facts, and a margin on both
+    sides.
     """
     name, facts = len(row.layer), max(map(len, _facts(row)))
     return round((max(6.5 * name, 5 * facts) + 18) / POINTS, 2)
@@ -342,7 +344,7 @@ def _dot_node(row: Row, block_width: float) -> str:
 
 
 def _dot_frame_label(framed: Sequence[Row], blocks: int, width: float) -> str:
-    """Two columns, so that the way into the block runs between them."""
+    """Return a label of two columns, with space between them for the block's incoming edge."""
     count, which, each, total = _frame_facts(framed, blocks)
     left = width * POINTS / 2 + 16
     return (
@@ -354,7 +356,7 @@ def _dot_frame_label(framed: Sequence[Row], blocks: int, width: float) -> str:
 
 
 def _dot_edges(rows: Sequence[Row], framed: bool) -> Iterator[str]:
-    """Edges from one step to the next are drawn short and straight, the others go around."""
+    """Yield the edges: those to the next step short and straight, the others curved around."""
     step: dict[str, int] = {}
     for row in rows:
         # a layer that is used twice may come before what it reads, or read itself

@@ -1,4 +1,4 @@
-"""One W_Q is as many matrices as there are heads, side by side: both computations."""
+"""Comparison of the two views of W_Q: one matrix, or one matrix per head, side by side."""
 
 import os
 from dataclasses import dataclass
@@ -13,12 +13,13 @@ MATRICES = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class HeadsReport:
-    """What `compare_heads` found on an attention layer.
+    """The result of `compare_heads` for one attention layer.
 
     Attributes:
-        config: whose layer.
-        built: whether the layer is Keras's; else NumPy's.
-        slices: (head, first column, last column) of each head's part of W_Q, counted from 1 and 0.
+        config: the configuration of the layer.
+        built: whether the layer is Keras's; else it is computed by NumPy.
+        slices: (head, first column, last column) of each head's part of W_Q; heads are counted from
+            1, columns from 0.
         differences: by name, the largest absolute difference of the two computations.
     """
 
@@ -38,17 +39,17 @@ class HeadsReport:
 def compare_heads(
     config: BertConfig | str | os.PathLike = "base", *, length: int = 7, built: bool = True
 ) -> HeadsReport:
-    """Computes one attention layer twice: with whole matrices, and head by head.
+    """Compute one attention layer twice, with whole matrices and head by head, and compare.
 
     Args:
         config: a `BertConfig`, a preset's name or a path to a JSON file.
-        length: tokens of the random input (1, length, H).
-        built: whether the whole layer is the one that Keras builds, or the same equations in NumPy,
+        length: number of tokens of the random input (1, length, H).
+        built: whether the whole layer is built by Keras; else NumPy computes the same equations,
             without Keras.
 
     Returns:
-        A `HeadsReport`: for W_Q, W_K, W_V the difference of X·W and [X·W_1 … X·W_A]; for the
-        layer, that of its output and Σ head_i · W_O,i + b, in float32.
+        A `HeadsReport`: for W_Q, W_K, W_V the difference of X·W and [X·W_1 … X·W_A]; for the layer,
+        the difference of its output and Σ head_i · W_O,i + b, in float32.
     """
     config = get_config(config)
     length = require_positive("length", length)
@@ -71,7 +72,7 @@ def compare_heads(
 
 
 def _of_keras(x, heads: int, size: int):
-    """A new layer's kernels of query, key and value and of the output, and what it makes of x."""
+    """Return a new layer's query, key, value and output kernels, and its output for x."""
     from kbert.model.layers import MultiHeadAttention
 
     layer = MultiHeadAttention(heads, size)
@@ -81,7 +82,7 @@ def _of_keras(x, heads: int, size: int):
 
 
 def _of_numpy(x, heads: int, size: int):
-    """As `_of_keras`; all heads at once, with whole matrices."""
+    """Compute the same as `_of_keras` with NumPy: all heads at once, with whole matrices."""
     random, hidden = np.random.default_rng(1), x.shape[-1]
 
     width = np.float32((12 / hidden) ** 0.5)  # of a uniform distribution of variance 1/H
@@ -97,7 +98,7 @@ def _of_numpy(x, heads: int, size: int):
 
 
 def _attend(query, key, value):
-    """Attention(Q, K, V), (…, S, D) (Vaswani et al. 2017, arXiv 1706.03762, equation 1)."""
+    """Compute Attention(Q, K, V), (…, S, D) (Vaswani et al. 2017, arXiv 1706.03762, equation 1)."""
     scores = query @ key.swapaxes(-1, -2) * np.float32(query.shape[-1] ** -0.5)
     weights = np.exp(scores - scores.max(-1, keepdims=True))  # (…, S, S)
     return weights / weights.sum(-1, keepdims=True) @ value

@@ -1,4 +1,4 @@
-"""Three independent sources compared: the built graph, the closed forms, the documents' tables."""
+"""Verification of three sources: the built graph, the closed forms, the published tables."""
 
 import math
 import os
@@ -22,7 +22,7 @@ _ARTICLE = '"Understanding BERT architecture"'  # its summary of 112 rows
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that two sources give differently."""
+    """A value that differs between two sources."""
 
     where: str
     what: str
@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sources, how much of them was compared, and what differs."""
+    """A comparison of two sources: how much was compared, and the differences."""
 
     found: str
     expected: str
@@ -47,17 +47,17 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """That all values agree, or how many differ."""
+        """Statement that all values agree, or how many differ."""
         return f"{len(self.differences)} differ" if self.differences else "ok"
 
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What `verify` returns.
+    """The result of `verify`.
 
     Attributes:
-        comparisons: one for each pair of sources.
-        errata: where the documents err, each with its arithmetic.
+        comparisons: one per pair of sources.
+        errata: errors in the published documents, each with its arithmetic.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -65,12 +65,12 @@ class VerificationReport:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Every value that differs, with the row, the expected and the found value."""
+        """Values that differ, each with the row, the expected and the found value."""
         return tuple(found for part in self.comparisons for found in part.differences)
 
     @property
     def ok(self) -> bool:
-        """True if all sources agree and every erratum's arithmetic holds."""
+        """True if all sources agree and the arithmetic of every erratum is right."""
         return not self.differences and all(entry.holds for entry in self.errata)
 
     def __repr__(self) -> str:
@@ -102,18 +102,18 @@ def verify(
     *,
     config: BertConfig | str | os.PathLike | None = None,
 ) -> VerificationReport:
-    """Compares a graph with the closed forms and, where a document prints it, with its table.
+    """Compare a graph with the closed forms and, if there is one, with its published table.
 
     Args:
-        subject: None for `base` with every check; a preset's name, a path to a JSON
-            file or a `BertConfig`, which is then built; or a functional `keras.Model` of one's own.
-        config: of a model whose configuration its layers do not tell.
+        subject: None: `base` with every check; a preset's name, a path to a JSON file or a
+            `BertConfig`, which is built; or your own functional `keras.Model`.
+        config: the configuration, if the model's layers do not determine it.
 
     Returns:
         A `VerificationReport`.
 
     Raises:
-        ValueError: a model with no graph, or one that has no layer Embedding-Token.
+        ValueError: the model has no graph, or no layer Embedding-Token.
     """
     if subject is None or isinstance(subject, (str, BertConfig)) or hasattr(subject, "__fspath__"):
         from kbert.model.builder import build_outline
@@ -131,11 +131,11 @@ def verify(
 
 
 def config_of(model) -> BertConfig:
-    """The configuration that a model's layers tell, by their names.
+    """Return the configuration of a model, derived from its layers by their names.
 
     Raises:
-        ValueError: no layer Embedding-Token.
-        TypeError: not a model.
+        ValueError: there is no layer Embedding-Token.
+        TypeError: the argument is not a model.
     """
     if not hasattr(model, "layers"):
         raise TypeError(
@@ -175,7 +175,7 @@ def config_of(model) -> BertConfig:
 
 
 def compare_rows(found: Sequence[Row], expected: Sequence[Row]) -> tuple[Difference, ...]:
-    """Every missing, added, moved or differing row, by name."""
+    """Return every missing, additional, moved or different row, by name."""
     found_by_name = {row.layer: row for row in found}
     expected_by_name = {row.layer: row for row in expected}
     differences = [
@@ -213,7 +213,7 @@ def _graph_against_closed_form(model, config: BertConfig) -> Comparison:
 
 
 def _weights(model, config: BertConfig) -> Comparison:
-    """Each variable of encoder and pooler against the transformers parameter it stands for."""
+    """Compare each variable of encoder and pooler with its parameter in transformers."""
     layers = {layer.name: layer for layer in model.layers}
     entries = weight_names.templates(config)
     if names.POOLER not in layers:
@@ -291,7 +291,7 @@ def _published() -> Comparison:
 
 
 def _sizes(config: BertConfig) -> dict[str, int]:
-    """What a table of names, shapes and counts can tell: rates and activations it cannot."""
+    """Return the sizes that names, shapes and counts determine: not rates or activations."""
     return closed_form.config_letters(config) | {"segments": config.type_vocab_size}
 
 

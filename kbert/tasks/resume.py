@@ -1,4 +1,4 @@
-"""Going on with a run, whatever it trains."""
+"""Resuming of a run of any kind."""
 
 import dataclasses
 import os
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
 def resume(
     folder: str | os.PathLike, **options: "Setting | os.PathLike | Rows | Bert"
 ) -> "Trained | Finetuned":
-    """Goes on with a run; its result is that of a run that was never stopped, bit for bit.
+    """Resume a run. The result is bit-identical to that of a run that was never stopped.
 
-    On another number of devices, or another backend, it is equal to rounding, and the log says
-    so; the dropout of pretraining then draws other masks.
+    On another number of devices, or another backend, it is equal to rounding, and the log says so;
+    pretraining then uses other dropout masks.
 
     Args:
-        folder: the run's.
-        options: those of `Surroundings`: `devices`, `callbacks` and so on; where the data lie now,
-            if they have moved: `shards`, `dev` and `teacher` of `pretrain`, `source`, `train`,
-            `dev` and `teacher` of `finetune`; settings that must be the run's own, said again.
+        folder: the run's folder.
+        options: run options of `kbert.training.run_settings.Surroundings`, such as `devices` and
+            `callbacks`; new paths of data that have moved: `shards`, `dev` and `teacher` of
+            `pretrain`, `source`, `train`, `dev` and `teacher` of `finetune`; settings, which must
+            equal the run's.
 
     Returns:
-        What `pretrain` or `finetune` gives; a finished run is opened, and the log says that it is
-        finished.
+        The result of `pretrain` or `finetune`. A finished run is opened, and the log says that it
+        is finished.
 
     Raises:
-        FileNotFoundError: no run there.
-        ValueError: data, vocabulary or settings are others than the run's; names the difference.
-        and what `pretrain` and `finetune` raise.
+        FileNotFoundError: there is no run in the folder.
+        ValueError: data, vocabulary or settings differ from the run's; the message has the
+            difference.
+        Exception: any error of `pretrain` and `finetune`.
     """
     from kbert.tasks.finetuning.recipe import Finetuning
     from kbert.tasks.pretraining.recipe import Pretraining

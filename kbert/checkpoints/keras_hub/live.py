@@ -1,4 +1,4 @@
-"""A live model of keras_nlp, which KerasHub was called, from a `Bert`."""
+"""Conversion of a `Bert` to a live model of keras_nlp, KerasHub's former name."""
 
 import os
 import tempfile
@@ -20,21 +20,22 @@ _CLASSES = {
 
 
 def to_keras_nlp(bert: Bert) -> "keras.Model":
-    """The same model as keras_nlp has it, with its preprocessor; `kbert.load` takes it back.
+    """Convert a model to keras_nlp, with its preprocessor; `kbert.load` converts it back.
 
     Args:
         bert: from `kbert.load`, with the head "encoder", "pretraining" or "classifier".
 
     Returns:
-        A `keras_nlp.models.BertBackbone`, `BertMaskedLM` or `BertTextClassifier`; the tasks with
-        their preprocessor, where there is a tokenizer. It shares no weight. What keras_nlp computes
-        otherwise (tanh GELU, whatever hidden_act says), or has no place for (next sentences), is
-        logged, by name; docs/how_to/keras_nlp.md has by how much.
+        A `keras_nlp.models.BertBackbone`, `BertMaskedLM` or `BertTextClassifier`; the last two with
+        their preprocessor if there is a tokenizer. The new model has its own copy of the weights.
+        The log names what keras_nlp computes differently (it always uses tanh GELU, whatever
+        hidden_act is) and what it cannot hold (next-sentence prediction); docs/how_to/keras_nlp.md
+        has the size of the differences.
 
     Raises:
         ImportError: keras-nlp is not installed.
-        ValueError: a head that keras_nlp's BERT does not have, an activation that is no GELU;
-            another of the family, or another tokenizer than WordPiece.
+        ValueError: a head that keras_nlp's BERT does not have; an activation that is not a GELU; a
+            model of another family (RoBERTa, DistilBERT …); a tokenizer that is not WordPiece.
     """
     require_bert(bert, "to_keras_nlp")
     extras.require("to_keras_nlp", "keras-nlp", "keras_nlp")

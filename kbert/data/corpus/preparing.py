@@ -1,4 +1,4 @@
-"""Raw text to shards: tokenized once, streaming, and gone on with after any interruption.
+"""Prepare a corpus: tokenize raw text once into shards, streaming and resumable.
 
 A folder of shards holds
 
@@ -8,15 +8,15 @@ A folder of shards holds
     documents.npy         int64 (documents + 1,): where each begins among all sentences
     vocabulary/           the tokenizer
 
-Memory-mapped arrays and not TFRecord or ArrayRecord: pairs and masks are drawn anew in every epoch,
-so an example is any slice of tokens, at random, on any host; those hold records of fixed content,
-are read by packages that not every platform has, and here the plan of an epoch needs the lengths
-of all sentences without reading one token.
+The arrays are memory-mapped. TFRecord or ArrayRecord would not do: pairs and masks are sampled
+again in every epoch, so an example is any slice of tokens, at random, on any host. Those formats
+hold fixed records and need packages that not every platform has. The plan of an epoch needs the
+lengths of all sentences without reading any token.
 
-While it is at work there are also begun.json (what it is made from), and for each shard
+While `prepare` runs there are also begun.json (what it is made from), and for each shard
 part-00000.json, -sentences.npy and -documents.npy; part-….json is written last and says where to
-go on. Where a shard ends depends on the text alone, so the bytes do not depend on how often it was
-interrupted, nor on the number of processes, nor on the executor that tokenizes.
+resume. The end of a shard depends on the text alone. So the bytes do not depend on the number of
+interruptions, on the number of processes, or on the executor that tokenizes.
 """
 
 import contextlib
@@ -60,38 +60,39 @@ def prepare(
     shard_tokens: int = SHARD,
     progress: bool = False,
 ) -> Shards:
-    """Tokenizes a corpus, once, into a folder of memory-mapped shards.
+    """Tokenize a corpus once into a folder of memory-mapped shards.
 
-    Interrupted at any moment and called again, it goes on, and ends with the same bytes. Memory
-    does not grow with the corpus: below 1 GiB with its processes.
+    Call it again after an interruption to resume; the result has the same bytes. Memory does not
+    grow with the corpus: it stays below 1 GiB, worker processes included.
 
     Args:
-        corpus: files, folders or globs, also packed by gzip, see `corpus.find_files`.
-        vocab: a `Tokenizer`, or what `Tokenizer.load` reads.
-        output: the folder, made where it is not there.
-        format: "sentences", "wikitext" or "jsonl"; None: by each file's first lines.
+        corpus: files, folders or globs, also compressed with gzip, see `corpus.find_files`.
+        vocab: a `Tokenizer`, or anything that `Tokenizer.load` reads.
+        output: the folder; it is created if necessary.
+        format: "sentences", "wikitext" or "jsonl"; None: guessed from the first lines of each file.
         text_field: the field of a JSON line that holds the text.
-        language: ISO 639 code, for cutting paragraphs into sentences.
-        lowercase: the casing, where the files of `vocab` do not say it.
-        processes: how many tokenize at a time, at most one a core, or 8; None: one a core, 8 at
-            most (of several threads).
-        executor: whose workers tokenize instead, see docs/how_to/clusters.md; it stays open. Blocks
-            of 1 MiB go to them as bytes, 64 at a time: they need kbert, and no disk.
-        shard_tokens: tokens of a shard, at least.
-        progress: a bar on stderr, once it has taken two seconds.
+        language: ISO 639 code, for splitting paragraphs into sentences.
+        lowercase: whether the vocabulary is uncased, if the files of `vocab` do not say.
+        processes: number of tokenizing processes, at most the number of cores or 8; None: one per
+            core, at most 8 (each has several threads).
+        executor: an executor whose workers tokenize instead, see docs/how_to/clusters.md; it is not
+            closed. The workers need kbert but no disk: they get blocks of 1 MiB as bytes, 64 at a
+            time.
+        shard_tokens: minimum number of tokens in a shard.
+        progress: whether to show a progress bar on stderr after two seconds.
 
     Returns:
         The opened `Shards`.
 
     Raises:
-        OSError: a file that cannot be read or written.
-        RuntimeError: a process or the executor has failed: what is done is kept; or another
+        OSError: a file cannot be read or written.
+        RuntimeError: a process or the executor failed (the finished shards are kept), or another
             process prepares the same folder.
-        TypeError: `executor` is something else.
-        ValueError: no sentence in the corpus, what `sentences.parse` refuses (with file and line;
-            what was begun is taken away: it is of a text that must change), an `output` that
-            holds shards of something else: the difference is named; `processes` beside an
-            `executor`.
+        TypeError: `executor` is not an executor.
+        ValueError: no sentence in the corpus; a text that `sentences.parse` refuses (with file and
+            line; unfinished shards are removed, because the text must change); an `output` that
+            holds shards of something else (the message names the difference); `processes` together
+            with an `executor`.
     """
     check_format(format)
     require_positive("shard_tokens", shard_tokens)
@@ -126,7 +127,7 @@ def prepare(
 
 
 def _tokenizing(processes: int | None, executor: Executor | None):
-    """What makes tokens of blocks, given its settings."""
+    """Return the tokenizing worker pool: local processes or an executor."""
     if executor is None:
         return partial(tokenize, processes=_processes(processes))
     if not isinstance(executor, Executor):
@@ -143,7 +144,7 @@ def _tokenizing(processes: int | None, executor: Executor | None):
 
 
 def _processes(asked: int | None) -> int:
-    """How many tokenize at a time."""
+    """Return the number of tokenizing processes."""
     cores = os.cpu_count() or 1
     if asked is None:
         return min(cores, MOST_PROCESSES)
@@ -156,7 +157,7 @@ def _processes(asked: int | None) -> int:
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> dict:
-    """What makes a vocabulary the same."""
+    """Return what identifies a vocabulary."""
     text = WordPiece(require_wordpiece(tokenizer, "prepare")).to_json()
     return {
         "size": tokenizer.vocab_size,
@@ -194,7 +195,7 @@ def _settings(tokenizer: Tokenizer, text_field: str, language: str) -> Tokenizin
 
 
 def _size(files: list[Path]) -> int | None:
-    """Bytes of text; None where some of it is packed."""
+    """Return the bytes of text; None if a file is compressed."""
     packed = any(file.suffix == ".gz" for file in files)
     return None if packed else sum(file.stat().st_size for file in files)
 

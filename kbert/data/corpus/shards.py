@@ -1,4 +1,4 @@
-"""A folder of shards, opened: any slice of its tokens, and where sentences and documents begin."""
+"""Shards opened for reading: any slice of tokens, and the bounds of sentences and documents."""
 
 import contextlib
 import hashlib
@@ -52,15 +52,15 @@ def tokens_name(number: int) -> str:
 
 
 class Shards:
-    """Documents of sentences of token ids, memory-mapped.
+    """A prepared corpus: documents of sentences of token ids, memory-mapped.
 
     Attributes:
-        folder: where they lie.
-        index: what index.json says.
-        offsets: int64 (all sentences + 1,): where each begins among all tokens.
-        starts, ends: int64 (documents,): the sentences with which a document begins, and before
-            which it ends.
-        share: which documents these are, where `split` made it: JSON, else None.
+        folder: the folder of the files.
+        index: the content of index.json.
+        offsets: int64 (all sentences + 1,): the first token of each sentence among all tokens.
+        starts, ends: int64 (documents,): the first sentence of each document, and the first one
+            after it.
+        share: JSON that says which documents these are, if `split` made the object; else None.
     """
 
     def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
@@ -83,23 +83,23 @@ class Shards:
 
     @property
     def documents(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return len(self.starts)
 
     @cached_property
     def document_tokens(self) -> np.ndarray:
-        """The tokens of each document, int64 (documents,)."""
+        """Number of tokens in each document, int64 (documents,)."""
         return self.offsets[self.ends] - self.offsets[self.starts]
 
     @property
     def fingerprint(self) -> dict:
-        """What they hold, as JSON: equal where the tokens are."""
+        """Identity of the content, as JSON: equal if the tokens are equal."""
         keys = ("corpus", "vocabulary", "settings")
         hashes = {entry["name"]: entry["sha256"] for entry in self.index["files"]}
         return {key: self.index[key] for key in keys} | {"files": hashes, "share": self.share}
 
     def take(self, places: np.ndarray) -> np.ndarray:
-        """The tokens at some places among all of them, int32.
+        """Return the tokens at some indices among all tokens, int32.
 
         Raises:
             OSError: a file has gone, or was cut, since the shards were opened.
@@ -116,20 +116,23 @@ class Shards:
         return tokens
 
     def sentence(self, number: int) -> np.ndarray:
-        """The token ids of a sentence, int32."""
+        """Return the token ids of a sentence, int32."""
         return self.take(np.arange(self.offsets[number], self.offsets[number + 1]))
 
     def split(self, dev_ratio: float) -> tuple["Shards", "Shards"]:
-        """Most of the documents to train with, and the others to evaluate with.
+        """Split the documents into a training part and a dev part.
 
-        Which ones are held out depends on their number alone: the documents with the smallest
-        hashes, so many as make that share; the same in every run.
+        The split depends only on the number of documents: those with the smallest hashes are held
+        out. It is the same in every run.
 
         Args:
-            dev_ratio: the share of the documents, of (0, 1); at least one.
+            dev_ratio: the dev part's share of the documents, in (0, 1); at least one document.
+
+        Returns:
+            The training part and the dev part.
 
         Raises:
-            ValueError: a share outside (0, 1), or no document left on one side.
+            ValueError: a ratio outside (0, 1), or a part without a document.
         """
         if not 0 < dev_ratio < 1:
             raise ValueError(f"dev_ratio must be a share of the documents, 0 … 1, got {dev_ratio}")
@@ -162,17 +165,20 @@ class Shards:
 
 @printable.escaped_errors()
 def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
-    """Opens what `prepare` has written.
+    """Open a folder that `prepare` has written.
 
     Args:
         folder: the folder.
-        check: whether the content of every file is compared with the index's SHA-256 (about a
-            second a gigabyte on two cores); the sizes always are.
+        check: whether to compare the SHA-256 of every file with the index (about one second per
+            gigabyte on two cores). The sizes are always checked.
+
+    Returns:
+        The opened `Shards`.
 
     Raises:
         FileNotFoundError: no such folder, or a file is missing.
-        NotADirectoryError: a file.
-        ValueError: not finished, of another version, a file that is cut or not the index's.
+        NotADirectoryError: `folder` is a file.
+        ValueError: not finished, of another version, truncated, or different from the index.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -243,7 +249,7 @@ def _check_content(folder: Path, index: dict) -> None:
 
 
 def _check_vocabulary(folder: Path, said: dict) -> None:
-    """The tokens' ids mean nothing without the vocabulary that they were made with."""
+    """Check the vocabulary: without it the token ids mean nothing."""
     path = folder / VOCABULARY / "tokenizer.json"
     if _sha256(path) != said["sha256"]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary from raw text, by the trainer of the Rust `tokenizers`."""
+"""Training of a WordPiece vocabulary from raw text, by the Rust package `tokenizers`."""
 
 import functools
 import logging
@@ -40,29 +40,32 @@ def train_vocab(
     text_field: str = "text",
     language: str = "en",
 ) -> Tokenizer:
-    """Trains a vocabulary, and writes it as `vocab.txt` with transformers' settings.
+    """Train a vocabulary, and write it as `vocab.txt` with transformers' settings.
 
-    [PAD], [UNK], [CLS], [SEP], [MASK] have the ids 0 … 4, [unused0] … follow, then the characters,
-    then the pieces, the commonest first. The same corpus gives the same file: the trainer alone
-    does not, it numbers characters in the order of a random hash, and breaks ties by it. Words of
-    more than 100 characters are left out: tokenizers read them as [UNK], and the trainer's time
-    grows with their square.
+    [PAD], [UNK], [CLS], [SEP], [MASK] have the ids 0 … 4. [unused0] … follow, then the characters,
+    then the pieces, the most frequent first. The same corpus always gives the same file; the Rust
+    trainer alone does not ensure this, because it orders characters and breaks ties by a random
+    hash. Words of more than 100 characters are left out: tokenizers read them as [UNK], and the
+    trainer's time grows with their square.
 
     Args:
         corpus: files, folders or globs, see `corpus.find_files`; read three times.
-        size: tokens in all, special tokens included.
-        output: the folder; `Tokenizer.load` reads it.
-        lowercase: whether texts are lowercased first (an uncased vocabulary).
-        strip_accents: whether accents are taken off; None: where `lowercase` is.
-        min_frequency: how often two pieces must stand together to be joined.
-        alphabet: how many characters get a token, the commonest; others are [UNK].
-        unused: how many [unused…] tokens there are, for tokens of one's own later.
+        size: number of tokens, special tokens included.
+        output: the folder to write, which `Tokenizer.load` reads.
+        lowercase: whether to lowercase texts first (an uncased vocabulary).
+        strip_accents: whether to strip accents; None: same as `lowercase`.
+        min_frequency: how often two pieces must occur side by side to be merged.
+        alphabet: how many characters get a token, the most frequent first; others are [UNK].
+        unused: number of [unused…] tokens, reserved for tokens that you add later.
         format, text_field, language: as for `prepare`.
 
+    Returns:
+        The new `Tokenizer`.
+
     Raises:
-        OSError: a file that cannot be read or written.
-        ValueError: no text, a size that does not hold the special tokens and the characters, or
-            the [unused…] ones.
+        OSError: a file cannot be read or written.
+        ValueError: no text, or a size too small for the special tokens, the characters and the
+            [unused…] tokens.
     """
     for name, value in (("size", size), ("min_frequency", min_frequency), ("alphabet", alphabet)):
         require_positive(name, value)
@@ -111,7 +114,7 @@ def _check_unused(unused: int, size: int) -> None:
 
 
 def _without_long_words(rust, text: str) -> str:
-    """The text without the words that every tokenizer takes for [UNK]."""
+    """Remove the words that every tokenizer reads as [UNK]."""
 
     def kept(run: re.Match) -> str:
         words = rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(run[0]))
@@ -123,7 +126,7 @@ def _without_long_words(rust, text: str) -> str:
 
 
 def _untrained(tokenizer: Tokenizer):
-    """A Rust tokenizer with the rules of BERT's and no special tokens of its own."""
+    """Return a Rust tokenizer with BERT's rules and no special tokens of its own."""
     import tokenizers
 
     from kbert.data.tokenization.wordpiece import WordPiece
@@ -137,7 +140,7 @@ def _untrained(tokenizer: Tokenizer):
 
 
 def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]:
-    """The commonest characters, by code point; of two that are as common, the lower one."""
+    """Return the most frequent characters, by code point; ties go to the lower one."""
     counts: Counter[str] = Counter()
     for portion in texts:
         for text in portion:
@@ -147,13 +150,13 @@ def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]
 
 
 def _continuing(rust, texts, first: list[str], characters: list[str]) -> list[str]:
-    """The ##x that occur; a training that joins nothing finds them, in any order."""
+    """Return the ##x that occur, in any order: a training without merges finds them."""
     tokens = _train(rust, texts, len(first), first, characters, 1 << 60)
     return sorted(set(tokens) - set(first))
 
 
 def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:
-    """The tokens by id: `first`, then what the trainer adds; a warning where they are too few."""
+    """Train the tokens: `first`, then the trainer's; warn if there are too few."""
     import tokenizers
 
     trainer = tokenizers.trainers.WordPieceTrainer(

@@ -1,4 +1,4 @@
-"""Batches for pretraining: shards to examples, masked anew in every epoch."""
+"""Pretraining batches from shards, with new masks in every epoch."""
 
 import bisect
 import logging
@@ -26,28 +26,30 @@ _logger = logging.getLogger("kbert")
 
 
 class PretrainingBatches:
-    """MLM and NSP examples, as `kbert.data.training_batch.Batches`.
+    """Batches of MLM and NSP examples, an implementation of `kbert.data.training_batch.Batches`.
 
-    A batch is a pure function of (seed, step): example g = step · batch_size + row of all epochs
-    one after the other. Within an epoch every example comes once, in an order of its own; pairs,
-    cuts and masks are drawn anew in each. Only the rows that are asked for are made. The first call
-    plans all epochs up to its step: about a second for an epoch of 3 million examples.
+    A batch is a pure function of (seed, step): example g = step · batch_size + row, counted over
+    all epochs. Every example occurs once per epoch. Each epoch has its own order, pairs,
+    truncations and masks. Only the requested rows are made. The first call plans all epochs up to
+    its step: about one second for an epoch of 3 million examples.
 
     Args:
         shards: from `open_shards` or `prepare`, or their folder.
-        batch_size: examples of an update, over all hosts.
-        seq_len: tokens of an example (S).
-        max_predictions: predictions of an example at most (M); None: ⌈mlm_probability · seq_len⌉,
-            20 for 128 as Google's.
-        seed: of all draws.
-        mlm_probability: how many of the tokens are predicted.
-        short_seq_probability: how many of the examples are short, uniform from 2 tokens on.
-        whole_word: predict all pieces of a word or none. On several hosts, each then has to make
-            the whole batch, to know how many predictions there are.
-        mlm_only: no pairs but full sequences of packed documents, see `data.packed`; NSP weighs 0.
+        batch_size: examples in a training step, over all hosts.
+        seq_len: tokens in an example (S).
+        max_predictions: maximum number of predictions in an example (M); None: ⌈mlm_probability ·
+            seq_len⌉, which is 20 for 128, as in Google's code.
+        seed: seed of all random numbers.
+        mlm_probability: fraction of the tokens that are predicted.
+        short_seq_probability: fraction of the examples that are short, with a uniform length from 2
+            tokens on.
+        whole_word: whether to predict all pieces of a word or none. With several hosts, each one
+            then makes the whole batch, to know the number of predictions.
+        mlm_only: whether to use full sequences of packed documents without pairs, see
+            `data.packed`; the weight of NSP is then 0.
 
     Raises:
-        ValueError: a size or share out of its range; one document only and pairs asked for.
+        ValueError: a size or fraction out of its range; pairs from a corpus of one document.
         OSError, ValueError: a folder that `open_shards` refuses.
 
     Attributes:
@@ -110,16 +112,16 @@ class PretrainingBatches:
         )
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """The rows `part` of update `step`, counted from 0.
+        """Return the rows `part` of the batch of a step, counted from 0.
 
         Returns:
-            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), Input-Positions int32
-            (B, M); labels MLM (B, M) and NSP (B,), 0: B follows A, 1: it is random. The weights are
-            1 / (predictions of the whole update) and 1 / batch_size.
+            A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), Input-Positions int32 (B,
+            M); labels MLM (B, M) and NSP (B,), 0: B follows A, 1: B is random. The weights are 1 /
+            (predictions of the whole step) and 1 / batch_size.
 
         Raises:
-            ValueError: a step that is not a whole number from 0 on.
-            OSError: a file of the shards has gone or was cut.
+            ValueError: the step is not a whole number from 0 on.
+            OSError: a file of the shards was removed or truncated.
         """
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
@@ -137,7 +139,7 @@ class PretrainingBatches:
         return self._batch(rows, filled, chosen, int(chosen.sum())).rows(part)
 
     def examples_per_epoch(self, epoch: int = 0) -> int:
-        """How many examples an epoch has; the pairs differ from epoch to epoch, so this does."""
+        """Return the number of examples in an epoch; pairs, and so this, vary by epoch."""
         with self._lock:
             while len(self._ends) <= epoch:
                 count = len(self._plan(len(self._ends)))
@@ -145,14 +147,14 @@ class PretrainingBatches:
         return self._ends[epoch] - (self._ends[epoch - 1] if epoch else 0)
 
     def epoch_of(self, step: int) -> int:
-        """The epoch, from 0, of the first example of an update."""
+        """Return the epoch, from 0, of the first example of a step."""
         example = step * self.batch_size
         while not self._ends or self._ends[-1] <= example:
             self.examples_per_epoch(len(self._ends))
         return bisect.bisect_right(self._ends, example)
 
     def _rows(self, step: int):
-        """All examples of an update, as slices; of one epoch or more."""
+        """Return all examples of a step as slices, of one epoch or more."""
         example, end = step * self.batch_size, (step + 1) * self.batch_size
         found: list = []  # of `PairRows`, or of `PackedRows`
         epoch = self.epoch_of(step)
@@ -192,7 +194,7 @@ class PretrainingBatches:
 
 
 def ordinary_ids(tokenizer) -> np.ndarray:
-    """Every id but those of the special tokens, int32: what a random token is drawn from."""
+    """Return every id except the special tokens', int32: random tokens are sampled from them."""
     special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id]
     ids = np.arange(tokenizer.vocab_size, dtype=np.int32)
     return np.setdiff1d(ids, [*special, tokenizer.mask_id]).astype(np.int32)
@@ -218,7 +220,7 @@ def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_
 
 
 def warn_of_long(shards: Shards, seq_len: int) -> None:
-    """Says how many sentences are longer than an example: what is cut off is not trained on."""
+    """Log how many sentences are longer than an example: the rest of each is not trained on."""
     marks = np.zeros(len(shards.offsets), np.int64)  # 1 within these documents
     np.add.at(marks, shards.starts, 1)
     np.add.at(marks, shards.ends, -1)

@@ -1,14 +1,14 @@
-"""WordPiece, on the Rust `tokenizers` package: texts to ids and back, on every backend.
+"""Tokenizers on the Rust package `tokenizers`: texts to ids and back, on every backend.
 
-RoBERTa's byte-level BPE and XLM-R's Unigram are the same package's (`subwords.py`).
+WordPiece is here; RoBERTa's byte-level BPE and XLM-R's Unigram are in `subwords.py`.
 
     text → clean, lowercase, strip accents → words and punctuation → word pieces → ids
 
-The rules are google-research/bert's `tokenization.py`; where the Rust package differs from it,
-kbert does as transformers' BertTokenizer does, which is the same package: private-use characters
-are dropped, a capital sigma at a word's end becomes σ and not ς, U+2B820 … U+2B91F are no words of
-their own, punctuation and marks newer than its Unicode tables are not known as such, a word of 101
-to 200 characters is [UNK], and "[MASK]" in a text is the mask.
+The rules are those of google-research/bert's `tokenization.py`. The Rust package differs from it in
+a few cases; there kbert gives the same ids as transformers' BertTokenizer, which is the same
+package: private-use characters are dropped; a capital sigma at a word's end becomes σ and not ς;
+U+2B820 … U+2B91F are not words of their own; punctuation and marks newer than its Unicode tables
+are not known as such; a word of 101 to 200 characters is [UNK]; and "[MASK]" in a text is the mask.
 """
 
 import json
@@ -34,22 +34,22 @@ PADDINGS = ("longest", "max_length")
 
 
 class Tokenizer(Answering):
-    """Cuts texts into BERT's word pieces; from `from_vocab` or `load`.
+    """A tokenizer: texts to BERT's word pieces and ids. Create one with `from_vocab` or `load`.
 
-    Special tokens that are written in a text, "[MASK]", are taken as such.
+    A special token in a text, such as "[MASK]", is read as that token.
 
     Args:
-        vocabulary: the tokens and the rules of cleaning.
+        vocabulary: the tokens and the normalization rules.
 
     Attributes:
         tokens: every token, by id.
-        vocab_size: how many there are.
+        vocab_size: number of tokens.
         pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
-        between_ids: what stands between two texts: [SEP], or RoBERTa's </s></s>.
+        between_ids: the ids between two texts: [SEP], or RoBERTa's </s></s>.
         second_segment: the segment of a second text: 1, or RoBERTa's 0.
         lowercase: whether texts are lowercased.
-        max_length: tokens that tasks cut texts to, where the model has more positions; None: no
-            limit of its own.
+        max_length: number of tokens that tasks truncate texts to, if the model has more positions;
+            None: no limit of its own.
     """
 
     def __init__(self, vocabulary: Vocabulary | Subwords):
@@ -74,16 +74,16 @@ class Tokenizer(Answering):
     def from_vocab(
         cls, vocab: str | os.PathLike | Iterable[str], *, lowercase: bool, **rules: Unpack[Rules]
     ) -> "Tokenizer":
-        """From the path of a `vocab.txt`, or the tokens in the order of their ids.
+        """Create a tokenizer from a `vocab.txt` or from a list of tokens.
 
         Args:
-            vocab: the path or the tokens.
+            vocab: the path of the file, or the tokens in the order of their ids.
             lowercase: True for an uncased vocabulary, False for a cased one.
             rules: `strip_accents`, `tokenize_chinese_chars`, `special_tokens`, see `Vocabulary`.
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: an empty file, not UTF-8, a special token missing.
+            ValueError: the file is empty or not UTF-8, or a special token is missing.
         """
         if isinstance(vocab, (str, os.PathLike)):
             tokens = read_tokens(vocab)
@@ -97,22 +97,23 @@ class Tokenizer(Answering):
     def load(
         cls, path: str | os.PathLike, *, lowercase: bool | None = None, **rules: Unpack[Rules]
     ) -> "Tokenizer":
-        """From a folder or a file: `tokenizer.json`, else `vocab.txt`, with transformers' settings.
+        """Load a tokenizer from a folder or a file.
 
-        RoBERTa's folder has `tokenizer.json` too, or `vocab.json` with `merges.txt`.
+        kbert reads `tokenizer.json`, else `vocab.txt`, with transformers' settings. RoBERTa's
+        folders have `tokenizer.json` too, or `vocab.json` with `merges.txt`.
 
         Args:
             path: the folder, or one of the files.
-            lowercase: the casing; None: `do_lower_case` of `tokenizer_config.json`, else the
-                normalizer of `tokenizer.json`. Differs from transformers: where neither says,
-                it lowercases; here the answer is asked for.
-            rules: as for `from_vocab`; they go before what the files say.
+            lowercase: whether the vocabulary is uncased; None: `do_lower_case` of
+                `tokenizer_config.json`, else the normalizer of `tokenizer.json`. If neither says,
+                kbert raises an error; transformers lowercases.
+            rules: as for `from_vocab`; they override the files' settings.
 
         Raises:
-            FileNotFoundError: neither file is there.
-            ValueError: the casing is not said; a `tokenizer.json` that is not BERT's WordPiece,
-                byte-level BPE or Unigram; a file that is not UTF-8, not JSON or empty; what
-                `from_vocab` refuses.
+            FileNotFoundError: neither file exists.
+            ValueError: the casing is unknown; a `tokenizer.json` that is not BERT's WordPiece,
+                byte-level BPE or Unigram; a file that is not UTF-8, not JSON or empty; a vocabulary
+                that `from_vocab` refuses.
         """
         return cls(read_vocabulary(path, lowercase=lowercase, **rules))
 
@@ -125,19 +126,23 @@ class Tokenizer(Answering):
         max_length: int | None = None,
         truncation: str = "longest_first",
     ) -> Encoding:
-        """One text, or two, to ids: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+        """Encode one text, or two, to ids: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
         Args:
             text: the text.
             pair: the second text.
-            add_special_tokens: False leaves [CLS] and [SEP] out.
-            max_length: cut to that many tokens, [CLS] and [SEP] included, which stay.
-            truncation: what is cut: "longest_first" (the longer of the two until they are equal),
-                "only_first" or "only_second".
+            add_special_tokens: whether to add [CLS] and [SEP].
+            max_length: maximum number of tokens, [CLS] and [SEP] included; they are never
+                truncated.
+            truncation: the text to truncate: "longest_first" (the longer one until both are equally
+                long), "only_first" or "only_second".
+
+        Returns:
+            An `Encoding`.
 
         Raises:
-            ValueError: not a str, a lone surrogate in it, a `max_length` that does not hold the
-                special tokens, a `truncation` that cannot reach `max_length`.
+            ValueError: the text is not a str or has a lone surrogate; `max_length` is too small for
+                the special tokens; `truncation` cannot reach `max_length`.
         """
         check_text(text, "text")
         if pair is not None:
@@ -157,23 +162,23 @@ class Tokenizer(Answering):
         padding: str = "longest",
         pad_to_multiple_of: int | None = None,
     ) -> EncodedBatch:
-        """Texts, or pairs of texts, to ids, on every core.
+        """Encode texts, or pairs of texts, to ids, on all cores.
 
         Args:
             texts: the texts.
-            pairs: the second texts, as many.
+            pairs: the second texts, as many as `texts`.
             add_special_tokens, max_length, truncation: as for `encode`.
-            padding: the arrays' length S: the "longest" of the batch, or `max_length`.
-            pad_to_multiple_of: rounds S up, for tensor cores or few compiled shapes; `max_length`
-                must be a multiple of it.
+            padding: the length S of the arrays: "longest" (of the batch) or "max_length".
+            pad_to_multiple_of: rounds S up to a multiple, for tensor cores or for fewer compiled
+                shapes; `max_length` must be a multiple of it.
 
         Returns:
-            A `EncodedBatch`: the encodings, and int32 arrays token_ids and segment_ids (B, S).
+            An `EncodedBatch`: the encodings, and int32 arrays token_ids and segment_ids (B, S).
 
         Raises:
-            ValueError: as for `encode`, with the place in the batch; not as many pairs as texts;
-                an unknown `padding`, or "max_length" without one; a text that holds the padding
-                token, which a model would leave out.
+            ValueError: as for `encode`, with the index in the batch; the number of pairs differs
+                from that of texts; an unknown `padding`, or "max_length" without a `max_length`; a
+                text with the padding token in it, which a model would not attend to.
         """
         texts = _listed(texts, "texts")
         pairs = None if pairs is None else _listed(pairs, "pairs")
@@ -202,12 +207,12 @@ class Tokenizer(Answering):
         return EncodedBatch(encodings, token_ids, segment_ids)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
-        """Ids (S,) to text: pieces joined, no space before punctuation or within contractions.
+        """Decode ids (S,) to text: join the pieces, no space before punctuation or in contractions.
 
-        What encoding dropped (case, accents, runs of spaces) does not come back.
+        Case, accents and repeated spaces that encoding removed are not restored.
 
         Raises:
-            ValueError: ids that are not whole numbers of one sequence, or outside the vocabulary.
+            ValueError: the ids are not whole numbers of one sequence, or outside the vocabulary.
         """
         try:
             ids = [operator.index(number) for number in ids]
@@ -218,13 +223,13 @@ class Tokenizer(Answering):
         return self._pieces.decode(ids, skip_special_tokens)
 
     def id_of(self, token: str) -> int:
-        """The id of a token; a ValueError where the vocabulary does not have it."""
+        """Return the id of a token; raise a ValueError if the vocabulary lacks it."""
         if token not in self._ids:
             raise ValueError(f"token must be one of the vocabulary, got {token!r}")
         return self._ids[token]
 
     def token_of(self, number: int) -> str:
-        """The token of an id; a ValueError for one outside the vocabulary."""
+        """Return the token of an id; raise a ValueError if it is outside the vocabulary."""
         self._check_id(number, "the id")
         return self.tokens[number]
 
@@ -235,12 +240,12 @@ class Tokenizer(Answering):
         max_length: int | None = None,
         tokenizer_class: str | None = None,
     ) -> None:
-        """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, each whole or not.
+        """Save `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, each one atomically.
 
-        Without `vocab.txt` where the tokenizer is no WordPiece.
+        There is no `vocab.txt` if the tokenizer is not WordPiece.
 
         Args:
-            folder: made where it is not there.
+            folder: the folder; it is created if necessary.
             max_length: the model's positions, transformers' `model_max_length`.
             tokenizer_class: transformers' class for WordPiece; None: BertTokenizer.
 
@@ -296,7 +301,7 @@ def _listed(texts: Iterable[str], name: str) -> list[str]:
 
 
 def check_text(text, name: str) -> None:
-    """A ValueError for what is no text, or none that UTF-8 has; `name` is the argument's."""
+    """Raise a ValueError unless `text` is a str in valid UTF-8; `name` is the argument's name."""
     if not isinstance(text, str):
         raise ValueError(f"{name} must be a str, got {type(text).__name__}")
     try:
@@ -308,7 +313,7 @@ def check_text(text, name: str) -> None:
 
 
 def require_wordpiece(tokenizer: Tokenizer, what: str) -> Vocabulary:
-    """The vocabulary of a WordPiece tokenizer; a ValueError for another."""
+    """Return the vocabulary of a WordPiece tokenizer; raise a ValueError for another."""
     if isinstance(tokenizer.vocabulary, Vocabulary):
         return tokenizer.vocabulary
     raise ValueError(

@@ -1,4 +1,4 @@
-"""`explore`: one page of a configuration, a checkpoint or a model, that opens anywhere."""
+"""The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
 import errno
 import html
@@ -30,12 +30,12 @@ _FRAME_HEIGHT = 760  # pixels, in a notebook
 
 @dataclass(frozen=True)
 class Explorer:
-    """A page; a notebook shows it, in a frame of its own.
+    """An explorer page. A notebook shows it in a frame.
 
     Attributes:
-        title: what it is of.
+        title: the page's title.
         html: the whole page.
-        path: where it was written; None: nowhere.
+        path: the file that was written; None if none was.
     """
 
     title: str
@@ -61,26 +61,27 @@ def explore(
     batch_size: int = 1,
     title: str | None = None,
 ) -> Explorer:
-    """Makes one self-contained page of a graph: look, open, search, recount.
+    """Make one self-contained interactive page of a model's graph.
 
     Args:
-        source: a preset's name, a path to a configuration's JSON file, a `BertConfig` or a
-            `GraphSpec`: by the closed forms, without Keras. A checkpoint's path: with every
-            tensor's figures, read but not built. A `Bert` or a functional `keras.Model`: with its
-            weights' figures; a model that is no kbert graph is drawn layer by layer, without
-            formulas.
-        path: where to write the page, .html; None: nowhere.
-        batch_size: sequences in a batch, to begin with; the page can change it.
-        title: what the page calls it; None: the source's own name.
+        source: one of the following.
+            A preset's name, a path to a configuration's JSON file, a `BertConfig` or a `GraphSpec`:
+            drawn from the closed forms, without Keras.
+            A checkpoint's path or name: with statistics of every tensor; the model is not built.
+            A `Bert` or a functional `keras.Model`: with statistics of its weights. A model that is
+            not a kbert graph is drawn layer by layer, without formulas.
+        path: the page to write, .html; None: no file.
+        batch_size: the initial number of sequences in a batch; it can be changed in the page.
+        title: the page's title; None: the source's name.
 
     Returns:
         An `Explorer`, which a notebook shows.
 
     Raises:
-        ValueError: a path that does not end in .html, an unknown preset, a checkpoint that does
-            not fit its configuration, a model that is not functional or too large.
-        OSError: no such checkpoint, or a place where no file can be written.
-        ImportError: no Graphviz to lay the figure out.
+        ValueError: a path that does not end in .html; an unknown preset; a checkpoint that does not
+            fit its configuration; a model that is not functional or too large.
+        OSError: no such checkpoint, or no file can be written at `path`.
+        ImportError: Graphviz, which lays out the figure, is not installed.
     """
     if path is not None:
         path = check_path(path)
@@ -93,7 +94,7 @@ def explore(
 
 
 def check_path(path: str | os.PathLike) -> Path:
-    """The path, if a page can be written there; a ValueError or an OSError that says why not."""
+    """Return the path if a page can be written there; else raise a ValueError or an OSError."""
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a page's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
@@ -137,7 +138,7 @@ def _explorer(source, batch_size: int, title: str | None) -> Explorer:
 
 
 def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
-    """Make the spec as `GraphSpec.of` does; its errors say that a checkpoint was possible too."""
+    """Create the spec as `GraphSpec.of` does; errors add that a checkpoint was possible too."""
     try:
         return GraphSpec.of(source, **options)
     except ValueError as error:

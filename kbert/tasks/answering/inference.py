@@ -1,4 +1,4 @@
-"""A question's answer, as a span of a context."""
+"""Question answering: the answer to a question as a span of a context."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,16 +25,16 @@ from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_rows
 
 @dataclass(frozen=True)
 class Answer:
-    """A span of a context, or that there is none.
+    """The answer to a question: a span of the context, or no answer.
 
     Attributes:
         text: context[start:end]; "" for no answer.
-        score: P(start) · P(end), each over the context's tokens in the span's window; where no
-            answer is possible, over [CLS] and them. Of no answer: the same at [CLS], in the window
-            where that has the least logits.
-        start, end: where it stands in the context, in characters; both 0 for no answer.
-        odds: of no answer against the best span: the least sum over the windows of the two logits
-            at [CLS], less the span's.
+        score: P(start) · P(end), each a softmax over the context's tokens in the span's window, and
+            over [CLS] too if no answer is possible. For no answer: the same product at [CLS], in
+            the window with the smallest logits there.
+        start, end: the span's character offsets in the context; both 0 for no answer.
+        odds: how much better no answer fits than the best span: the smallest sum over the windows
+            of the two logits at [CLS], minus the span's sum.
     """
 
     text: str
@@ -82,30 +82,31 @@ def answer(
     precision: str | None = None,
     progress: bool = True,
 ) -> Answer | list[Answer]:
-    """The span of a context that answers a question best (the paper, section 4.2).
+    """Answer a question with the best span of a context (the paper, section 4.2).
 
-    Questions are cut, contexts read and spans chosen as in training and `kbert.evaluate`.
+    Questions are truncated, contexts split into windows and spans chosen as in training and
+    `kbert.evaluate`.
 
     Args:
         bert: from `kbert.load`, with the head "qa".
-        question: a str, or a list of them; cut to 64 tokens, with a warning.
-        context: where the answer stands, the same.
-        no_answer_threshold: `Answer.odds` above it are no answer, Google's
-            null_score_diff_threshold; for a model that has learned from questions without one,
-            as SQuAD 2.0's. 0 is where the two are alike; `kbert.evaluate` says which is best as
+        question: a str, or a list of them; truncated to 64 tokens, with a warning.
+        context: the text with the answer, a str or a list of them.
+        no_answer_threshold: the `Answer.odds` above which the answer is "no answer" (Google's
+            null_score_diff_threshold). Use it for a model trained on questions without an answer,
+            such as SQuAD 2.0's. At 0 both fit equally; `kbert.evaluate` reports the best value as
             best_f1_thresh. None: every question has its answer in the context.
-        stride: a context that is too long is read in windows; so many tokens of each are shared
-            with the one before (at most half a window). The span with the largest sum of the two
-            logits wins, over all windows, as in Google's run_squad.py.
-        max_answer_tokens: the longest span.
+        stride: number of tokens that a window shares with the previous one, at most half a window,
+            if the context is too long for one. The span with the largest sum of the two logits
+            wins, over all windows, as in Google's run_squad.py.
+        max_answer_tokens: maximum number of tokens in a span.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
         An `Answer` for two str; a list of them for lists.
 
     Raises:
-        ValueError: a question that leaves no room for the context, a context without a token;
-            a model with another head or without weights in it; what no text is.
+        ValueError: a question that leaves no space for the context; a context without a token; a
+            model with another head or a newly initialized one; something that is not text.
     """
     require_tokenizer(bert, "answer")
     questions, contexts, one = listed_pairs(question, context, "question", "context")
@@ -134,7 +135,7 @@ def _check_threshold(threshold) -> None:
 def _logits(
     bert: Bert, examples, batch_size: int, precision: str | None, progress: bool
 ) -> tuple[list, list]:
-    """Of each window's tokens, the logits of a start and of an end."""
+    """Return the start logits and the end logits of each window's tokens."""
     outputs = (names.SPAN_START, names.SPAN_END)
     function = function_of(bert, outputs, outputs_of(*outputs), precision)
     rows = list(zip(examples.ids, examples.segment_ids, strict=True))

@@ -1,4 +1,4 @@
-"""How much each token attends to each."""
+"""Attention probabilities: how much each token attends to each token."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -47,24 +47,24 @@ def attention(
     vectors: bool | None = None,
     precision: str | None = None,
 ) -> AttentionMap | list[AttentionMap]:
-    """The attention weights of a text or a pair, token by token.
+    """Compute the attention probabilities of a text or a pair, token by token.
 
     Args:
         bert: from `kbert.load`, with any head.
         text: a str, or a list of them.
-        pair: the second text, the same.
+        pair: the second text, a str or a list of them.
         layer: one encoder block, from 1; None: all.
-        head: one head, from 1; None: all.
-        vectors: whether to keep queries and keys as well, 2 · S · H numbers a layer. None: of one
-            text, not of a list.
-        precision: as for `kbert.embed`.
+        head: one attention head, from 1; None: all.
+        vectors: whether to keep queries and keys too, 2 · S · H numbers per layer. None: yes for
+            one text, no for a list.
+        precision: "float32" or "bfloat16", as for `kbert.embed`.
 
     Returns:
-        An `AttentionMap` for one str, a list of them for a list. A text that is too long is cut,
-        with a warning.
+        An `AttentionMap` for one str, a list of them for a list. A text that is too long is
+        truncated, with a warning.
 
     Raises:
-        ValueError: a layer or head that the model does not have; what no text is.
+        ValueError: a layer or head that the model does not have; something that is not text.
     """
     require_tokenizer(bert, "attention")
     if pair is None:
@@ -92,7 +92,7 @@ def attention(
 
 
 def _map_of(encoding, outputs: list, layers, heads, text: str) -> AttentionMap:
-    """The map of a text from its row of the model's outputs, which are padded."""
+    """Return the map of a text, from its row of the model's padded outputs."""
     chosen, size = slice(heads[0] - 1, heads[-1]), len(encoding)
     maps, vectors = outputs[: len(layers)], outputs[len(layers) :]
     queries, keys = (

@@ -1,4 +1,4 @@
-"""How much each token of a text counts for what the model answers."""
+"""Attribution: how much each token contributes to the model's output."""
 
 import weakref
 from collections.abc import Callable
@@ -45,37 +45,38 @@ def attribute(
     baseline: str = "pad",
     steps: int | None = None,
 ) -> Attribution:
-    """How much each token of a text, or of a pair, counts for an answer: integrated gradients.
+    """Compute how much each token of a text or pair contributes to an output: integrated gradients.
 
-    Sundararajan, Taly and Yan 2017 (arXiv 1703.01365), eq. 1 to 3, at the output of the embeddings,
-    from a baseline in which [CLS] and [SEP] stay and every other token is [PAD], which is attended
-    to. A token's score is the sum over its vector. What is attributed goes by the model's head:
+    The method is that of Sundararajan, Taly and Yan 2017 (arXiv 1703.01365), eq. 1 to 3, at the
+    output of the embeddings. In the baseline [CLS] and [SEP] stay and every other token is [PAD],
+    which is attended to. A token's score is the sum over its embedding. The model's head decides
+    what is attributed:
 
     - "classifier": the probability of a label.
-    - "pretraining": the probability of a token behind a [MASK] of the text, which stays in the
+    - "pretraining": the probability of a token at a [MASK] of the text, which stays in the
       baseline.
-    - any, with `similar_to`: the cosine of the text's vector to another text's, both pooled as the
-      checkpoint says, else by the mean.
+    - any head, with `similar_to`: the cosine of the embeddings of two texts, pooled by the
+      checkpoint's settings, else by the mean.
 
     Args:
         bert: from `kbert.load`.
         text: the text.
         pair: the second text.
-        target: the label, by its name or number, or the token; None: the likeliest.
-        similar_to: the other text of a cosine, which stays as it is.
-        mask: which [MASK] of the text, from 1.
-        value: "probability", or "logit": the model's output before softmax or sigmoid. A
-            regression's output is taken as it is.
-        baseline: what stands for the other tokens: "pad", or "mask" for [MASK].
-        steps: points of the integral, a forward and a backward pass each; None: 50, and twice as
-            many, up to 1,600, until the scores' sum is within 1 % of what it must be.
+        target: the label, by name or number, or the token; None: the most likely.
+        similar_to: the other text of the cosine; it is not attributed.
+        mask: the number of the [MASK] in the text, from 1.
+        value: "probability", or "logit", the output before softmax or sigmoid. A regression's
+            output is used unchanged.
+        baseline: the replacement of the other tokens: "pad", or "mask" for [MASK].
+        steps: number of points of the integral, each a forward and a backward pass; None: 50,
+            doubled up to 1,600 until the sum of the scores is within 1 % of the exact value.
 
     Returns:
-        An `Attribution`. Computed in float32; a text that is too long is cut, with a warning.
+        An `Attribution`, computed in float32. A text that is too long is truncated, with a warning.
 
     Raises:
         ValueError: a model with another head and no `similar_to`; a label or token that the model
-            does not have; a text without [MASK] where one is needed; what no text is.
+            does not have; a text without [MASK] where one is needed; something that is not text.
     """
     tokenizer = require_tokenizer(bert, "attribute")
     _check(bert, text, pair, similar_to, target, value, baseline, steps)
@@ -139,7 +140,7 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
 
 
 def _states(bert: Bert, rows: list[list[int]], segments: list[int]) -> tuple:
-    """float32 (rows, S, H), the embeddings' outputs, and bool (S,): which tokens are real."""
+    """Return the embeddings' outputs, float32 (rows, S, H), and the attention mask, bool (S,)."""
     length, pad = _length(bert, len(segments)), bert.config.pad_token_id
     ids = np.full((len(rows), length), pad, "int32")
     segment_ids = np.zeros_like(ids)
@@ -155,7 +156,7 @@ def _states(bert: Bert, rows: list[list[int]], segments: list[int]) -> tuple:
 
 
 def _length(bert: Bert, tokens: int) -> int:
-    """Tokens with padding: few lengths on JAX, which compiles for each."""
+    """Return the number of tokens with padding: few lengths on JAX, which compiles for each."""
     if bert.spec.seq_len is not None:
         return bert.spec.seq_len
     if keras.backend.backend() != "jax":
@@ -165,7 +166,7 @@ def _length(bert: Bert, tokens: int) -> int:
 
 
 def _model(bert: Bert) -> keras.Model:
-    """The model; its cast where it computes in another type than float32."""
+    """Return the model; a float32 copy if it computes in another dtype."""
     if {layer.compute_dtype for layer in bert.model.layers if layer.weights} == {"float32"}:
         return bert.model
     transfer.check_whole(bert.model, bert.spec)
@@ -173,7 +174,7 @@ def _model(bert: Bert) -> keras.Model:
 
 
 def _functions(bert: Bert, likeness: bool, value: str) -> tuple[Callable, targets.Outputs]:
-    """The compiled function with its gradient, and what it is of; made once for each model."""
+    """Return the compiled function with its gradient, and its outputs; one per model."""
     model = _model(bert)
     width = bert.config.hidden_size
     shapes = [((None, None, width), "float32"), ((None, None), "bool")]
@@ -199,7 +200,7 @@ def _functions(bert: Bert, likeness: bool, value: str) -> tuple[Callable, target
 
 
 def _target(bert: Bert, outputs: targets.Outputs, states, real, target, similar_to, place) -> tuple:
-    """What it is called, and the function's further arguments, NumPy arrays."""
+    """Return the target's name, and the function's further arguments as NumPy arrays."""
     tokenizer = require_tokenizer(bert, "attribute")
     if similar_to is not None:
         (encoding,) = tokenizer.encode_batch([similar_to], max_length=longest(bert))

@@ -1,4 +1,4 @@
-"""What a whole text, or a pair, is: the next sentence or not, one label or another."""
+"""Text classification, regression and next-sentence prediction, for texts and pairs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from kbert.tasks.running import BATCH_SIZE, function_of, outputs_of, run_texts
 
 @dataclass(frozen=True)
 class Label:
-    """A label of a text.
+    """A label of a text, with its probability.
 
     Attributes:
-        label: the checkpoint's name for it, else LABEL_0, LABEL_1, …
-        probability: the model's for it.
+        label: the checkpoint's name of the label, else LABEL_0, LABEL_1, …
+        probability: the model's probability of the label.
     """
 
     label: str
@@ -62,20 +62,20 @@ def next_sentence(
     precision: str | None = None,
     progress: bool = True,
 ) -> float | np.ndarray:
-    """The probability that one text follows another (the paper, section 3.1, task 2).
+    """Predict the probability that one text follows another (the paper, section 3.1, task 2).
 
     Args:
         bert: from `kbert.load`, with the head "pretraining".
         a: the first text, a str or a list of them.
-        b: the second, the same.
+        b: the second text, a str or a list of them.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
         P(b is next after a), output 0 of the head: a float for two str, float32 (N,) for lists.
 
     Raises:
-        ValueError: not as many of the one as of the other; a model with another head or without
-            weights in it.
+        ValueError: lists of different lengths; a model with another head or a newly initialized
+            one.
     """
     require_tokenizer(bert, "next_sentence")
     first, second, one = listed_pairs(a, b, "a", "b")
@@ -125,21 +125,23 @@ def classify(
     precision: str | None = None,
     progress: bool = True,
 ) -> list[Label] | list[list[Label]]:
-    """The labels of texts, or of pairs of texts, with their probabilities.
+    """Classify texts, or pairs of texts: return their labels with probabilities.
 
     Args:
         bert: from `kbert.load`, with the head "classifier".
         texts: a str, or a list of them.
-        pairs: the second texts, of the same kind.
-        multi_label: each label for itself (sigmoid) and not one of all (softmax); None: as the
-            checkpoint says. A model with one label is always taken so, as transformers does.
+        pairs: the second texts, a str or a list of them.
+        multi_label: True: an independent probability per label (sigmoid); False: one label per text
+            (softmax); None: the checkpoint's setting. A model with a single label always uses
+            sigmoid, as in transformers.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
-        For one str, every `Label`, the likeliest first; for a list, a list of those.
+        For one str, every `Label`, the most likely first; for a list, a list of those.
 
     Raises:
-        ValueError: a model with another head or without weights in it; what no text is.
+        ValueError: a model with another head or a newly initialized one; something that is not
+            text.
     """
     logits, one = _of_classifier(bert, "classify", texts, pairs, batch_size, precision, progress)
     if multi_label is None:
@@ -180,20 +182,20 @@ def regress(
     precision: str | None = None,
     progress: bool = True,
 ) -> float | np.ndarray:
-    """The number that a model gives a text, or a pair of texts: how alike two are, say.
+    """Predict a number for each text, or pair of texts, such as their similarity.
 
     Args:
-        bert: from `kbert.load`, with the head "classifier" of one output.
+        bert: from `kbert.load`, with the head "classifier" and one output.
         texts: a str, or a list of them.
-        pairs: the second texts, of the same kind.
+        pairs: the second texts, a str or a list of them.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
-        The output as it is: a float for one str, float32 (N,) for a list.
+        The unchanged output: a float for one str, float32 (N,) for a list.
 
     Raises:
-        ValueError: a model with another head, with several outputs or without weights in it; what
-            no text is.
+        ValueError: a model with another head, with several outputs or with a newly initialized
+            head; something that is not text.
     """
     logits, one = _of_classifier(bert, "regress", texts, pairs, batch_size, precision, progress)
     if logits.shape[1] != 1:
@@ -207,7 +209,7 @@ def regress(
 def _of_classifier(
     bert: Bert, task: str, texts, pairs, batch_size: int, precision: str | None, progress: bool
 ) -> tuple[np.ndarray, bool]:
-    """A classifier's logits, float32 (N, outputs), and whether there was one text, not a list."""
+    """Return the logits, float32 (N, outputs), and whether there was one text, not a list."""
     require_tokenizer(bert, task)
     if pairs is None:
         texts, one = listed(texts, "texts")
@@ -234,7 +236,7 @@ def _logits(
     precision: str | None,
     progress: bool,
 ) -> np.ndarray:
-    """float32 (N, labels), in the order of the texts."""
+    """Return the logits, float32 (N, labels), in the order of the texts."""
     function = function_of(bert, (layer,), outputs_of(layer), precision)
     found: list = [None] * len(texts)
     for place, _, (logits,) in run_texts(

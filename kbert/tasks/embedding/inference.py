@@ -1,4 +1,4 @@
-"""Texts to vectors, and how alike they are."""
+"""Embeddings of texts, and their similarity."""
 
 import dataclasses
 from collections import Counter
@@ -35,7 +35,7 @@ _LAYERS = 4  # that "last" joins, unless told
 
 
 class EmbedOptions(TypedDict, total=False):
-    """The keyword arguments of `embed`."""
+    """Keyword arguments of `embed`."""
 
     pooling: str | Sequence[str] | None
     normalize: bool | None
@@ -64,46 +64,51 @@ def embed(
     precision: str | None = None,
     progress: bool = True,
 ) -> np.ndarray:
-    """One vector for each text, as sentence-transformers' `encode` gives it.
+    """Embed texts: one embedding per text, equal to that of sentence-transformers' `encode`.
 
     Args:
         bert: from `kbert.load`, with any head.
         texts: a str, or a list of them.
-        pooling: from token vectors to one: "mean" or "max" over all tokens, [CLS] and [SEP]
-            included, as in sentence-transformers; "cls", the first token's; "lasttoken", the last
-            one's; "weightedmean", the mean weighted by the position; "mean_sqrt_len_tokens", the
-            sum over the root of the number of tokens; "pooler", the pooled output; "last", the
-            mean over the tokens of the last `layers` hidden states side by side, the last one
-            last. A list of them concatenates their vectors. None: the checkpoint's own with its
-            dense layers and dimensions, which another pooling leaves out; else "mean".
-        normalize: whether vectors are brought to length 1. None: the checkpoint's own, else not.
-        prompt_name: which of the checkpoint's prompts is put before each text. None: the
-            checkpoint's default, where it has one.
-        prompt: a prompt of your own, "" for none.
-        layers: hidden states of "last", 1 … L; None: 4.
-        batch_size: sequences computed at a time.
-        long: what is done with a text of more than `max_length` tokens: "truncate" cuts it, and a
-            warning counts those; "window" takes the mean over windows of the text's tokens, each
-            between [CLS] and [SEP] and `max_length` long, a quarter of it shared with the window
-            before. The last window ends with the text, as long as the others (so that all count
-            alike), and shares more. The vectors of windows are averaged, then normalized.
-        max_length: tokens of a sequence, [CLS] and [SEP] included. None: the checkpoint's own, as
-            in sentence-transformers, else as many as the model has positions.
-        precision: what it is computed in: "float32" or "bfloat16" ("mixed_bfloat16", as training
-            says, is the same). The weights are cast at the first call, and again where they have
-            changed; the copy stays with the model. LayerNorm, softmax and the mean are in float32
-            nevertheless. Cosine of bfloat16's vectors to float32's: 0.999 or more. None: the
-            model's own, with no copy; on TensorFlow on a CPU that multiplies bfloat16, "float32"
-            is faster, and the same within 1e-5.
-        progress: a bar on stderr, once it has taken two seconds.
+        pooling: how token embeddings become one embedding; a list of methods concatenates their
+            results. None: the checkpoint's method with its dense layers and dimensions (any other
+            choice leaves these out); else "mean".
+            "mean", "max": over all tokens, [CLS] and [SEP] included, as in sentence-transformers.
+            "cls": the first token's. "lasttoken": the last token's.
+            "weightedmean": the mean weighted by position.
+            "mean_sqrt_len_tokens": the sum divided by the square root of the number of tokens.
+            "pooler": the pooled output.
+            "last": the mean over the tokens of the last `layers` hidden states, concatenated, the
+            last layer last.
+        normalize: whether to scale embeddings to length 1. None: the checkpoint's setting, else no.
+        prompt_name: the name of a prompt of the checkpoint, put before each text. None: the
+            checkpoint's default prompt, if any.
+        prompt: your own prompt; "" for none.
+        layers: number of hidden states for "last", 1 … L; None: 4.
+        batch_size: sequences per batch.
+        long: how to embed a text of more than `max_length` tokens. "truncate": truncate it; a
+            warning has the number of such texts. "window": average over windows of `max_length`
+            tokens, [CLS] and [SEP] included. Each window shares a quarter of its tokens with the
+            previous one; the last one ends with the text, has the same length and shares more, so
+            that all windows count alike. The embeddings of the windows are averaged, then
+            normalized.
+        max_length: maximum tokens of a sequence, [CLS] and [SEP] included. None: the checkpoint's
+            setting, as in sentence-transformers, else the model's positions.
+        precision: the dtype of the computation: "float32" or "bfloat16" ("mixed_bfloat16",
+            training's name, is the same). None: the model's own. The weights are cast in the first
+            call, and again after they change; the copy stays with the model. LayerNorm, softmax and
+            the mean are always in float32. Embeddings in bfloat16 have a cosine of 0.999 or more
+            with those in float32. On TensorFlow on a CPU with bfloat16 multiplication, "float32" is
+            faster than None, and equal within 1e-5.
+        progress: whether to show a progress bar on stderr after two seconds.
 
     Returns:
-        float32 (N, D) in the order of the texts; (D,) for one str. D is H, for "last" layers · H.
+        float32 (N, D) in the order of the texts; (D,) for one str. D is H; for "last" it is layers
+        · H.
 
     Raises:
-        ValueError: no text, something else than text, an unknown pooling, precision or way with
-            long texts, no tokenizer, a pooler that the model lacks or that was left at its first
-            weights.
+        ValueError: no text; something that is not text; an unknown pooling, precision or `long`; a
+            model without tokenizer; "pooler" for a model without pooler or with a newly initialized
+            one.
     """
     tokenizer = require_tokenizer(bert, "embed")
     texts, one = listed(texts, "texts")
@@ -134,17 +139,17 @@ def embed(
 def embed_ids(
     bert: Bert, ids: Sequence[Sequence[int]], *, batch_size: int, precision: str | None
 ) -> np.ndarray:
-    """One vector for each text that is encoded already, pooled as the checkpoint says, else mean.
+    """Embed tokenized texts, with the checkpoint's pooling, else the mean.
 
-    The texts had their prompt, `prepare_texts`, before they were encoded.
+    `prepare_texts` must have added the prompt before the texts were tokenized.
 
     Args:
         bert: from `kbert.load`.
-        ids: token ids of each, [CLS] and [SEP] among them.
-        batch_size, precision: of `embed`.
+        ids: token ids of each text, with [CLS] and [SEP].
+        batch_size, precision: as for `embed`.
 
     Returns:
-        float32 (N, H), of whatever length they have.
+        float32 (N, H); sequences may have any length.
     """
     own = settings_of(bert, "evaluate")
     _check(bert, own.pooling, None, "truncate")
@@ -157,15 +162,17 @@ def embed_ids(
 
 
 def similarity(bert: Bert, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> np.ndarray:
-    """Similarity of every text with every other, by the checkpoint's function, else the cosine.
+    """Compute the similarity of every text with every other text.
+
+    The checkpoint's similarity function is used, else the cosine.
 
     Args:
         bert: from `kbert.load`.
         texts: a list of str.
-        options: those of `embed`.
+        options: the keyword arguments of `embed`.
 
     Returns:
-        float32 (N, N), symmetric. A cosine is within −1 … 1, 1 on the diagonal; a distance,
+        float32 (N, N), symmetric. A cosine is within −1 … 1, with 1 on the diagonal; a distance,
         "euclidean" or "manhattan", is negative, as in sentence-transformers.
     """
     if isinstance(texts, str):
@@ -217,7 +224,7 @@ def _function(
 
 
 def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.ndarray:
-    """float32 (N, D): the mean over each text's windows, of which most texts have one."""
+    """Return float32 (N, D): the mean over each text's windows; most texts have one."""
     vectors, cut = np.zeros((len(texts), 0), "float32"), 0
     with progress_bar(len(texts), " texts", progress) as bar:
         for start in range(0, len(texts), CHUNK):
@@ -236,7 +243,7 @@ def _vectors(bert, function, texts, limit, whole, batch_size, progress) -> np.nd
 
 
 def _rows(tokenizer, texts: list[str], limit: int, whole: bool):
-    """Sequences of at most `limit` tokens, whose text each is, and how many texts were cut."""
+    """Return sequences of at most `limit` tokens, their texts, and the number of cut texts."""
     if not whole:
         encodings = tokenizer.encode_batch(texts, max_length=limit).encodings
         rows = [(encoding.ids, encoding.segment_ids) for encoding in encodings]

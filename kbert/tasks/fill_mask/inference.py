@@ -1,4 +1,4 @@
-"""What stands behind [MASK]: the masked language model's answer."""
+"""Mask filling: the masked language model's predictions for [MASK]."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ _ROWS = 256  # masks projected onto the vocabulary at a time: 30 MB of logits fo
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that may stand behind a [MASK].
+    """A predicted token for a [MASK].
 
     Attributes:
         token: the token.
-        probability: of all tokens, the model's for this one.
+        probability: the model's probability of this token among all tokens.
     """
 
     token: str
@@ -62,24 +62,24 @@ def fill_mask(
     precision: str | None = None,
     progress: bool = True,
 ) -> list[list[Candidate]] | list[list[list[Candidate]]]:
-    """The likeliest tokens for every [MASK] of a text.
+    """Predict the most likely tokens for every [MASK] of a text.
 
     Args:
         bert: from `kbert.load`, with the head "pretraining".
         texts: a str, or a list of them, with at least one [MASK] each.
-        top_k: how many candidates for each [MASK]; at most the whole vocabulary.
-        batch_size: sequences computed at a time.
-        precision: of the encoder, as for `kbert.embed`; the head, at the masks alone, computes in
-            the model's own.
-        progress: a bar on stderr, once it has taken two seconds.
+        top_k: number of candidates per [MASK]; at most the vocabulary's size.
+        batch_size: sequences per batch.
+        precision: the encoder's dtype, "float32" or "bfloat16", as for `kbert.embed`; the head,
+            which sees only the masked positions, computes in the model's dtype.
+        progress: whether to show a progress bar on stderr after two seconds.
 
     Returns:
-        For one str, a list with one entry for each [MASK] in it: its `Candidate`s, the likeliest
-        first. For a list, a list of those.
+        For one str, a list with one entry per [MASK]: its `Candidate`s, the most likely first. For
+        a list, a list of those.
 
     Raises:
-        ValueError: a text without [MASK], or one whose [MASK] is cut off; a model with another
-            head or without weights in it; what no text is.
+        ValueError: a text without [MASK], or with a truncated [MASK]; a model with another head or
+            a newly initialized one; something that is not text.
     """
     tokenizer = require_tokenizer(bert, "fill_mask")
     listed_texts, one = listed(texts, "texts")
@@ -112,7 +112,7 @@ def fill_mask(
 
 
 def _check_masks(tokenizer: Tokenizer, name: str, text: str, encoding: Encoding) -> None:
-    """A ValueError unless a text has a [MASK], and none of them is cut off."""
+    """Raise a ValueError unless a text has a [MASK] and none of them is truncated."""
     mask = tokenizer.token_of(tokenizer.mask_id)
     found = encoding.ids.count(tokenizer.mask_id)
     there = text.count(mask) if encoding.truncated else found
@@ -128,7 +128,7 @@ def _check_masks(tokenizer: Tokenizer, name: str, text: str, encoding: Encoding)
 def _candidates(
     bert: Bert, tokenizer: Tokenizer, vectors: np.ndarray, top_k: int
 ) -> list[list[Candidate]]:
-    """For each vector (M, H) at a mask, the likeliest tokens."""
+    """Return the most likely tokens for each hidden state (M, H) at a mask."""
     found = []
     for start in range(0, len(vectors), _ROWS):
         probabilities = softmax(_logits(bert, vectors[start : start + _ROWS]))
@@ -142,7 +142,7 @@ def _candidates(
 
 
 def _logits(bert: Bert, vectors: np.ndarray) -> np.ndarray:
-    """float32 (M, T): the MLM head on vectors (M, H), at the masks alone and not at every token."""
+    """Return float32 (M, T): the MLM head's logits for hidden states (M, H), at the masks only."""
     dense, norm, similarity = (bert.model.get_layer(name) for name in MLM_LAYERS)
     table = keras.ops.convert_to_tensor(bert.model.get_layer(names.TOKEN_EMBEDDING).embeddings)
     x = norm(dense(keras.ops.convert_to_tensor(vectors[None])))

@@ -1,4 +1,4 @@
-"""How good a model is on labelled data: its outputs, and the task's figures of them.
+"""Evaluation of a model on labelled data: its outputs, and the task's metrics.
 
 kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
@@ -40,22 +40,22 @@ def evaluate(
     label_column: str | None = None,
     no_header: bool = False,
 ) -> dict[str, float]:
-    """A model's figures on labelled data.
+    """Compute a model's metrics on labelled data.
 
     Args:
         source: a `Bert`, or a checkpoint of any format, with the task's head.
         task: "classify", "regress", "multilabel", "tag", "qa" or "embed".
         data: a file, or rows in memory, as for `finetune`.
-        max_length: tokens of an example at most; None: as many as the model can have.
-        batch_size: examples that are computed at a time.
-        precision: as for `kbert.embed`; losses are in float64.
+        max_length: maximum tokens of an example; None: the model's maximum.
+        batch_size: examples per batch.
+        precision: "float32" or "bfloat16", as for `kbert.embed`; losses are in float64.
         text_column, text_pair_column, label_column, no_header: see `FinetuningSettings`.
 
     Returns:
-        By name, "loss" among them where the data have labels.
+        The metrics by name, with "loss" if the data have labels.
 
     Raises:
-        OSError, ValueError: data or a model that do not fit, see `finetune`.
+        OSError, ValueError: data or model do not fit, see `finetune`.
     """
     from kbert.tasks.running import function_of, outputs_of
 
@@ -89,11 +89,11 @@ def evaluate(
 
 
 class Evaluation(Protocol):
-    """Data, and how good what a model computes of them is."""
+    """Data, and the metrics of a model's outputs for it."""
 
     @property
     def scores(self) -> Mapping[str, Scores]:
-        """What the last call's metrics were computed from, see `find_intervals`."""
+        """Scores that the last call's metrics were computed from, see `find_intervals`."""
 
     def __len__(self) -> int: ...
 
@@ -101,15 +101,15 @@ class Evaluation(Protocol):
 
 
 class LabelledEvaluation:
-    """Labelled data, and how good outputs for it are.
+    """Labelled data, and the metrics of a model's outputs for it.
 
     Args:
         task: see `kbert.tasks.finetuning.task`.
-        records, examples: what it read, and encoded.
-        labels: the head's.
-        batch_size: examples that are computed at a time.
+        records, examples: the data as read, and encoded.
+        labels: the head's labels.
+        batch_size: examples per batch.
         pad_id: the padding token.
-        lengths: that batches may have, ascending.
+        lengths: allowed sequence lengths of batches, ascending.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class LabelledEvaluation:
         return len(self._examples)
 
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
-        """The figures.
+        """Compute the metrics.
 
         Args:
-            predict: gives the outputs, a list of logits (B, …), for inputs by name.
-            outputs: their names.
+            predict: returns the outputs, a list of logits (B, …), for inputs by name.
+            outputs: the names of the outputs.
         """
         found = self._outputs(predict, outputs)
         loss = mean_loss(self._examples, found)
@@ -138,7 +138,7 @@ class LabelledEvaluation:
         return ({} if loss is None else {"loss": loss}) | scores.metrics()
 
     def _outputs(self, predict: Callable, names: Sequence[str]) -> dict[str, list]:
-        """Logits by output, an array an example; those over tokens without the padding."""
+        """Return logits by output, one array per example; token logits without padding."""
         ids = self._examples.ids
         found = {name: [None] * len(ids) for name in names}
         batches = batches_by_length(
@@ -157,7 +157,7 @@ class LabelledEvaluation:
 
 
 def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
-    """The mean over the outputs of the mean loss of their labels; None without labels.
+    """Return the mean loss of the labels, averaged over the outputs; None without labels.
 
     The losses are those of `kbert.training.loss.measured`, in float64.
     """
@@ -172,7 +172,7 @@ def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:
 
 
 def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Of one example's labels."""
+    """Return the losses of one example's labels."""
     if labels.dtype.kind == "f" and labels.ndim == 0:
         return (logits - labels) ** 2
     if labels.dtype.kind == "f":
@@ -186,7 +186,7 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 @printable.escaped_errors()
 def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
-    """What a task reads from a file, or from rows in memory; `name` is the argument's."""
+    """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
     if isinstance(data, (str, os.PathLike)):
         return task.read(data, columns)
     records = task.take(data, name, columns)
@@ -198,14 +198,14 @@ def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO
 def with_known_labels(
     columns: ColumnOptions, task: Task, labels: tuple[str, ...] | None
 ) -> ColumnOptions:
-    """The options with a model's labels, of which a header has none; a regression's is a number."""
+    """Return the options with a model's labels, none of which a header has; not for regression."""
     if not labels or task.problem_type == "regression":
         return columns
     return dataclasses.replace(columns, known_labels=labels)
 
 
 def known_labels(bert: Bert) -> tuple[str, ...] | None:
-    """What a head's outputs are called in data; 0, 1, … where the checkpoint does not say."""
+    """Return the names of a head's outputs in data; 0, 1, … if the checkpoint has none."""
     if bert.head == "qa":
         return None
     numbers = tuple(map(str, range(bert.spec.num_labels)))

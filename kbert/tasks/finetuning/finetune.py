@@ -1,4 +1,4 @@
-"""Fine-tuning: a checkpoint and labelled data to a model with a head.
+"""Fine-tuning of a checkpoint on labelled data.
 
 import kbert
 tuned = kbert.finetune("bert-base-uncased", "classify", train="train.tsv", output="run")
@@ -37,45 +37,53 @@ def finetune(
     steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Finetuned:
-    """Fine-tune a BERT (the paper, section 4)::
+    """Fine-tune a BERT (the paper, section 4).
+
+    For example::
 
         kbert.finetune("bert-base-uncased", "classify", train="train.tsv", dev="dev.tsv")
 
     Args:
         source: the name of a model, the path of a checkpoint of any format that `kbert.load` opens,
             or a `Bert`. If it has a head for this task with the same labels, that head is reused;
-            otherwise a new head is initialized. With `lora_rank`, the folder of an adapter or of a
-            run
-            that has one: its adapter is trained further, see
+            otherwise a new head is initialized. With `lora_rank` it can also be the folder of an
+            adapter, or of a run with one: that adapter is trained further, see
             `kbert.tasks.finetuning.continued_adapter`.
-        task: "classify": text, [second text,] label between tabs; "regress": with a number for the
-            label; "multilabel": with labels between commas, or none; "tag": CoNLL, a word and its
-            label a line; "qa": SQuAD's JSON; "embed":
-            pairs, triplets, scored pairs or labelled sentences.
-        train: the file, or rows in memory: a list of them, a pandas or polars DataFrame, a
-            `datasets.Dataset`, a tf.data data set, a dict of columns. A row is for "classify"
-            (text, label), (text, second text, label) or a dict, where "regress" has a number and
-            "multilabel" a list of labels; for "tag" (words, labels) or a
-            dict; for "qa" a dict as `datasets` has SQuAD; for "embed" (text, text), (text, text,
-            negative, …), (text, text, score) or (text, label). See `given_labelled`,
-            `given_tagged`, `given_questions` and `given_records` in the tasks' reading.
-        dev: the same, to evaluate with after each epoch; None: no evaluation.
-        teacher: to learn of, as `source`: a model fine-tuned for the same task with the same
-            labels, of any size, and of the same vocabulary; see `DistillationSettings`.
-        output: the run's folder, new or empty; None: nothing is kept.
+        task: the task, which decides what `train` and `dev` hold.
+            "classify": text, [second text,] label, separated by tabs.
+            "regress": the same with a number as the label.
+            "multilabel": the same with any number of labels, separated by commas.
+            "tag": CoNLL, one word and its label per line.
+            "qa": SQuAD's JSON.
+            "embed": pairs, triplets, scored pairs or labelled sentences.
+        train: the file, or rows in memory: a list, a pandas or polars DataFrame, a
+            `datasets.Dataset`, a tf.data data set, or a dict of columns. See `given_labelled`,
+            `given_tagged`, `given_questions` and `given_records` in the tasks' reading. Each row
+            is, by task,
+            "classify": (text, label), (text, second text, label) or a dict.
+            "regress": the same with a number as the label.
+            "multilabel": the same with a list of labels.
+            "tag": (words, labels) or a dict.
+            "qa": a dict, as in the SQuAD of `datasets`.
+            "embed": (text, text), (text, text, negative, …), (text, text, score) or (text, label).
+        dev: data of the same kind, evaluated after each epoch; None: no evaluation.
+        teacher: the teacher of a distillation, named like `source`: a model of any size, fine-tuned
+            for the same task with the same labels and vocabulary; see `DistillationSettings`.
+        output: the run's folder, new or empty; None: nothing is saved.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
-            `Surroundings`.
-        options: see `FinetuningSettings`.
+            `kbert.training.run_settings.Surroundings`.
+        options: hyperparameters, such as epochs, batch_size and learning_rate; see
+            `FinetuningSettings`.
 
     Returns:
         A `Finetuned`.
 
     Raises:
-        ValueError: data, settings and model that do not fit each other; with file and line.
-        FileExistsError: `output` holds something.
-        kbert.training.loop.loop.NotFinite: loss or gradients were NaN or infinite.
+        ValueError: data, settings and model do not fit each other; the message has file and line.
+        FileExistsError: `output` is not empty.
+        kbert.training.loop.loop.NotFinite: the loss or the gradients were NaN or infinite.
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
-        OSError: a file that cannot be read, a full disk.
+        OSError: a file cannot be read, or the disk is full.
     """
     surroundings = Surroundings(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution

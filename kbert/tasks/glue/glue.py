@@ -1,4 +1,4 @@
-"""GLUE from its files to a table: `glue` fine-tunes a checkpoint over each task's grid and seeds.
+"""The GLUE benchmark: `glue` fine-tunes a checkpoint over each task's grid and seeds.
 
 import kbert
 print(kbert.glue("bert-base-uncased", "glue_data", output="glue"))
@@ -57,32 +57,32 @@ def glue(
     progress: bool = True,
     **options: Value,
 ) -> GlueResult:
-    """Fine-tunes on GLUE's tasks by the paper's settings (section 4.1, appendix A.3).
+    """Fine-tune on GLUE's tasks with the paper's settings (section 4.1, appendix A.3).
 
-    Of each task every point of the grid is trained with seed 0; the one that does best on the dev
-    data, by the mean of the task's official metrics, is trained with the other seeds. Figures are
-    those of the last update's weights. Each run is a folder, `output`/TASK/RUN: called again,
-    those that are done are taken as they are, one that was interrupted goes on, and more tasks,
-    seeds or points may be asked for. Of a task's models the best run's alone stays.
+    For each task, every point of the grid is trained with seed 0. The point with the best dev score
+    (the mean of the task's official metrics) is then trained with the other seeds. Metrics are
+    those after the last step. Each run is a folder, `output`/TASK/RUN. Call it again to resume:
+    finished runs are reused, an interrupted run is resumed, and you may ask for more tasks, seeds
+    or points. Only the model of each task's best run is kept.
 
     Args:
         source: the name of a model, the path of a checkpoint, or a `Bert`.
-        data: GLUE's folder, as its download has it: CoLA/train.tsv, CoLA/dev.tsv, …
-        output: the folder of the runs and of report.html; new, or one of these.
-        tasks: "all", names between commas, or a list of them.
-        seeds: how many the best setting is trained with: 0, 1, …
-        batch_sizes, learning_rates, epochs: of the grid.
+        data: GLUE's folder, as it is downloaded: CoLA/train.tsv, CoLA/dev.tsv, …
+        output: the folder of the runs and of report.html; new, or from an earlier call.
+        tasks: "all", names separated by commas, or a list of names.
+        seeds: number of seeds for the best point: 0, 1, …
+        batch_sizes, learning_rates, epochs: the values of the grid.
         devices, progress: see `kbert.training.run_settings.Surroundings`.
-        options: others of `FinetuningSettings`: max_length, precision, accumulation_steps, …
+        options: other `FinetuningSettings`, such as max_length, precision, accumulation_steps.
 
     Returns:
-        A `GlueResult`; printed, it is a table beside the published figures.
+        A `GlueResult`; printed, it is a table with the published metrics.
 
     Raises:
-        FileNotFoundError: a task that has no folder or file in `data`.
-        ValueError: a file that is not as GLUE has it, with file and line; settings out of their
-            range; a run of `output` that was made of something else.
-        Exception: what `kbert.finetune` raises.
+        FileNotFoundError: `data` has no folder or file for a task.
+        ValueError: a file that is not in GLUE's format (with file and line); settings out of their
+            range; a run of `output` that was made with other data, model or settings.
+        Exception: any error of `kbert.finetune`.
     """
     wanted = tasks_named(tasks)
     grid = Grid(batch_sizes, learning_rates, epochs, seeds)
@@ -103,7 +103,7 @@ def _with_folders(data, wanted: list[GlueTask]):
 
 
 def _check(options: dict) -> None:
-    """Raises a ValueError for options that are the protocol's, or that there are not."""
+    """Raise a ValueError for options that the protocol sets, or that do not exist."""
     for name in options:
         if name in _OF_THE_GRID:
             raise ValueError(f"glue has no option {name!r}: give {_OF_THE_GRID[name]}")
@@ -118,11 +118,11 @@ class _Runs:
 
     Attributes:
         bert: the checkpoint.
-        folder: of all of them.
-        grid: which there are.
-        options: settings of all of them.
-        around: their surroundings.
-        made_of: what their figures depend on, beside task, setting, seed and data.
+        folder: the folder of all runs.
+        grid: the points of the grid.
+        options: settings of all runs.
+        around: run options of all runs.
+        made_of: what the metrics depend on, except for task, setting, seed and data.
     """
 
     bert: Bert
@@ -133,7 +133,7 @@ class _Runs:
     made_of: dict
 
     def of_task(self, task: GlueTask, data: TaskData) -> TaskResult:
-        """All runs of a task: the grid with seed 0, the best with the others."""
+        """Make all runs of a task: the grid with seed 0, the best point with the other seeds."""
         made_of = self.made_of | {"data": digest_of(data)}
         found: list[Run] = []
         plan = [(setting, 0) for setting in self.grid.settings()]
@@ -154,7 +154,7 @@ class _Runs:
         return TaskResult(task.name, best, tuple(found))
 
     def _run(self, task: GlueTask, data: TaskData, setting: Setting, seed: int, made_of) -> Run:
-        """One run: taken as it is where it is done, else begun or gone on with."""
+        """Return one run: reuse it if it is finished, else start or resume it."""
         folder = self.folder / task.name / setting.folder(seed)
         if (folder / FIGURES).is_file():
             return Run(setting, seed, _figures(folder, made_of), folder)
@@ -184,7 +184,7 @@ class _Runs:
 
 
 def _figures(folder: Path, made_of: dict) -> dict[str, float]:
-    """Those of a run that is done; a ValueError where it was made of something else."""
+    """Return the metrics of a finished run; raise a ValueError if it was made of something else."""
     content = old_names.renamed(js.read(folder / FIGURES, _CONTENT))
     for name, value in json.loads(json.dumps(made_of)).items():
         if content["made_of"].get(name) != value:
@@ -196,7 +196,7 @@ def _figures(folder: Path, made_of: dict) -> dict[str, float]:
 
 
 def _keep_best_model(task: GlueTask, runs: list[Run]) -> None:
-    """Removes the models of all but the best run: of base each is 900 MB."""
+    """Remove the models of all runs but the best: each of base's is 900 MB."""
     best = max(runs, key=lambda run: score(task, run.figures))
     for run in runs:
         if run is not best:

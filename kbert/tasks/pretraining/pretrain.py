@@ -1,4 +1,4 @@
-"""Pretraining from shards to a model.
+"""Pretraining of a model from shards.
 
 import kbert
 trained = kbert.pretrain("shards", "tiny", output="run", steps=10_000)
@@ -39,32 +39,35 @@ def pretrain(
     steps_per_execution: int | None = None,
     **options: Setting,
 ) -> Trained:
-    """Pretrains a BERT: MLM and NSP, or MLM alone.
+    """Pretrain a BERT with MLM and NSP, or with MLM only.
 
     Args:
         shards: the folder that `kbert.prepare` wrote.
-        config: a preset, which takes the shards' vocabulary size; a `BertConfig` or its file.
+        config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig` or its
+            file.
         output: the run's folder; new or empty.
-        steps: updates.
-        init: a checkpoint to begin with, the name of a model or a path that `kbert.load` opens; its
-            configuration is the model's then.
-        dev: shards to evaluate with; None: a part of `shards` is held out.
-        teacher: to learn of: a `Bert` or a checkpoint with the shards' vocabulary and, unless alpha
-            is 0, both heads; see `DistillationSettings`. What it says of the predicted positions,
-            batch_size · max_predictions · vocab_size numbers, is in memory for three batches.
+        steps: number of training steps.
+        init: a checkpoint to start from: the name of a model or a path that `kbert.load` opens. The
+            model then has its configuration.
+        dev: shards to evaluate on; None: a part of `shards` is held out.
+        teacher: the teacher of a distillation: a `Bert` or a checkpoint with the shards' vocabulary
+            and, unless alpha is 0, both heads; see `DistillationSettings`. Its logits at the
+            predicted positions, batch_size · max_predictions · vocab_size numbers, are in memory
+            for three batches.
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution: see
-            `Surroundings`.
-        options: see `kbert.tasks.pretraining.settings.PretrainingSettings`.
+            `kbert.training.run_settings.Surroundings`.
+        options: hyperparameters, such as batch_size, seq_len and learning_rate; see
+            `kbert.tasks.pretraining.settings.PretrainingSettings`.
 
     Returns:
-        A `Trained`. The run's folder is described in `kbert.training.run.run_folder`.
+        A `Trained`. `kbert.training.run.run_folder` describes the run's folder.
 
     Raises:
-        ValueError: settings, data and model that do not fit each other.
-        FileExistsError: `output` holds something.
-        kbert.training.loop.loop.NotFinite: loss or gradients were NaN or infinite.
+        ValueError: settings, data and model do not fit each other.
+        FileExistsError: `output` is not empty.
+        kbert.training.loop.loop.NotFinite: the loss or the gradients were NaN or infinite.
         kbert.training.stopping.Stopped: Ctrl-C or SIGTERM; the state is saved.
-        OSError: a full disk, data that vanished; the last state is whole.
+        OSError: the disk is full, or data vanished; the last saved state is complete.
     """
     surroundings = Surroundings(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution

@@ -1,4 +1,4 @@
-"""Which texts fit a query: by vectors, or by a model that reads query and text together.
+"""Semantic search: find texts for a query by embeddings, or rank them by a cross-encoder.
 
 vectors = kbert.embed(bert, texts)                       # once
 kbert.search(bert, "who wrote it?", texts, vectors=vectors)
@@ -35,13 +35,14 @@ _AT_ONCE = 1 << 22  # scores that are computed at a time
 
 @dataclass(frozen=True)
 class Hit:
-    """A text that was found.
+    """A search result: a text with its score.
 
     Attributes:
-        text: as it was given.
-        score: how alike its vector and the query's are, by the checkpoint's similarity function;
-            of `rank` with a classifier the probability of a label, or the activated output.
-        place: of the text among those given, from 0.
+        text: the text.
+        score: the similarity of its embedding and the query's, by the checkpoint's similarity
+            function; of `rank` with a classifier, the probability of a label, or the activated
+            output.
+        place: the text's index in the list of texts, from 0.
     """
 
     text: str
@@ -90,32 +91,32 @@ def search(
     precision: str | None = None,
     progress: bool = True,
 ) -> list[Hit] | list[list[Hit]]:
-    """The texts whose vectors are most like a query's; every text is compared.
+    """Find the texts that are most similar to a query. Every text is compared.
 
-    Vectors are compared by the checkpoint's similarity function, else by their cosine.
+    Embeddings are compared by the checkpoint's similarity function, else by their cosine.
 
     Args:
-        bert: from `kbert.load`, with any head; its vectors are `kbert.embed`'s.
+        bert: from `kbert.load`, with any head; `kbert.embed` computes the embeddings.
         query: a str, or a list of them.
-        texts: what is looked through.
-        top_k: how many are found, or all where there are fewer.
-        vectors: of the texts, float (N, D), as `kbert.embed` gave them for this model: they are
-            computed once for many searches, with `prompt_name="document"` where the checkpoint has
-            such a prompt. Cut ones, (N, d), are compared with the first d numbers of the query's
-            (`finetune(…, dimensions=)`). None: computed now.
-        query_prompt_name: the checkpoint's prompt for queries; None: "query", if it has one, as
-            sentence-transformers' `encode_query`.
-        text_prompt_name: the checkpoint's prompt for texts; None: "document", if it has one, as
-            `encode_document`.
+        texts: the texts to search.
+        top_k: number of results; all texts if there are fewer.
+        vectors: embeddings of the texts, float (N, D), from `kbert.embed` with this model. Compute
+            them once for many searches, with `prompt_name="document"` if the checkpoint has such a
+            prompt. Truncated embeddings, (N, d), are compared with the first d numbers of the
+            query's (`finetune(…, dimensions=)`). None: computed in this call.
+        query_prompt_name: the checkpoint's prompt for queries; None: "query", if there is one, as
+            in sentence-transformers' `encode_query`.
+        text_prompt_name: the checkpoint's prompt for texts; None: "document", if there is one, as
+            in `encode_document`.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
-        For one str the best `Hit`s, the highest score first, of equal ones the first given; for a
+        For one str, the best `Hit`s, the highest score first; ties in the order of the texts. For a
         list, a list of those.
 
     Raises:
-        ValueError: something else than text, no text, vectors that are not as many as the texts,
-            or longer than the query's, or not finite: the error names the rows.
+        ValueError: something that is not text; no text; `vectors` with another number of rows than
+            texts, longer than the query's, or not finite (the message names the rows).
     """
     queries, one = listed(query, "query")
     texts = _several(texts)
@@ -158,28 +159,29 @@ def rank(
     precision: str | None = None,
     progress: bool = True,
 ) -> list[Hit]:
-    """All texts in the order in which they fit a query.
+    """Rank all texts by how well they fit a query.
 
     A model with a classifier reads the query and each text together, as a pair (a cross-encoder:
-    slower and better; Nogueira and Cho 2019, arXiv 1901.04085); any other compares their vectors.
+    slower and better; Nogueira and Cho 2019, arXiv 1901.04085). Any other model compares their
+    embeddings.
 
     Args:
         bert: from `kbert.load`.
-        query: what they are to fit.
-        texts: some dozens or hundreds, those that `search` found, say.
-        label: of a classifier, whose probability is the score; None: the second of two. A model of
-            one output needs none: its score is the output after the activation that the checkpoint
-            names, else the sigmoid, as `CrossEncoder` of sentence-transformers; of a regression of
-            `kbert.finetune` it is the number.
-        query_prompt_name, text_prompt_name: of a model that compares vectors, as for `search`.
+        query: the query.
+        texts: some dozens or hundreds of texts, such as the results of `search`.
+        label: the label of a classifier whose probability is the score; None: the second of two
+            labels. A model with one output needs no label: its score is the output after the
+            checkpoint's activation, else after the sigmoid, as in sentence-transformers'
+            `CrossEncoder`; for a regression by `kbert.finetune` it is the number.
+        query_prompt_name, text_prompt_name: for a model that compares embeddings, as for `search`.
         batch_size, precision, progress: as for `kbert.embed`.
 
     Returns:
-        Every text as a `Hit`, the highest score first, of equal ones the first given.
+        Every text as a `Hit`, the highest score first; ties in the order of the texts.
 
     Raises:
-        ValueError: something else than text, no text, a label that the model does not have, or
-            none of more than two; an activation that kbert does not know.
+        ValueError: something that is not text; no text; a label that the model does not have, or no
+            label for a model with more than two; an activation that kbert does not know.
     """
     require_tokenizer(bert, "rank")
     if not isinstance(query, str):
@@ -202,7 +204,7 @@ def rank(
 
 
 def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict) -> np.ndarray:
-    """What a classifier says of the query with each text, float (N,)."""
+    """Return a classifier's scores of the query with each text, float (N,)."""
     names = label_names(bert, bert.spec.num_labels)
     if len(names) == 1 and label is None:
         return _activated_scores(bert, query, texts, options)
@@ -219,7 +221,7 @@ def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict)
 
 
 def _activated_scores(bert: Bert, query: str, texts: list[str], options: dict) -> np.ndarray:
-    """Return what `CrossEncoder.predict` gives for the query with each text."""
+    """Return the scores of `CrossEncoder.predict` for the query with each text."""
     settings = bert.cross_encoder or CrossEncoderSettings()
     name = "sigmoid"
     if settings.activation is not None:
@@ -235,7 +237,7 @@ def _similarity(bert: Bert) -> str:
 
 
 def _prompt(bert: Bert, name: str | None, default: str) -> str:
-    """Return the prompt of a name; None: of the default's, and "" where there is none."""
+    """Return the prompt of a name; None: the default's, or "" if there is none."""
     settings = settings_of(bert, "search")
     if name is not None:
         return settings.prompt(name)
@@ -258,9 +260,9 @@ def _several(texts: Iterable[str]) -> list[str]:
 
 
 def _different(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The place of each different text, and which of these each text is.
+    """Return the index of each distinct text, and for every text the number of its distinct text.
 
-    Equal texts are compared once: sums in another order would tell them apart in the last bit.
+    Equal texts are compared once: sums in another order could differ in the last bit.
     """
     known: dict[str, int] = {}
     numbers = np.array([known.setdefault(text, len(known)) for text in texts])
@@ -279,7 +281,7 @@ def _checked(vectors, count: int) -> np.ndarray:
 
 
 def _hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
-    """The best texts; of equal ones the first."""
+    """Return the best texts; ties in the order of the texts."""
     places = np.arange(len(scores))
     if top_k < len(scores):
         least = np.partition(scores, -top_k)[-top_k]

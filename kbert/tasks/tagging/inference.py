@@ -1,4 +1,4 @@
-"""A label for every word: names, parts of speech."""
+"""Token classification: a label for every word, such as named entities or parts of speech."""
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,12 +33,12 @@ class Word:
     """A word of a text and its label.
 
     Attributes:
-        word: as it stands in the text.
-        label: the likeliest, by the checkpoint's name, else LABEL_0, LABEL_1, …
-        probability: the model's for it; 0 for a word that the tokenizer drops, whose label is O,
-            or the first one.
-        start, end: where the word stands, in characters: text[start:end]; of a list of words in
-            " ".join(words).
+        word: the word as it is in the text.
+        label: the most likely label, by the checkpoint's name, else LABEL_0, LABEL_1, …
+        probability: the model's probability of the label. It is 0 for a word that the tokenizer
+            drops; the label is then O, or the first one.
+        start, end: character offsets in the text: text[start:end]; for a list of words, in "
+            ".join(words).
     """
 
     word: str
@@ -74,11 +74,11 @@ def tag(
     precision: str | None = None,
     progress: bool = True,
 ) -> list[Word] | list[list[Word]]:
-    """Label every word by its first piece (the paper, section 5.3).
+    """Label every word, by the prediction for its first piece (the paper, section 5.3).
 
-    A list of words has one label for each. A text is cut into words as the training data are, where
-    kbert trained the model (`Bert.split_punctuation`); else into the tokenizer's words, where each
-    punctuation mark is one.
+    A list of words gets one label per word. If kbert trained the model, a text is split into words
+    as the training data are (`Bert.split_punctuation`); else into the tokenizer's words, where each
+    punctuation mark is a word.
 
     Args:
         bert: from `kbert.load`, with the head "tokens".
@@ -87,12 +87,12 @@ def tag(
 
     Returns:
         For one str, its `Word`s in order; for a list, a list of those. Long lists of words, and
-        texts that are cut as the training data, are read in windows. Of other texts that are too
-        long the words at the end are left out; a warning counts such texts.
+        long texts split as the training data are, are read in windows. Other texts that are too
+        long lose the words at the end; a warning has the number of such texts.
 
     Raises:
-        ValueError: a model with another head or without weights in it; what no text or list of
-            words is.
+        ValueError: a model with another head or a newly initialized one; something that is neither
+            a text nor a list of words.
     """
     require_tokenizer(bert, "tag")
     texts, spans, one = _texts_and_spans(bert, texts)
@@ -115,7 +115,7 @@ def tag(
 
 
 def _texts_and_spans(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | None, bool]:
-    """The texts, the spans of their words (None: the tokenizer's), and whether it is one text."""
+    """Return the texts, their words' spans (None: the tokenizer's), and whether it is one text."""
     plain = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
     given = texts if plain else list(texts)
     if isinstance(given, list) and any(isinstance(text, (list, tuple)) for text in given):
@@ -129,7 +129,7 @@ def _texts_and_spans(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | N
 
 
 def _listed_words(words, name: str) -> list[str]:
-    """A sentence's words; a ValueError for what is none."""
+    """Return a sentence's words; raise a ValueError if it has none."""
     if isinstance(words, str) or not isinstance(words, (list, tuple)):
         raise ValueError(f"{name} must be a list of words, as others are, got {words!r:.60}")
     for n, word in enumerate(words):
@@ -142,7 +142,7 @@ def _listed_words(words, name: str) -> list[str]:
 def _tag_spans(
     bert: Bert, texts: list[str], spans: list[list[Span]], run
 ) -> Iterator[tuple[int, list[Word]]]:
-    """Each text's place and words, as training reads them: in windows where they are long."""
+    """Yield each text's index and words, read as in training: in windows if they are long."""
     tokenizer, width = require_tokenizer(bert, "tag"), longest(bert) - 2
     if width < 1:
         raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")

@@ -1,4 +1,4 @@
-"""A plan's update compiled for its slice, in a process of its own, and what the compiler says."""
+"""Compilation of a plan's training step for its TPU slice, in a separate process."""
 
 import json
 import os
@@ -29,20 +29,20 @@ _TOO_LARGE = re.compile(r"([\d.]+[KMGT])\)? (?:of|exceeds available HBM) \(?([\d
 
 @dataclass(frozen=True)
 class CompiledUpdate:
-    """What the compiler says of one chip's program; see `compile_plan`.
+    """The compiler's report on one chip's program; see `compile_plan`.
 
     Attributes:
-        plan: what was compiled.
-        seconds: that it took.
-        arguments: bytes of weights, moments and the batch; new ones take their place.
-        temporary: bytes of all else at once: gradients, activations.
-        outputs: bytes of results that take no argument's place.
-        flops: XLA's count of all operations.
-        cycles: estimated, by part of the model: of products with what is fused to them, of the
-            rest; see `hlo_text.cycles`.
-        collectives: by kind how many, and their bytes.
+        plan: the plan that was compiled.
+        seconds: duration of the compilation.
+        arguments: bytes of weights, moments and the batch; their new values overwrite them.
+        temporary: peak bytes of everything else: gradients, activations.
+        outputs: bytes of results that overwrite no argument.
+        flops: XLA's count of the FLOPs of all operations.
+        cycles: estimated cycles by part of the model, of matrix products with the operations fused
+            to them and of the rest; see `hlo_text.cycles`.
+        collectives: number and bytes of collective operations, by kind.
         host_calls: instructions that wait for the host.
-        dynamic_shapes: shapes that are not known before it runs.
+        dynamic_shapes: shapes that are unknown before the program runs.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class CompiledUpdate:
 
     @property
     def memory(self) -> int:
-        """Bytes of a chip."""
+        """Memory of a chip, in bytes."""
         return self.arguments + self.temporary + self.outputs
 
     @property
@@ -67,17 +67,17 @@ class CompiledUpdate:
 
     @property
     def estimated_seconds(self) -> float:
-        """Of an update, by the compiler's cycles; nobody measured it."""
+        """Seconds per training step, by the compiler's cycles; not measured."""
         return self.all_cycles / (self.plan.devices.accelerator.clock or float("nan"))
 
     @property
     def utilization(self) -> float:
-        """The accounting's FLOPs in these seconds, over the datasheet's peak."""
+        """Utilization: the accounting's FLOPs in these seconds, over the datasheet's peak."""
         peak = self.plan.devices.accelerator.peak_flops * self.plan.devices.chips
         return self.plan.flops / (self.estimated_seconds * peak)
 
     def as_dict(self) -> dict:
-        """As JSON, with the plan's."""
+        """Return the report and the plan for JSON."""
         times = {name: getattr(self, name) for name in ("estimated_seconds", "utilization")}
         sums = {"memory": self.memory, "all_cycles": self.all_cycles}
         own = {name: value for name, value in asdict(self).items() if name != "plan"}
@@ -93,19 +93,19 @@ class CompiledUpdate:
 def compile_plan(
     found: Plan, waited: Callable[[float], None] = lambda seconds: None
 ) -> CompiledUpdate:
-    """Compiles a plan's whole update for its slice; takes minutes, and no TPU.
+    """Compile a plan's whole training step for its TPU slice; this takes minutes, and needs no TPU.
 
     Args:
-        found: of `kbert.plan(…, tpu=…)`.
-        waited: called now and then with the seconds since it began.
+        found: from `kbert.plan(…, tpu=…)`.
+        waited: called regularly with the seconds since the start.
 
     Returns:
         A `CompiledUpdate`.
 
     Raises:
         ImportError: the compiler is not installed.
-        ValueError: a plan for GPUs; a program that the chips cannot hold: what does not fit, and
-            which option would make it fit.
+        ValueError: a plan for GPUs; or a program too large for the chips: the message says what
+            does not fit, and which option would make it fit.
         RuntimeError: the compiler failed.
     """
     if found.freeze is not None or found.lora_rank is not None:
@@ -121,7 +121,7 @@ def compile_plan(
 
 
 def request_of(found: Plan) -> dict:
-    """What `program` is asked to compile."""
+    """Return the request to compile a plan, for `program`."""
     return {
         "slice_name": found.devices.name,
         "config": asdict(found.config),
@@ -136,7 +136,7 @@ def request_of(found: Plan) -> dict:
 
 
 def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: None) -> dict:
-    """The answer of `program` to a request."""
+    """Return the answer of `program` to a request."""
     extras.require("compiling for a slice", "tpu", "jax", "libtpu")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +162,7 @@ def compiled(request: dict, waited: Callable[[float], None] = lambda seconds: No
 
 
 def _refusal(found: Plan, said: str) -> str:
-    """Why a program does not fit, in a line."""
+    """Return in one line why a program does not fit."""
     used = _TOO_LARGE.search(said)
     sizes = f"needs {used[1]}B of {used[2]}B a chip" if used else said.splitlines()[0][:200]
     return (
@@ -172,7 +172,7 @@ def _refusal(found: Plan, said: str) -> str:
 
 
 def _way_out(found: Plan) -> str:
-    """The options with which it would fit, by the accounting."""
+    """Return the options with which it would fit, by the accounting."""
     each = found.batch_size // found.devices.chips
     for gradient_checkpointing in (False, True):
         for accumulation_steps in (2**power for power in range(0, each.bit_length())):
