@@ -43,7 +43,7 @@ class Accelerator:
     source: str
 
     def computes(self, precision: str) -> bool:
-        """Whether it has products of that policy's type."""
+        """Return whether it has matrix products in that policy's dtype."""
         return self.has_bfloat16 or precision != "mixed_bfloat16"
 
 

@@ -1,7 +1,8 @@
-"""What a layer of self-attention is made of, as formulas: W_Q, W_K, W_V, the heads, W_O.
+"""Formulas of the components of a self-attention layer: W_Q, W_K, W_V, the heads, W_O.
 
-Letters and columns are those of layers.tsv; the parts' parameters, FLOPs and kept bytes add up to
-the layer's. The forum thread "Understanding BERT from huggingface" asks where the twelve W_Q are.
+Letters and columns are those of layers.tsv; the components' parameters, FLOPs and kept bytes add up
+to the layer's. The forum thread "Understanding BERT from huggingface" asks where the twelve W_Q
+are.
 """
 
 from dataclasses import dataclass

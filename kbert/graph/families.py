@@ -12,23 +12,23 @@ from kbert.io import json_schema as js
 
 @dataclass(frozen=True)
 class Family:
-    """What a member has of BERT's graph.
+    """Differences between a family's graph and BERT's.
 
     Attributes:
         title: its name.
         segments: whether tokens have a segment embedding.
         pooler: whether the encoder has a pooled output.
-        next_sentence: whether it is pretrained with next sentences as well.
-        first_position: the first row of the position table that a token gets is this many above
-            the padding token's id; None: row 0. RoBERTa's rows up to its padding token's go unused.
-        pooled_activation: of the dense layer between the first token and a classifier.
-        drops_first_token: whether a classifier drops out before that layer too.
-        drops_answers: whether what tells an answer's start and end drops out before, in training.
-        mlm_activation: of the MLM head; None: the encoder's.
-        pad_token_id: where a configuration says none.
-        renamed: transformers' keys of config.json that BERT's have other names for.
-        fixed: what a configuration's keys are, as it says nothing of them.
-        unsaid: what they are where it says nothing, by transformers.
+        next_sentence: whether it is pretrained with next-sentence prediction as well.
+        first_position: offset from the padding token's id to the first position that a token gets;
+            None: position 0. RoBERTa's positions up to its padding token's id are unused.
+        pooled_activation: activation of the dense layer between the first token and a classifier.
+        drops_first_token: whether a classifier has a dropout before that layer too.
+        drops_answers: whether the question answering head has a dropout before it, in training.
+        mlm_activation: activation of the MLM head; None: the encoder's.
+        pad_token_id: the default of a configuration without one.
+        renamed: transformers' keys of config.json for which BERT has other names.
+        fixed: values of keys that a configuration of this family does not have.
+        unsaid: transformers' defaults of keys that a configuration omits.
     """
 
     title: str

@@ -1,7 +1,7 @@
-"""What the config.json of a .keras says about a BERT, with no Keras: nothing is made of it.
+"""Reading of a BERT's configuration from the config.json of a .keras, without Keras.
 
-Every layer's class, connections and settings are compared with what kbert builds for the
-configuration that they tell, so that another graph is never taken for a BERT.
+Every layer's class, connections and settings are compared with what kbert builds for that
+configuration, so another graph is never taken for a BERT.
 """
 
 from kbert.graph import closed_form, names
@@ -226,7 +226,7 @@ def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
 
 
 def _settings(name: str, kind: str, found: GraphSpec) -> dict:
-    """What decides a layer's numbers beside its weights."""
+    """Return the settings that decide a layer's output, apart from its weights."""
     config = found.config
     of_classifier = "Classifier" in name or name == names.FIRST_TOKEN_DROPOUT
     rate = found.classifier_rate if of_classifier else config.hidden_dropout_prob

@@ -56,7 +56,7 @@ def layers(spec: GraphSpec) -> list[Layer]:
 
 
 def _top(spec: GraphSpec) -> str:
-    """What the table calls the layers after the encoder."""
+    """Return the table's name of the layers after the encoder."""
     family = spec.config.family
     if spec.head == "pretraining" and not family.next_sentence:
         return "mlm"

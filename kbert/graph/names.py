@@ -57,12 +57,12 @@ def encoder_output(block: int) -> str:
 
 
 def of_teacher(output: str) -> str:
-    """What a student is taught of the teacher's output of that name."""
+    """Return the name of the distillation target for the teacher's output of that name."""
     return f"{TEACHER}{output}"
 
 
 def taught_state(block: int) -> str:
-    """What a student is taught of its hidden state `block`, which counts as `encoder_output`'s."""
+    """Return the name of the target for hidden state `block`, numbered as in `encoder_output`."""
     return of_teacher(f"Hidden-{block}")
 
 

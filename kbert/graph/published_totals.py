@@ -43,7 +43,7 @@ def reconciled_totals(config: BertConfig) -> list[Step]:
 
 
 def _of_family(config: BertConfig) -> list[Step]:
-    """Of one without next sentences, whose MLM head goes without the pooler."""
+    """Return the steps of a model without NSP, whose MLM head does not use the pooler."""
     without = account(config, head="tokens", num_labels=1).groups
     encoder = sum(without[name].params for name in ("embeddings", "encoder"))
     return [

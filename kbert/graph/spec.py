@@ -1,4 +1,4 @@
-"""What a graph is: the arguments that tell one from another, checked before anything is built."""
+"""Specification of a graph: the arguments of a build, checked before anything is built."""
 
 import os
 from dataclasses import KW_ONLY, dataclass
@@ -80,19 +80,19 @@ class GraphSpec:
 
     @property
     def has_labels(self) -> bool:
-        """Whether the head is a classifier, whose outputs are `num_labels` labels."""
+        """True if the head is a classifier with `num_labels` outputs."""
         return self.head in HEADS_WITH_LABELS
 
     @property
     def has_pooler(self) -> bool:
-        """Whether the graph has a pooled output."""
+        """True if the graph has a pooled output."""
         if self.head == "pretraining":
             return self.config.family.next_sentence
         return self.head == "classifier" or (self.head == "encoder" and self.config.family.pooler)
 
     @property
     def classifier_rate(self) -> float:
-        """What the dropouts of a classifier drop; DistilBERT's of tokens, what the encoder does."""
+        """Dropout rate of a classifier; the encoder's for DistilBERT's token classifier."""
         rate, of_tokens = self.config.classifier_dropout, self.head == "tokens"
         if rate is None or (of_tokens and not self.config.family.pooler):
             return self.config.hidden_dropout_prob
@@ -100,7 +100,7 @@ class GraphSpec:
 
     @property
     def answer_rate(self) -> float:
-        """What the dropout before an answer's start and end drops, where the graph has one."""
+        """Dropout rate before the question answering head, if the graph has that dropout."""
         rate = self.config.qa_dropout
         return self.config.hidden_dropout_prob if rate is None else rate
 

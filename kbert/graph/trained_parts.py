@@ -1,6 +1,6 @@
-"""What of a graph is trained: frozen parts, low-rank adapters, how fast each layer learns.
+"""Trained parts of a graph: frozen parts, low-rank adapters, learning rate per layer.
 
-All of it is closed form: names of layers, numbers of parameters, shares of the learning rate.
+All of it is closed form: names of layers, numbers of parameters, factors of the learning rate.
 """
 
 from collections.abc import Collection
@@ -75,14 +75,14 @@ class AdaptedMatrix(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainedParts:
-    """What of a graph is trained; from `trained_parts`.
+    """The trained parts of a graph, returned by `trained_parts`.
 
     Attributes:
         spec: the graph.
-        frozen: the layers whose own weights stay as they are.
+        frozen: the layers with frozen weights.
         adapted: the matrices with an adapter; none without LoRA.
-        rank: of the adapters.
-        alpha: what they are multiplied with, times the rank: B·A counts alpha / rank times.
+        rank: rank of the adapters.
+        alpha: scale of the adapters, times the rank: B·A is multiplied by alpha / rank.
     """
 
     spec: GraphSpec
@@ -136,22 +136,23 @@ def trained_parts(
     lora_alpha: float | None = None,
     also: Collection[str] = (),
 ) -> TrainedParts:
-    """What a graph trains with these settings.
+    """Return the parts of a graph that are trained with these settings.
 
     Args:
         spec: the graph.
-        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
-            "head", and blocks, from 1: "3" or "1-8"; None: none.
-        lora_rank: the adapters' rank; the weights that they are added to stay as they are then, and
-            so do all others but the head's (Hu et al. 2021, arXiv 2106.09685). None: no adapters.
-        lora_targets: which matrices have one, between commas, of `MATRICES`; in all blocks that are
-            not frozen.
-        lora_alpha: they count lora_alpha / lora_rank times; None: once.
-        also: layers that are trained with LoRA too, unless they are frozen: those that begin anew.
+        freeze: frozen parts, separated by commas: "embeddings", "encoder", "pooler", "head", and
+            blocks, from 1: "3" or "1-8"; None: none.
+        lora_rank: rank of the adapters; then all weights are frozen except for the head's (Hu et
+            al. 2021, arXiv 2106.09685). None: no adapters.
+        lora_targets: the matrices with an adapter, separated by commas, of `MATRICES`; in all
+            blocks that are not frozen.
+        lora_alpha: adapters are multiplied by lora_alpha / lora_rank; None: by 1.
+        also: layers that are trained with LoRA too, unless they are frozen: the newly initialized
+            ones.
 
     Raises:
-        ValueError: blocks or parts that the graph has not, a rank beyond a matrix, nothing left to
-            train or to adapt.
+        ValueError: blocks or parts that the graph does not have, a rank beyond a matrix's, nothing
+            left to train or to adapt.
     """
     frozen, blocks = _frozen(spec, freeze)
     lora_rank = None if lora_rank is None else require_positive("lora_rank", lora_rank)
@@ -178,7 +179,7 @@ def trained_parts(
 def rate_shares(
     spec: GraphSpec, layer_decay: float | None = None, head_share: float = 1.0
 ) -> dict[str, float]:
-    """What the learning rate of each layer is multiplied with.
+    """Return the factor of the learning rate for each layer.
 
     ELECTRA's form (Clark et al. 2020, arXiv 2003.10555, table 6; google-research/electra,
     model/optimization.py): layer_decay^(L + 2 − depth), with a depth of 0 for the embeddings, n for
@@ -186,8 +187,8 @@ def rate_shares(
 
     Args:
         spec: the graph, of L blocks.
-        layer_decay: from layer to layer; None: 1.
-        head_share: of the head.
+        layer_decay: factor from layer to layer; None: 1.
+        head_share: factor of the head.
     """
     depths = _depths(spec)
     top = spec.config.num_hidden_layers + 2
@@ -199,7 +200,7 @@ def rate_shares(
 
 
 def part_of(group: str) -> str:
-    """Which of `PARTS` a group of `kbert.graph.closed_form.GROUPS` belongs to."""
+    """Return the one of `PARTS` that a group of `kbert.graph.closed_form.GROUPS` belongs to."""
     return group if group in PARTS else "head"
 
 

@@ -1,12 +1,12 @@
-"""What an update costs where not all of a graph is trained: FLOPs, and the activations it keeps.
+"""Cost of a training step if only parts of a graph are trained: FLOPs, and kept activations.
 
-A matrix product Y = X W of F FLOPs is computed once forwards; backwards F for the gradient of X,
-where something before it is trained, and F for that of W, where W is trained or has an adapter. A
-product of two activations, in attention, is computed twice backwards, or not at all. An adapter is
-added to its matrix, W + scale · B·A, once an update: its product is computed once forwards and
-twice backwards, and the sum is kept.
+A matrix product Y = X W of F FLOPs is computed once in the forward pass. The backward pass needs F
+for the gradient of X, if something before it is trained, and F for the gradient of W, if W is
+trained or has an adapter. A product of two activations, in attention, is computed twice in the
+backward pass, or not at all. An adapter is added to its matrix, W + scale · B·A, once per training
+step: its product is computed once forward and twice backward, and the sum is kept.
 
-All of this is of the graph. kbert's engines leave out of it what no loss can know: `left_out`.
+All of this is about the graph. kbert's engines leave out what cannot affect the loss: `left_out`.
 """
 
 from collections.abc import Iterable
@@ -83,7 +83,7 @@ def left_out(config: BertConfig, seq_len: int, read: int) -> int:
 
 
 def _before(group: str, reached: dict[str, bool]) -> bool:
-    """Whether a gradient is taken of what the next layer of a group reads."""
+    """Return whether the input of the next layer of a group needs a gradient."""
     if group in reached:
         return reached[group]
     body = reached.get("encoder", reached.get("embeddings", False))
@@ -116,5 +116,5 @@ def _backward(row: Row, before: bool, own: bool, on: set[str], table: bool, squa
 
 
 def _products(products: list[tuple[int, bool]], before: bool) -> int:
-    """Of products with weights: each one's FLOPs, and whether its weights have a gradient."""
+    """Return the FLOPs of products, each given as FLOPs and whether its weights need gradients."""
     return sum(flops * (before + trained) for flops, trained in products)

@@ -1,4 +1,5 @@
-"""What goes in and out: files written whole, others' read within bounds, JSON, text for a terminal.
+"""Input and output: atomic writes, bounded reads, JSON, text for a terminal.
 
-The bottom of the house, standard library alone: everyone may import it, it imports nobody.
+This is the lowest layer of kbert, on the standard library alone: every module may import it, and it
+imports none of them.
 """

@@ -1,7 +1,7 @@
-"""What the files of a checkpoint may hold at most: far more than any BERT has, and no more.
+"""Upper bounds for the files of a checkpoint: far more than any BERT has, and no more.
 
-The largest that were released have 24 blocks, 400 tensors and 120,000 tokens; 1,000 blocks and
-4 million tokens pass. Sizes are asked of a file before anything is made of what it says. JSON has
+The largest released models have 24 blocks, 400 tensors and 120,000 tokens; 1,000 blocks and 4
+million tokens pass. Sizes are checked before anything is made from a file's content. JSON has
 `json_schema.LARGEST`, which holds a tokenizer.json of a million tokens twice.
 """
 

@@ -148,7 +148,7 @@ def _clear(path: Path) -> None:
 
 
 def is_own(name: str) -> bool:
-    """Whether an entry of a folder is what a writer has there until its files have their places."""
+    """Return whether a folder's entry is a writer's temporary file, not yet moved in place."""
     return name.startswith(f"{_NAME}.")
 
 

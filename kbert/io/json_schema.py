@@ -32,12 +32,13 @@ _NOTHING = object()  # the value of a key that is not there
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be.
+    """A kind of JSON value.
 
     Attributes:
-        what: how an error says it.
-        fits: whether a value is that, its parts left aside.
-        parts: the (place, value, kind) of what is in a value that fits; a place is `.key` or `[0]`.
+        what: its name in errors.
+        fits: returns whether a value is of the kind, without looking at its parts.
+        parts: returns (place, value, kind) of the parts of a value that fits; a place is `.key` or
+            `[0]`.
     """
 
     what: str
@@ -83,7 +84,7 @@ def one_of(*values) -> Kind:
 
 
 def or_null(kind: Kind) -> Kind:
-    """That, or null, which an error does not offer."""
+    """Return a kind that also accepts null, which errors do not mention."""
     return Kind(
         kind.what,
         lambda value: value is None or kind.fits(value),
@@ -148,7 +149,7 @@ def check(value, kind: Kind, source: str, place: str = ""):
 
 
 def matches(value, kind: Kind) -> bool:
-    """Whether a value is of a kind, with all its parts."""
+    """Return whether a value is of a kind, with all its parts."""
     return kind.fits(value) and all(matches(part, inner) for _, part, inner in kind.parts(value))
 
 
@@ -184,14 +185,14 @@ def read_object(path: str | os.PathLike) -> dict:
 def parse(
     content: bytes | str, kind: Kind, source: str, what: str = "JSON", *, any_number: bool = False
 ):
-    """As `read`, of a text or bytes.
+    """Parse a text or bytes as `read` does a file.
 
     Args:
         content: the text.
-        kind: what it must be.
-        source: what errors call it.
-        what: what an error says that it must be, where it is no JSON.
-        any_number: takes NaN and infinities, which Python writes into rows of data.
+        kind: the expected kind.
+        source: its name in errors.
+        what: the expectation that an error names if it is not JSON.
+        any_number: whether to accept NaN and infinities, which Python writes into rows of data.
     """
     try:
         if isinstance(content, bytes):

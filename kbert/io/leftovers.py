@@ -34,7 +34,7 @@ def part_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def part_folder_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
-    """As `part_of`, a folder, which is made."""
+    """Create a temporary folder, named as `part_of` names a file."""
     folder = folder or path.parent
     _clear(folder, path.name)
     part = Path(tempfile.mkdtemp(prefix=f".{path.name}{owner()}", suffix=".part", dir=folder))
@@ -55,12 +55,12 @@ def _in_use_by_us(part: Path) -> Iterator[None]:
 
 
 def owner() -> str:
-    """What stands in a name for this process: its machine and its number, between points."""
+    """Return the mark of this process in a name: its machine and its process id, between points."""
     return f".{zlib.crc32(platform.node().encode()):08x}-{os.getpid()}."
 
 
 def is_left(path: Path) -> bool:
-    """Whether a path's name says that a process of this machine made it that is no more."""
+    """Return whether a path's name says that an ended process of this machine made it."""
     found = _OWNER.findall(path.name)
     if not found or os.path.abspath(path) in _in_use:
         return False

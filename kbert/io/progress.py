@@ -1,4 +1,4 @@
-"""What is said on stderr while something takes long, and when."""
+"""Progress messages on stderr for long work."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def silent():
 
 
 def is_said() -> bool:
-    """Whether what is under way is said: not within `silent`."""
+    """Return whether progress is shown: not within `silent`."""
     return _said[0]
 
 

@@ -8,7 +8,7 @@ _BINARY = {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kmgtp
 
 
 def duration(seconds: float) -> str:
-    """As 3d04h, 3h05m, 2m10s or 7s."""
+    """Format a duration as 3d04h, 3h05m, 2m10s or 7s."""
     seconds = max(0, round(seconds))
     for size, unit, inner, inner_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m")):
         if seconds >= size:
@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
 
 
 def short(number: float) -> str:
-    """As 1.23M, 45.6k or 789."""
+    """Format a number as 1.23M, 45.6k or 789."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{unit}"

@@ -32,10 +32,10 @@ class BertModel(keras.Model):
 
     @property
     def spec(self) -> GraphSpec | None:
-        """What the graph is, as it was built; None where it is not the graph of one head.
+        """Spec of the graph as it was built; None if it is not the graph of one head.
 
-        Keras rebuilds a model, from a .keras file or as a clone, out of its layers' settings alone:
-        then these tell it.
+        When Keras rebuilds a model, from a .keras file or as a clone, it has only the layers'
+        settings: the spec is then derived from them.
         """
         if self._spec is _UNREAD:
             self._spec = _read_spec(self)
@@ -111,10 +111,10 @@ class BertModel(keras.Model):
             return super().test_on_batch(*args, **kwargs)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """As Keras's, over the positions that count.
+        """Compute Keras's metrics over the positions that are not masked.
 
-        On JAX, `fit` takes gradients between the call and the metrics, and the outputs come back
-        without their masks: they are put on again here.
+        On JAX, `fit` computes gradients between the call and the metrics, and the outputs lose
+        their masks: they are set again here.
         """
         outputs = keras.tree.flatten(y_pred)
         masked = [

@@ -1,4 +1,4 @@
-"""What Keras's backend computes on."""
+"""Devices of Keras's backend."""
 
 import contextlib
 import importlib.util
@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 
 def device_names() -> list[str]:
-    """What this process's accelerators are called; ["CPU"] where it has none."""
+    """Return the names of this process's accelerators; ["CPU"] if it has none."""
     import keras
 
     return _NAMES[keras.backend.backend()]() or ["CPU"]
@@ -25,7 +25,7 @@ def on_accelerator():
 
 
 def jax_has_cpus_alone() -> bool:
-    """Whether JAX will compute on CPUs, without starting it: it was told so, or has no other."""
+    """Return whether JAX will use only CPUs, by its settings or devices, without starting it."""
     import jax
 
     if told := jax.config.jax_platforms:

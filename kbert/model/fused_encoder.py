@@ -42,7 +42,7 @@ _ACTIVATIONS = {gelu: lambda x: tf.nn.gelu(x, False), gelu_tanh: lambda x: tf.nn
 
 
 def is_fast_here() -> bool:
-    """Whether TensorFlow computes on a CPU that multiplies bfloat16 itself; Linux says."""
+    """Return whether TensorFlow runs on a CPU with bfloat16 multiplication; known on Linux."""
     return _multiplies_bfloat16() and not tf.config.list_logical_devices("GPU")
 
 

@@ -1,4 +1,4 @@
-"""What a function of rows gives, and its gradient to the first argument, on each backend."""
+"""Value and gradient of a function of rows, for its first argument, on each backend."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,13 +1,13 @@
-"""What kbert uses of Keras and torch beyond their documentation: all of it, and nowhere else.
+"""All uses of undocumented parts of Keras and torch, in one place.
 
-Each function says what for, and which public way was tried (Keras 3.15.1). What a version of Keras
-no longer has is one line at its first use, never a wrong number. `tests/model/test_internals.py`
-refuses such names in every other module.
+Each function says what it is for, and which public way was tried (Keras 3.15.1). If a version of
+Keras lacks one, the first use raises a one-line error; it never gives a wrong number.
+`tests/model/test_internals.py` refuses such names in every other module.
 
-What is no name in a program stands beside its one reader: the layout of `.keras` archives in
+Formats are documented next to their one reader: the layout of `.keras` archives in
 `kbert.checkpoints.keras` (`archive` its HDF5, `graph` its config.json), that of KerasHub's presets
-in `kbert.checkpoints.keras_hub` (`weights`, `objects`). `kbert.show.graphviz` says what it lends
-pydot.
+in `kbert.checkpoints.keras_hub` (`weights`, `objects`). `kbert.show.graphviz` documents what it
+passes to pydot.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ def forget_waiting() -> None:
 
 @functools.cache
 def can_defer() -> bool:
-    """Whether Keras lets a variable wait for its value, tried on one; if not, the log says so."""
+    """Return whether Keras can initialize a variable later, tried on one; if not, log it."""
     import keras
 
     try:
@@ -222,7 +222,7 @@ def _plainly_or_by(setter: Callable) -> Callable:
 
 @functools.cache
 def _finds_nothing_in_plain_values() -> bool:
-    """Whether Keras gives a layer such values and does no more, tried on one; TensorFlow alone."""
+    """Return whether Keras only stores such values, tried on one layer; TensorFlow only."""
     import keras
 
     if keras.backend.backend() != "tensorflow" or "__setattr__" not in vars(keras.Layer):

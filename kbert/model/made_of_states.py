@@ -1,4 +1,4 @@
-"""What a model makes of its encoder's hidden states, as a function of them."""
+"""A model's outputs as a function of its encoder's hidden states."""
 
 from collections.abc import Callable
 

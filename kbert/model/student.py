@@ -7,13 +7,13 @@ from kbert.model.bert_model import BertModel
 
 
 def layer_map(student: int, teacher: int) -> list[tuple[int, int]]:
-    """Which hidden state of a teacher each of a student's learns: the uniform map of TinyBERT.
+    """Map each hidden state of a student to one of the teacher: TinyBERT's uniform map.
 
-    g(m) = m · N/M (Jiao et al. 2020, section 3.2), from the embeddings' output, 0, which learns the
-    embeddings', to the last; rounded where M does not divide N.
+    g(m) = m · N/M (Jiao et al. 2020, section 3.2), from the embeddings' output, 0, which maps to
+    the embeddings' output, to the last; rounded where M does not divide N.
 
     Args:
-        student, teacher: encoder blocks of each, M and N.
+        student, teacher: numbers of encoder blocks, M and N.
 
     Returns:
         (student's state, teacher's state), M + 1 pairs.

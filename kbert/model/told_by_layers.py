@@ -1,4 +1,4 @@
-"""What a model tells of its graph by its layers: to verify it, and where it carries no spec."""
+"""A model's graph derived from its layers, for verification and for models without a spec."""
 
 from kbert.graph import names
 from kbert.graph.spec import HEADS_WITH_LABELS

@@ -13,7 +13,7 @@ from kbert.model.told_by_layers import ids_of
 
 
 def is_for(model: keras.Model) -> bool:
-    """Whether it is faster for a model here, and has the numbers of its layers."""
+    """Return whether it is faster for a model here and computes the same numbers as its layers."""
     computed = {layer.compute_dtype for layer in model.layers if layer.weights}
     return computed == {"float32"} and device_names() == ["CPU"] and fused_parts.fits(model)
 

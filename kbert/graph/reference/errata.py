@@ -1,4 +1,4 @@
-"""Where the documents err or differ from each other: each with arithmetic that is computed here.
+"""Errors in the published documents, and differences between them, with computed arithmetic.
 
 Checked against a live run of keras_bert 0.89 or of transformers 5.23, or by arithmetic.
 """

@@ -23,7 +23,7 @@ _ENCODED = (names.TOKEN_IDS, names.SEGMENT_IDS)  # the inputs of the embeddings
 
 
 class Parts(Protocol):
-    """What stands in the place of the graph's own layers; values are variables' by their id."""
+    """Replacements of the graph's own layers; variables' values are keyed by the variables' ids."""
 
     def embeddings(self, model) -> Callable:
         """A function of values, token ids and segment ids: x (B, S, H), token table (T, H).
@@ -113,7 +113,7 @@ class CutModel:
             self._blocks[-1] = LayersBlock(model, numbers[-1])
 
     def _cut_heads(self, model, states: list, table, parts: Parts | None) -> None:
-        """What follows the blocks, of what it reads of them."""
+        """Build the layers after the blocks, on the positions of the last block that they read."""
         self._similarity, outputs = None, list(model.outputs)
         if parts and self._has_table:
             self._similarity = parts.similarity(model)
@@ -163,7 +163,7 @@ class CutModel:
             )
 
     def _outputs_of(self, values: dict, states: list, table, inputs: dict) -> list:
-        """Of what is read of the last block, of blocks that are taught, and the token table."""
+        """Compute the outputs from the last block's positions, the taught blocks and the table."""
         rest = [inputs[name] for name in self._others]
         if self._has_table and not self._similarity:
             rest = [table, *rest]
@@ -174,7 +174,7 @@ class CutModel:
 
 
 def _embeddings(model, ids: list, outputs: list, parts: Parts | None, packing: bool) -> Callable:
-    """As of `Parts`."""
+    """Return the function that computes the embeddings, for `Parts`."""
     import keras
 
     if parts:

@@ -1,12 +1,12 @@
-"""What stands between the matrix products of an encoder block, as functions of tensors.
+"""Elementwise operations between the matrix products of an encoder block, as tensor functions.
 
-Bias, dropout, residual and LayerNorm go through memory a dozen times, one operation after the
-other; where one program is made of such a function, once. How, is the backend's: `tensorflow_kit`,
-`tensorflow_free_kit`, `jax_kit`, `torch_kit`. Sums of many numbers, the gradient of a bias among
-them, are in float32.
+Bias, dropout, residual and LayerNorm pass through memory a dozen times if they run one operation
+after the other, and once if such a function is compiled to one program. The backend decides how:
+`tensorflow_kit`, `tensorflow_free_kit`, `jax_kit`, `torch_kit`. Sums of many numbers, such as the
+gradient of a bias, are in float32.
 
-Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size,
-N = B·S.
+Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A, F feed-forward size, N
+= B·S.
 """
 
 import math
@@ -98,7 +98,7 @@ def signed_shares(scores, mask, seed, *, rate: float):
 
 
 def left_shares(signed, *, rate: float):
-    """What dropout leaves of `signed_shares`, scaled: `attention_weights`."""
+    """Return the scaled probabilities that dropout keeps of `signed_shares`."""
     return ops.maximum(signed, 0) * ops.cast(1 / (1 - rate), signed.dtype) if rate else signed
 
 
@@ -113,7 +113,7 @@ def masked(scores, mask):
 
 
 def exponentials(x, largest=None):
-    """What a softmax of x (…, n) divides by its sum, and the largest of each n, (…, 1)."""
+    """Return the numerators of a softmax of x (…, n), and the maximum of each n, (…, 1)."""
     largest = ops.max(x, -1, keepdims=True) if largest is None else largest
     largest = ops.stop_gradient(largest)
     return ops.exp(x - largest), largest
@@ -125,7 +125,7 @@ def activated(x, bias, *, activation):
 
 
 def split_heads(x, bias, *, parts: int, heads: int):
-    """Of the products of several kernels side by side, (B, S, parts·H), and their biases."""
+    """Add biases to concatenated products of several kernels, (B, S, parts·H), and split heads."""
     batch, length, width = ops.shape(x)
     shape = (batch, length, parts, heads, width // (parts * heads))
     biased = ops.cast(_wide(x) + bias, x.dtype)

@@ -21,10 +21,10 @@ from kbert.model.parts.scopes import ATTENTION, FEED_FORWARD, scope
 
 
 def fits(model) -> bool:
-    """Whether the model is what the parts are for.
+    """Return whether the fused operations can replace the model's layers.
 
-    The layers that would be left out are of the builder's own classes, none derived; all weights
-    are float32, as in the mixed policies, and trained.
+    The replaced layers must be of the builder's own classes, not derived ones; all weights must be
+    float32, as in the mixed policies, and trained.
     """
     weights = {layer.variable_dtype for layer in model.layers if layer.weights}
     if model.non_trainable_weights or weights != {"float32"}:
@@ -38,10 +38,10 @@ def fits(model) -> bool:
 
 
 class Kit(Protocol):
-    """What a backend computes the parts with; a module.
+    """The operations of a backend; a module.
 
     Attributes:
-        ops: `keras.ops`, or what has the same functions.
+        ops: `keras.ops`, or a module with the same functions.
     """
 
     ops: Any

@@ -1,4 +1,4 @@
-"""What the fused parts are made of on JAX, which compiles the whole update as one program."""
+"""Fused operations for JAX, which compiles the whole training step as one program."""
 
 import functools
 from collections.abc import Callable

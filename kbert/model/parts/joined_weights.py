@@ -10,7 +10,7 @@ _SMALL = 1 << 16  # numbers: joining larger ones gains no time, and takes as muc
 
 
 def is_small(weight) -> bool:
-    """Whether a weight is worth joining to others."""
+    """Return whether a weight is small enough to be worth concatenating with others."""
     return math.prod(weight.shape) <= _SMALL
 
 

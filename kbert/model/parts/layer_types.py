@@ -39,7 +39,7 @@ def of_block(number: int) -> dict[str, type]:
 
 
 def has(model, expected: dict[str, type]) -> bool:
-    """Whether a model's layers of these names are of these very classes."""
+    """Return whether a model's layers of these names are of exactly these classes."""
     layers = {layer.name: type(layer) for layer in model.layers}
     return all(layers.get(name) is kind for name, kind in expected.items())
 

@@ -1,4 +1,4 @@
-"""What the fused parts are made of where a backend has no kit of its own: Keras's operations."""
+"""Operations for backends without a kit of their own: Keras's."""
 
 import functools
 from collections.abc import Callable

@@ -22,18 +22,18 @@ from kbert.model.parts.stateless import layer_stateless
 
 
 class Read:
-    """Which rows a block has to give: all of them."""
+    """Positions that a block must compute: all of them."""
 
     def queries(self, x):
-        """Of its input (B, S, H): the rows that are read, (B, R, H)."""
+        """Return the positions that are read of a block's input (B, S, H), as (B, R, H)."""
         return x
 
     def keys(self, heads):
-        """Of the keys or vectors, (B, A, S, D): those that these rows attend to."""
+        """Return the keys or values (B, A, S, D) that these positions attend to."""
         return heads
 
     def mask(self, mask):
-        """Of the mask: which of those."""
+        """Select the matching positions of the attention mask."""
         return mask
 
 
@@ -87,12 +87,12 @@ def readers(model) -> list[str]:
 
 
 class ReadRows:
-    """Which rows of the last block are read, and by whom.
+    """Positions of the last block that are read, by reader.
 
     Args:
-        readers: of `readers`.
-        gather: a kit's `rows_at`; None: blocks give all rows.
-        packing: whether rows hold several texts, each with a first token.
+        readers: from `readers`.
+        gather: a kit's `rows_at`; None: blocks compute all positions.
+        packing: whether sequences are packed texts, each with a first token.
     """
 
     def __init__(self, readers: list[str], gather: Callable | None, packing: bool):
@@ -100,7 +100,7 @@ class ReadRows:
         self._gather, self._leaves_out = gather or plain_kit.rows_at, gather is not None
 
     def of(self, inputs: dict, length: int | None) -> Read:
-        """What a block of so many tokens has to give."""
+        """Return the positions that a block of so many tokens must compute."""
         if not self._leaves_out:
             return ALL
         if self._packing:
@@ -117,7 +117,7 @@ class ReadRows:
         return self._gather(x, self._places(inputs))
 
     def shared_out(self, rows) -> list:
-        """What each reader gives of the rows."""
+        """Split the positions by reader."""
         if names.MLM_GATHER not in self._readers:
             return [rows[:, 0]]
         before = len(self._readers) - 1

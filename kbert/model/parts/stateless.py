@@ -12,7 +12,7 @@ def stateless(model, values: dict, inputs: list, training: bool = True, **option
 
 
 def layer_stateless(layer, values: dict, inputs, **options):
-    """What a call of a layer gives, from the values of its variables by id."""
+    """Call a layer with given values of its variables, by the variables' ids."""
 
     def of(variables):
         return [value_of(values, variable) for variable in variables]

@@ -1,12 +1,12 @@
-"""What the fused parts are made of on TensorFlow on a CPU where batches are of many lengths, or
-packed rows are trained on for too few updates to earn compiling back.
+"""TensorFlow operations for variable-length batches on a CPU, and for short runs on packed rows.
 
-Nothing is compiled, as each length would be anew: TensorFlow's own operations, with gradients
-written in fewer of them than its own, and what a gradient needs kept where that is small. Biases
-are added in the words that TensorFlow fuses with the product before them (its remapper).
+Nothing is compiled, because each length would be compiled separately. These are TensorFlow's own
+operations, with gradients written in fewer operations than its own; what a gradient needs is kept
+if it is small. Biases are added by the operations that TensorFlow's remapper fuses with the product
+before them.
 
-Dimensions at line end: B batch, S sequence, R rows read of it, H hidden size, A heads, D = H/A,
-F feed-forward size, N = B·S.
+Dimensions at line end: B batch, S sequence, R positions read of it, H hidden size, A heads, D =
+H/A, F feed-forward size, N = B·S.
 """
 
 import functools
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def part(formula: Callable, **settings) -> Callable:
-    """What gives the same as a formula of `elementwise`, in float32."""
+    """Return a float32 function with the same result as a formula of `elementwise`."""
     return functools.partial(_OWN.get(formula, formula), **settings)
 
 
@@ -172,9 +172,10 @@ def _dropped(x, seed, rate: float):
 
 
 def _kept(x, seed, rate: float) -> tuple:
-    """Which numbers dropout leaves, bool of the shape of x, and what they are scaled by.
+    """Return dropout's keep mask, bool of the shape of x, and the scale of the kept numbers.
 
-    Of 16 bits a number, so the rate is exact to 2⁻¹⁷; what is kept is scaled by the one that it is.
+    The mask has 16 random bits per number, so the rate is exact to 2⁻¹⁷; the scale is that of the
+    exact rate used.
     """
     shape = tf.shape(x)
     count = tf.reduce_prod(shape)

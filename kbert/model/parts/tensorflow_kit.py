@@ -1,9 +1,10 @@
-"""What the fused parts are made of on TensorFlow, on a CPU.
+"""Fused operations for TensorFlow on a CPU.
 
-TensorFlow runs one operation after the other: what stands between the products is an XLA program
-each. Matrix products stay outside: oneDNN multiplies bfloat16 on a CPU's own units, XLA there does
-not. The backward pass computes a part again from what it needs of its inputs, so little else is
-kept: of attention its softmax, of the loss two numbers a label; no mask, no float32 copy.
+TensorFlow runs one operation after the other, so the operations between matrix products are one XLA
+program each. Matrix products stay outside: oneDNN multiplies bfloat16 on a CPU's own units, and XLA
+there does not. The backward pass recomputes an operation from what it needs of its inputs, so
+little is kept: the softmax of attention, and two numbers per label of the loss; no mask, no float32
+copy.
 """
 
 import functools

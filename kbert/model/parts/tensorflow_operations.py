@@ -6,27 +6,27 @@ import tensorflow as tf
 
 
 def reshape(x, shape: Sequence):
-    """As `keras.ops.reshape`."""
+    """Do what `keras.ops.reshape` does."""
     return tf.reshape(x, shape)
 
 
 def cast(x, dtype):
-    """As `keras.ops.cast`."""
+    """Do what `keras.ops.cast` does."""
     return tf.cast(x, dtype)
 
 
 def concatenate(tensors: Sequence, axis: int):
-    """As `keras.ops.concatenate`."""
+    """Do what `keras.ops.concatenate` does."""
     return tf.concat(tensors, axis)
 
 
 def expand_dims(x, axis: int):
-    """As `keras.ops.expand_dims`."""
+    """Do what `keras.ops.expand_dims` does."""
     return tf.expand_dims(x, axis)
 
 
 def shape(x) -> tuple:
-    """As `keras.ops.shape`."""
+    """Do what `keras.ops.shape` does."""
     known = tuple(x.shape)
     if None not in known:
         return known
@@ -35,5 +35,5 @@ def shape(x) -> tuple:
 
 
 def one_hot(ids, classes: int, dtype):
-    """As `keras.ops.one_hot`."""
+    """Do what `keras.ops.one_hot` does."""
     return tf.one_hot(ids, classes, dtype=dtype)

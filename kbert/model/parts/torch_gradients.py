@@ -42,10 +42,10 @@ def recomputed(function: Callable) -> Callable:
 
 
 def _kept(x, rate: float) -> tuple:
-    """Which numbers dropout leaves, bool of the shape of x, and what they are scaled by.
+    """Return dropout's keep mask, bool of the shape of x, and the scale of the kept numbers.
 
-    Of 16 bits a number, 64 random ones at a time: torch's own dropout takes four times as long.
-    The rate is exact to 2⁻¹⁷, and what is kept is scaled by the one that it is.
+    The mask has 16 random bits per number, from 64 at a time: torch's own dropout takes four times
+    as long. The rate is exact to 2⁻¹⁷, and the scale is that of the exact rate used.
     """
     drawn = x.new_empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = drawn.view(torch.int16)[: x.numel()].view(x.shape)  # −2¹⁵ … 2¹⁵ − 1

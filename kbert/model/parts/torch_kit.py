@@ -1,6 +1,6 @@
-"""What the fused parts are made of on torch: its own functions, each one operation with a gradient.
+"""Fused operations for torch: its own functions, each one operation with a gradient.
 
-torch compiles nothing here. Its dropout draws from its own generator, which the engine seeds.
+torch compiles nothing here. Dropout uses torch's own random generator, which the engine seeds.
 """
 
 import functools
@@ -26,7 +26,7 @@ matmul = torch_products.product
 
 
 def part(formula: Callable, **settings) -> Callable:
-    """What gives the same as a formula of `elementwise`."""
+    """Return a function with the same result as a formula of `elementwise`."""
     return functools.partial(_OWN.get(formula, formula), **settings)
 
 

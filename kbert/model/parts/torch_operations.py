@@ -11,30 +11,30 @@ from torch.nn import functional
 
 
 def reshape(x, shape: Sequence[int]):
-    """As `keras.ops.reshape`."""
+    """Do what `keras.ops.reshape` does."""
     return x.reshape(shape)
 
 
 def cast(x, dtype):
-    """As `keras.ops.cast`; the dtype is torch's or a name."""
+    """Do what `keras.ops.cast` does; the dtype is torch's or a name."""
     return x.to(getattr(torch, dtype) if isinstance(dtype, str) else dtype)
 
 
 def concatenate(tensors: Sequence, axis: int):
-    """As `keras.ops.concatenate`."""
+    """Do what `keras.ops.concatenate` does."""
     return torch.cat(list(tensors), axis)
 
 
 def expand_dims(x, axis: int):
-    """As `keras.ops.expand_dims`."""
+    """Do what `keras.ops.expand_dims` does."""
     return x.unsqueeze(axis)
 
 
 def shape(x) -> tuple[int, ...]:
-    """As `keras.ops.shape`."""
+    """Do what `keras.ops.shape` does."""
     return tuple(x.shape)
 
 
 def one_hot(ids, classes: int, dtype):
-    """As `keras.ops.one_hot`, of ids 0 … classes − 1."""
+    """Do what `keras.ops.one_hot` does, for ids 0 … classes − 1."""
     return functional.one_hot(torch.as_tensor(ids).long(), classes).to(dtype)

@@ -122,7 +122,7 @@ def _portion_backward(rate, kept, gradient, mean):
 
 
 def _left(shares, rate: float):
-    """What dropout left of them."""
+    """Return the probabilities after dropout."""
     return jnp.maximum(shares, 0) if rate else shares
 
 

@@ -50,7 +50,7 @@ def _of_normalized_sum(kept, gradients, *, rate: float, epsilon: float):
 
 
 def _of_norm(x, gamma, gradient, epsilon: float):
-    """Of LayerNorm: of x (B, S, H), gamma and beta; x is float32."""
+    """Return LayerNorm's gradients, for x (B, S, H), gamma and beta; x is float32."""
     shape, x, gradient = ops.shape(x), _rows(x), _rows(_wide(gradient))
     centred = x - ops.mean(x, -1, keepdims=True)
     scale = ops.rsqrt(ops.mean(ops.square(centred), -1, keepdims=True) + epsilon)
@@ -69,12 +69,12 @@ def _of_split_heads(kept, gradients, *, parts: int, heads: int):
 
 
 def of_shares(signed, mask, gradient, *, rate: float):
-    """Of scores, by what `elementwise.signed_shares` made of them.
+    """Return the gradient of the scores, from the result of `elementwise.signed_shares`.
 
     Args:
         signed: float (B, A, S, S).
-        mask: as there.
-        gradient: of `elementwise.left_shares`.
+        mask: the attention mask of that call.
+        gradient: the gradient of `elementwise.left_shares`.
     """
     wide = _wide(signed)
     shares = ops.abs(wide)
