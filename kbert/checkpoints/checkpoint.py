@@ -1,4 +1,4 @@
-"""What every reader gives: a checkpoint that is opened, its numbers not read yet."""
+"""The result of every reader: an opened checkpoint, its tensors not yet read."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping

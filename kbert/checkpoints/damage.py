@@ -1,4 +1,4 @@
-"""What libraries raise for a file that is damaged, of which there is no end of kinds."""
+"""The many exceptions that libraries raise for a damaged file."""
 
 import contextlib
 import errno

@@ -25,15 +25,15 @@ _BLOCK = re.compile(r"((?:layer[._]|Encoder-)\D*?)(\d+)")
 
 @dataclass(frozen=True)
 class Fit:
-    """What a comparison found; names are those of the checkpoint's format.
+    """The result of a comparison; names are those of the checkpoint's format.
 
     Attributes:
-        entries: the parameters of the graph that the format has names for.
-        nameless: those that it has none for, as "layer/variable".
-        tensors: the checkpoint's tensors that may go into the graph.
-        others: those that have the name of a parameter, and are of another head.
-        problems: what does not fit, one line each: first the configuration's keys that say other
-            sizes than the tensors have, then every tensor.
+        entries: parameters of the graph that the format has names for.
+        nameless: parameters of the graph that it has no names for, as "layer/variable".
+        tensors: tensors of the checkpoint that may be loaded into the graph.
+        others: tensors with the name of a parameter that belong to another head.
+        problems: mismatches, one line each: first the configuration's keys whose sizes differ from
+            the tensors', then every tensor.
     """
 
     entries: list[Entry]
@@ -93,7 +93,7 @@ def fit(
 
 
 def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
-    """What keeps a vocabulary of so many tokens from the embedding; None: there is none."""
+    """Return why a vocabulary of so many tokens does not fit the embedding; None if it does."""
     if tokens is None or tokens <= config.vocab_size:
         return []
     return [

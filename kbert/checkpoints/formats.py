@@ -1,4 +1,4 @@
-"""Which format lies at a path, and its reader and writer."""
+"""Detection of a checkpoint's format, and the readers and writers of all formats."""
 
 import contextlib
 import dataclasses
@@ -232,7 +232,7 @@ def _looks_like_a_part(path: Path) -> bool:
 
 
 def _what_is_missing(path: Path) -> str:
-    """What a folder that is not a whole checkpoint lacks."""
+    """Return what a folder needs to be a whole checkpoint."""
     if (path / "config.json").is_file():
         files = "model.safetensors, pytorch_model.bin, tf_model.h5 or model.weights.h5"
         endings = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")

@@ -44,7 +44,7 @@ _GOOGLES_SETTINGS = {"layer_norm_eps": 1e-12, "pad_token_id": 0, "classifier_dro
 
 
 def is_one(path: Path) -> bool:
-    """Whether a folder has bert_config.json and a checkpoint, or a file is such a one's .index."""
+    """Return whether it is a folder with bert_config.json and a checkpoint, or its .index file."""
     folder = path.parent if path.is_file() and path.suffix == ".index" else path
     return (folder / _CONFIG).is_file() and any(folder.glob("*.ckpt*.index"))
 
@@ -224,7 +224,7 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
 
 
 def _lowercase(folder: Path) -> bool | None:
-    """Whether the vocabulary is uncased; None where nothing says, or tokenizer files do."""
+    """Return whether the vocabulary is uncased; None if unknown, or if tokenizer files say it."""
     if any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
         return None
     name = folder.resolve().name

@@ -37,7 +37,7 @@ _OTHER_LAYERS = {
 
 
 def is_one(path: Path) -> bool:
-    """Whether it is a file that ends in .h5 or .hdf5; what else it may be is said when opened."""
+    """Return whether it is a file that ends in .h5 or .hdf5; opening it checks the rest."""
     if path.name.startswith("tf_model") or layout.is_keras_2_file(path):  # of transformers
         return False
     if h5_file.is_one(path):  # kbert's own

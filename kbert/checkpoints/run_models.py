@@ -11,7 +11,7 @@ _SETTINGS = {"task", "run", "settings", "fingerprint"}
 
 
 def is_one(path: Path) -> bool:
-    """Whether a folder is that of a run of `pretrain` or `finetune`."""
+    """Return whether a folder is that of a run of `pretrain` or `finetune`."""
     file = path / "settings.json"
     try:
         return file.is_file() and set(js.read_object(file)) >= _SETTINGS

@@ -22,16 +22,16 @@ _COLUMNS = 32  # that are transposed at a time, of so many lines: 2 to 5 times f
 
 @dataclass(frozen=True)
 class TransferReport:
-    """What a transfer did; names are those of the checkpoint's format.
+    """The result of a transfer of weights; names are those of the checkpoint's format.
 
     Attributes:
-        assigned: the checkpoint's tensors that went into the model.
-        initialized: parameters with newly initialized weights: the checkpoint lacks them, or
-            marks them as saved before any training.
-        ignored: tensors of the checkpoint that the model has no place for.
-        not_finite: tensors that hold NaN or infinity.
-        initialized_layers: the kbert layers that `initialized` belongs to.
-        first_values: a digest of the first weights of each of those layers.
+        assigned: tensors of the checkpoint that were assigned to the model.
+        initialized: newly initialized parameters: the checkpoint lacks them, or marks them as saved
+            before any training.
+        ignored: tensors of the checkpoint for which the model has no weight.
+        not_finite: tensors with NaN or infinity.
+        initialized_layers: the kbert layers of `initialized`.
+        first_values: a digest of the initial weights of each of those layers.
     """
 
     assigned: tuple[str, ...]
@@ -54,13 +54,13 @@ def problems(
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> list[str]:
-    """What keeps a checkpoint from a model: every tensor missing, unexpected or of another kind.
+    """Return the reasons why a checkpoint does not fit: missing, unexpected and mismatched tensors.
 
     Args:
-        entries: the model's parameters as the checkpoint's format has them.
-        tensors: the checkpoint's, by their names there.
+        entries: the model's parameters in the checkpoint's format.
+        tensors: the checkpoint's tensors, by their names there.
         allow_missing: names that the checkpoint may lack.
-        ignore: names of the checkpoint that the model need not have.
+        ignore: names in the checkpoint that the model need not have.
     """
     expected = {entry.name for entry in entries}
     found = [
@@ -214,7 +214,7 @@ def variable_of(layers: Mapping, entry: Entry):
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether no number is NaN or infinite."""
+    """Return whether no number is NaN or infinite."""
     if not np.issubdtype(array.dtype, np.floating):  # bfloat16 is none to NumPy
         array = array.astype("float32")
     with np.errstate(all="ignore"):  # a product of finite numbers may overflow: looked at again

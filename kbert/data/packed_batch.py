@@ -40,14 +40,14 @@ class PackedBatch(TrainingBatch):
 
 
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
-    """Which texts each row gets: the longest first, each into the first row with room for it.
+    """Pack texts into rows: the longest first, each into the first row with space for it.
 
     Args:
-        lengths: tokens of each text; one of none is left out.
+        lengths: tokens of each text; texts without tokens are left out.
         row_length: tokens of a row.
 
     Raises:
-        ValueError: a text that is longer than a row.
+        ValueError: a text is longer than a row.
     """
     if max(lengths, default=0) > row_length:
         raise ValueError(f"row_length must hold the longest text, {max(lengths)}, got {row_length}")
@@ -125,11 +125,11 @@ def packed(
 
 
 def _standing(plans, lengths, size: int, tokens: int, row_length: int):
-    """Where each text begins in all rows end to end, and its number in its row, from 1.
+    """Return each text's start in all rows end to end, and its number in its row, from 1.
 
     Args:
-        plans: rows of each micro-batch, of `size` texts and with room for so many tokens.
-        lengths: of all texts; one of none stands nowhere: 0, 0.
+        plans: rows of each micro-batch, of `size` texts and with space for so many tokens.
+        lengths: tokens of all texts; a text without tokens has 0, 0.
         row_length: tokens of a row.
     """
     starts, numbers = np.zeros((2, len(lengths)), np.int64)

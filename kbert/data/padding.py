@@ -84,6 +84,6 @@ def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int,
 
 
 def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
-    """What batches may have: few lengths where each is compiled for, else many."""
+    """Return the allowed lengths of batches: few if each one is compiled, else many."""
     lengths = LENGTHS if compiled else range(FINE, limit, FINE)
     return (*(length for length in lengths if length < limit), limit)

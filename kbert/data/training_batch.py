@@ -1,4 +1,4 @@
-"""What training is fed: a batch, and the promise that it depends on nothing but its number."""
+"""Training batches, each of which depends on nothing but its number."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What the TPU compiler says of an update, beside the accounting, as text of 80 columns."""
+"""Text of 80 columns with the TPU compiler's report on a training step and the accounting."""
 
 from collections.abc import Sequence
 

@@ -46,10 +46,10 @@ def draw(dot: str, format: str) -> bytes:
 
 
 def layouts(dots: Sequence[str]) -> list[dict]:
-    """Where Graphviz puts what is in some graphs, in its JSON, all by one process.
+    """Lay out several graphs with one Graphviz process; return Graphviz's JSON of each.
 
     Raises:
-        ImportError: there is no Graphviz.
+        ImportError: Graphviz is not installed.
         RuntimeError: Graphviz failed; the message has its last line.
     """
     text = _rendered(command(), _NEXT.join(dots), "json0").decode()

@@ -1,4 +1,4 @@
-"""What the command line prints: results as text within 80 columns."""
+"""Texts that the command line prints: results within 80 columns."""
 
 import dataclasses
 import textwrap

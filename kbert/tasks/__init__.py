@@ -1,4 +1,4 @@
-"""What a BERT is for, a folder each: what it reads, trains, evaluates and answers.
+"""Tasks of a BERT, one folder each: reading, training, evaluation and inference.
 
-The command line may import it; tasks share the modules beside their folders.
+The command line may import it; tasks share the modules outside their folders.
 """

@@ -1,4 +1,4 @@
-"""What every task checks before it computes: the texts, the head, the lengths."""
+"""Checks of every task before the computation: texts, head, lengths."""
 
 import os
 from collections.abc import Iterable, Sequence

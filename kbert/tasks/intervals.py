@@ -14,11 +14,11 @@ _PERCENTILES = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Scores:
-    """What metrics are computed from, in a form that can be resampled.
+    """Per-example data of metrics, in a form that can be resampled.
 
     Attributes:
         columns: arrays of N entries, one per example.
-        compute: gives the metrics of such columns.
+        compute: returns the metrics of such columns.
     """
 
     columns: tuple[np.ndarray, ...]

@@ -1,4 +1,4 @@
-"""What the outputs of a head with labels are called."""
+"""Names of the outputs of a head with labels."""
 
 from kbert.checkpoints.bert import Bert
 

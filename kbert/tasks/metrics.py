@@ -98,7 +98,7 @@ def mean_average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
 
 
 def are_entity_labels(labels: Sequence[str]) -> bool:
-    """Whether all are O or B-, I-, E-, S- and a type (IOB1, IOB2, IOBES), and not all O."""
+    """Return whether all are O or B-, I-, E-, S- and a type (IOB1, IOB2, IOBES), and not all O."""
     return all(map(_ENTITY_LABEL.fullmatch, labels)) and set(labels) != {"O"}
 
 
@@ -149,7 +149,7 @@ def entity_scores(counts: np.ndarray) -> dict[str, float]:
 
 
 def normalized_answer(text: str) -> str:
-    """As SQuAD compares answers: lowercase, no ASCII punctuation, no articles, single spaces."""
+    """Normalize as SQuAD does: lowercase, no ASCII punctuation, no articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 

@@ -1,4 +1,4 @@
-"""What the tasks can compute in."""
+"""Precisions that the tasks can compute in."""
 
 # As in training, whose mixed_bfloat16 computes in bfloat16 too: here no weight is learned, so none
 # is kept in float32.

@@ -78,7 +78,7 @@ def _in_precision(bert: Bert, dtype: str) -> keras.Model:
 
 
 def _own_function(model: keras.Model, view: keras.Model) -> Callable:
-    """Of a view into a model whose weights may change."""
+    """Return the function of a view into a model whose weights may change."""
     if keras.backend.backend() == "torch":
         from kbert.model import torch_encoder
 
@@ -88,7 +88,7 @@ def _own_function(model: keras.Model, view: keras.Model) -> Callable:
 
 
 def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
-    """Of a view into a model whose weights are its own, and stay: they may be constants."""
+    """Return the function of a view with its own constant weights, which may be compiled in."""
     if _fuses():
         from kbert.model import fused_encoder
 
@@ -99,7 +99,7 @@ def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
 
 
 def _fuses() -> bool:
-    """Whether a cast's blocks are computed in larger operations than the graph's."""
+    """Return whether a cast model's blocks are computed in larger operations than the graph's."""
     if keras.backend.backend() != "tensorflow":
         return False
     from kbert.model import fused_encoder
@@ -108,7 +108,7 @@ def _fuses() -> bool:
 
 
 def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:
-    """What builds a model whose outputs are those of the layers, by name."""
+    """Return a function that builds a model whose outputs are those of the named layers."""
 
     def build(model: keras.Model) -> BertModel:
         outputs = [model.get_layer(name).output for name in layers]

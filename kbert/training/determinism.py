@@ -1,4 +1,4 @@
-"""What makes a run the same each time: first weights from a seed, sums in one order."""
+"""Reproducible runs: initial weights from a seed, sums in one order."""
 
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""What a student is to learn of its teacher: the losses of distillation, as `loss.measured` sums.
+"""Losses of distillation: a student's losses on its teacher's outputs, as `loss.measured` sums.
 
-Dimensions at line end: B examples (and tokens, where each has a label), C classes, S tokens,
-H hidden size.
+Dimensions at line end: B examples (and tokens, where each has a label), C classes, S tokens, H
+hidden size.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What a run was made with: versions and devices, no names of folders, hosts or people."""
+"""Environment of a run: versions and devices, no names of folders, hosts or people."""
 
 import importlib
 import os

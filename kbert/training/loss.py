@@ -1,7 +1,7 @@
-"""What is minimized: the sum of weight × loss over every label of every output.
+"""The training objective: the sum of weight × loss over every label of every output.
 
-What a label is decides on its loss: the number of a class has the cross-entropy of softmax, a
-number of its own the squared error, a row of noughts and ones the cross-entropy of sigmoid.
+The kind of label decides the loss: the number of a class has softmax cross-entropy, a number has
+the squared error, a row of zeros and ones has sigmoid cross-entropy.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ MEASURES = ("loss", "accuracy", "weight")  # a column each of `measured`
 
 
 class Lesson(NamedTuple):
-    """What an output learns beside its own labels: of a teacher, say.
+    """An auxiliary loss of an output, such as that of a teacher.
 
     Attributes:
         output: the output that learns.
-        measure: as `measured`, of its logits, what it is to learn, and the weights.
+        measure: a function like `measured`, of its logits, the targets and the weights.
     """
 
     output: str
@@ -52,19 +52,19 @@ def measured(logits, labels, weights, smoothing: float = 0.0):
 
 
 def is_class(labels) -> bool:
-    """Whether labels, an array of any backend, are numbers of classes."""
+    """Return whether labels, an array of any backend, are numbers of classes."""
     return "int" in backend.standardize_dtype(labels.dtype)
 
 
 def second_measures(labels: Mapping, axes: int = 1) -> dict[str, str]:
-    """What the second of `measured`'s sums is, by output: "accuracy" or "absolute_error".
+    """Return the metric in the second of `measured`'s sums, by output: accuracy or absolute error.
 
-    Of what a teacher says "agreement", of its hidden states "cosine"
-    (`kbert.training.distillation`).
+    They are called "accuracy" and "absolute_error"; for a teacher's outputs "agreement", for its
+    hidden states "cosine" (`kbert.training.distillation`).
 
     Args:
-        labels: by output.
-        axes: those before a label's own: 2 where micro-batches come before the examples.
+        labels: labels by output.
+        axes: number of axes before a label's own: 2 if micro-batches come before the examples.
     """
     return {
         name: _second_measure(name, is_class(given) or len(given.shape) > axes)
@@ -135,19 +135,19 @@ def scaled_objective(
     measure=measured,
     lessons: Mapping[str, Lesson] = MappingProxyType({}),
 ):
-    """What an engine takes the gradient of: the loss of one micro-batch of a replica.
+    """Compute the scaled loss of one micro-batch of a replica, which an engine differentiates.
 
     Args:
-        forward: gives the outputs, logits by name, for inputs by name.
+        forward: returns the outputs, logits by name, for inputs by name.
         micro_batch: inputs, labels, their weights, and {"wishes": float32 (B, 3)}.
-        scale: the loss scale. It comes in here, before the gradients are taken, so that none of
-            them is too small for float16; the engine divides by it once they are summed.
-        measure: `measured`, or what gives the same.
-        lessons: see `objective`.
+        scale: the loss scale. It is applied here, before the gradients are computed, so that none
+            of them is too small for float16; the engine divides by it after they are summed.
+        measure: `measured`, or an equal function.
+        lessons: auxiliary losses, see `objective`.
 
     Returns:
         The loss times the scale, and sums, (outputs + 1, 3): `measured` of each output, and in the
-        last row the wishes.
+        last row the stop flags.
     """
     inputs, labels, weights, wishes = micro_batch
     loss, sums = objective(forward(inputs), labels, weights, measure, lessons)

@@ -55,7 +55,7 @@ class Optimizer:
 
 
 def is_decayed(path: str) -> bool:
-    """Whether the variable at a path is decayed: all but biases and LayerNorm's."""
+    """Return whether weight decay applies to a path's variable: not to biases and LayerNorm."""
     return path.rsplit("/", 1)[-1] not in _NOT_DECAYED
 
 
@@ -128,7 +128,7 @@ def global_norm(gradients):
 
 
 def clip_factor(norm, clip_norm: float | None):
-    """What gradients of that global norm are multiplied with, as torch's clip_grad_norm_ does."""
+    """Return the factor that clips gradients of that global norm, as torch's clip_grad_norm_."""
     if clip_norm is None:
         return ops.ones_like(norm)
     return ops.minimum(clip_norm / (norm + 1e-6), 1.0)

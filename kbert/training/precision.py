@@ -8,7 +8,7 @@ MOST_SKIPPED = 30  # updates in a row: any loss scale has then fallen below 1
 
 
 def needs_scale(model) -> bool:
-    """Whether a model computes in float16, whose gradients need a loss scale."""
+    """Return whether a model computes in float16, whose gradients need a loss scale."""
     return any(layer.compute_dtype == "float16" for layer in model.layers)
 
 

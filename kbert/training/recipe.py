@@ -1,4 +1,4 @@
-"""What a run is, of whatever task: the one protocol, which `kbert.training.runner` carries out."""
+"""The protocol of a run of any task, which `kbert.training.runner` carries out."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,11 +16,11 @@ from kbert.training.vector_loss import VectorLoss
 
 
 class Teaching(Protocol):
-    """What a model learns beside its labels, of a teacher.
+    """Distillation targets of a model besides its labels.
 
     Attributes:
-        lessons: of the batches' labels that are no output's own, by their name.
-        digest: of the teacher.
+        lessons: auxiliary losses, by the names of those labels of a batch that belong to no output.
+        digest: a digest of the teacher.
     """
 
     lessons: Mapping[str, Lesson]
@@ -78,9 +78,9 @@ class Recipe(Protocol):
 
     @classmethod
     def of_run(cls, run: RunFolder, settings: Any, moved: dict) -> Self:
-        """That of a run which is gone on with, whose settings these are.
+        """Recreate the recipe of a resumed run from its settings.
 
-        `moved` says by the argument's name where data lie now; None: where they lay.
+        `moved` has the new paths of data, by the argument's name; None: the data have not moved.
         """
 
     def read(self) -> None:
@@ -95,11 +95,11 @@ class Recipe(Protocol):
         """
 
     def trained_part(self, model):
-        """What of the graph of `spec`, as it was built, is trained: all, where it is not said."""
+        """Return the trained parts of the graph of `spec`, as it was built; by default all."""
         return model
 
     def trained_weights(self, model) -> TrainedWeights | None:
-        """What of a model is trained; called within the engine's scope. None: all of it."""
+        """Return a model's trained weights, within the engine's scope; None: all."""
         return None
 
     def first_layers(self) -> Mapping[str, Any]:
@@ -114,16 +114,16 @@ class Recipe(Protocol):
         """The settings as settings.json has them, with what else the result depends on."""
 
     def places(self) -> dict[str, str | None]:
-        """Where its data lie, by the argument's name, for the start that goes on."""
+        """Return the paths of the data, by the argument's name, for a resumed run."""
 
     def evaluation(self, engine, run: RunFolder | None) -> Callable[[], dict[str, float]] | None:
-        """What gives the figures of the engine's weights; None where there are no data for it."""
+        """Return a function that computes metrics of the engine's weights; None without data."""
 
     def trained(self, engine, history: History) -> Bert:
         """The weights that are the result, as a float32 model of any length."""
 
     def result(self, last: dict) -> dict:
-        """What the run came to, for result.json; `last` is the last line of the history."""
+        """Return the run's result for result.json; `last` is the last line of the history."""
 
     def described(self, done: int) -> dict[str, str]:
         """How much was trained on in so many updates, in words by name, for the report."""
@@ -133,4 +133,4 @@ class Recipe(Protocol):
 
     @staticmethod
     def outcome(bert: Bert, history: History, result: dict, folder: Path | None) -> Any:
-        """What the user gets; `result` is as in result.json."""
+        """Return the user's result; `result` is as in result.json."""

@@ -1,4 +1,4 @@
-"""What each setting of training must be: the one table that all of them are checked against."""
+"""Rules of all training settings: one table that every setting is checked against."""
 
 import math
 from collections.abc import Callable, Collection
@@ -18,13 +18,13 @@ VECTOR_POOLINGS = ("mean", "cls", "max")  # that can be trained
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be.
+    """A rule for a setting's value.
 
     Attributes:
-        text: in words, after "must".
-        read: the value as Python's own number, which JSON can hold; raises a ValueError, TypeError
-            or OverflowError for what is none.
-        holds: whether that is within the range.
+        text: the rule in words, after "must".
+        read: returns the value as Python's own number, which JSON can hold; raises a ValueError,
+            TypeError or OverflowError for any other value.
+        holds: returns whether the value is within the range.
     """
 
     text: str

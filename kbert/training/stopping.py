@@ -53,11 +53,11 @@ class StopRequest:
 
 
 class Agreement:
-    """What all hosts know of each other's wishes.
+    """Agreement of all hosts on stop requests.
 
     Args:
-        engine: of the run.
-        request: this host's.
+        engine: the run's engine.
+        request: this host's stop request.
     """
 
     def __init__(self, engine, request: StopRequest):
@@ -105,11 +105,11 @@ class Agreement:
 
 @contextlib.contextmanager
 def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
-    """What the two signals set for as long as the context lasts; a second one stops at once.
+    """Set a stop request on SIGINT and SIGTERM within this context; a second signal stops at once.
 
     Args:
-        alone: whether the run has this process only. Where it has others, Python may be waiting for
-            one that does not come, and hears no signal: the second one then ends the process.
+        alone: whether the run has only this process. With other processes, Python may be waiting
+            for one that does not come, and gets no signal: the second one then ends the process.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""What comes of a run's adapters: a model with them in its weights, and they themselves."""
+"""Results of a run's adapters: a model with the adapters merged, and the adapters alone."""
 
 import dataclasses
 

@@ -58,14 +58,14 @@ class Adapter:
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """What an engine trains.
+    """The weights that an engine trains.
 
     Attributes:
-        variables: those that have gradients and moments.
-        rates: what the learning rate of each is multiplied with.
-        frozen: the model's others.
-        adapters: whose A and B stand among `variables`.
-        dropout: of what goes into each A, in training.
+        variables: the variables with gradients and moments.
+        rates: the factor of each one's learning rate.
+        frozen: the model's other variables.
+        adapters: the adapters, whose A and B are among `variables`.
+        dropout: dropout rate of the input of each A, in training.
     """
 
     variables: list
@@ -76,7 +76,7 @@ class TrainedWeights:
 
     @property
     def draws(self) -> list[object]:
-        """What stands for the seeds of the adapters' dropouts, one each."""
+        """Placeholders for the seeds of the adapters' dropouts, one each."""
         return [one.draw for one in self.adapters] if self.dropout else []
 
     @property
@@ -92,7 +92,7 @@ class TrainedWeights:
         return replace(self, variables=variables, rates=rates)
 
     def values(self, trained: Sequence, frozen: Sequence) -> dict:
-        """What the model is computed with: its variables' values by their id.
+        """Return the values of the model's variables in a computation, by the variables' ids.
 
         Args:
             trained, frozen: values of `variables` and of `frozen`.

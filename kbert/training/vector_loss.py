@@ -19,21 +19,21 @@ _LEAST = 1e-24  # of a squared length, whose root has a gradient
 
 @dataclass(frozen=True)
 class VectorLoss:
-    """What is learned where the outputs of a model are vectors of texts.
+    """A loss of text embeddings.
 
     Args:
         name: one of `kbert.training.setting_rules.LOSSES`.
-        columns: C, texts of a record.
-        width: H, of a vector.
-        pooling: from token vectors to one: "mean" or "max" over the tokens that are not padding, or
-            "cls", the first token's.
-        normalize: whether vectors are brought to length 1.
+        columns: C, the number of texts of a record.
+        width: H, the size of an embedding.
+        pooling: how token embeddings become one: "mean" or "max" over the tokens that are not
+            padding, or "cls", the first token's.
+        normalize: whether embeddings are scaled to length 1.
         pad_id: the padding token.
-        scale: what cosines are multiplied with, the inverse temperature; of infonce and cosent.
-        margin: of triplet.
-        dimensions: lengths that vectors are cut to, each with a loss of its own, all summed
-            (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1); cut vectors
-            are brought to length 1. None: whole vectors as they are.
+        scale: factor of the cosines, the inverse temperature; for infonce and cosent.
+        margin: the margin, for triplet.
+        dimensions: lengths to which embeddings are truncated, each with a loss of its own, all
+            summed (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1);
+            truncated embeddings are scaled to length 1. None: whole embeddings, unchanged.
     """
 
     name: str
@@ -68,7 +68,7 @@ class VectorLoss:
         return ops.reshape(found, (-1, self.columns, self.width))
 
     def meet(self, labels) -> bool:
-        """Whether a record's share in `measured` depends on the other records of its batch."""
+        """Return whether a record's part of `measured` depends on the batch's other records."""
         return self.name in ("infonce", "cosent") and len(labels.shape) < 3
 
     def measured(self, vectors, labels, weights):

@@ -157,7 +157,7 @@ def summed(kernel: np.ndarray, pair: Pair) -> np.ndarray:
 
 
 def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry]) -> list[str]:
-    """What does not fit the base, one line each."""
+    """Return the adapter's mismatches with the base, one line each."""
     letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
     found = []
     if adapter.column not in (None, weight_names.column_of(spec.config)):

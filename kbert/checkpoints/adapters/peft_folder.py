@@ -150,7 +150,7 @@ def _base_values(path: str | None) -> dict[str, str | None]:
 
 
 def _copies(bert, column: str, tied: dict[str, str]) -> dict[str, np.ndarray]:
-    """What transformers ties to other weights in a module that was saved: PEFT wants all of one."""
+    """Return the copies that transformers ties in a saved module: PEFT needs all of its weights."""
     saved = bert.adapter.saved
     modules = {name.split(".")[0] for name in saved}
     wanted = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
@@ -244,7 +244,7 @@ def _pairs(halves: dict[Module, dict], config: dict, file: Path) -> dict[tuple[i
 
 
 def _alpha(config: dict, module: str) -> float:
-    """That of a module: alpha_pattern's first key that its name ends with, else lora_alpha."""
+    """Return a module's alpha: of the first alpha_pattern that ends its name, else lora_alpha."""
     for ending, alpha in (config.get("alpha_pattern") or {}).items():
         if re.fullmatch(rf"(.*\.)?({ending})", module):
             return alpha

@@ -1,4 +1,4 @@
-"""What PEFT calls the matrices of BERT's blocks: their modules' names in transformers, by family.
+"""PEFT's names of the matrices in BERT's blocks: module names of transformers, by family.
 
 Families are named here by their column of the table of names, `kbert.checkpoints.weight_names`.
 """

@@ -83,7 +83,7 @@ def parameter(name: str) -> str:
 
 
 def output_names(model) -> list[str]:
-    """What the outputs are called: the encoder's two as the field has it, heads as their layers."""
+    """Return the names of the outputs: the field's for the encoder's two, else layer names."""
     found = list(model.output_names)
     if len(found) == 1 and found[0].startswith("Encoder-"):
         found = ["sequence_output"]

@@ -20,7 +20,7 @@ _LEAST = 1e-5
 
 @dataclass
 class _Seen:
-    """What the calibration texts have made of one activation (tokens, channels)."""
+    """Statistics of one activation (tokens, channels) over the calibration texts."""
 
     largest: np.ndarray | float = 0.0  # of each channel's absolute values
     rows: list[np.ndarray] = field(default_factory=list)
@@ -69,7 +69,7 @@ def _products(onnx, graph) -> dict[str, list]:
 
 
 def _seen(onnx, onnxruntime, path: Path, products: dict, feeds: Iterable[dict]) -> dict[str, _Seen]:
-    """What every product takes, by the activation's name."""
+    """Return the statistics of every product's input, by the activation's name."""
     model, names = onnx.load(path), list(products)
     kind = onnx.TensorProto.FLOAT
     model.graph.output.extend(onnx.helper.make_tensor_value_info(n, kind, None) for n in names)

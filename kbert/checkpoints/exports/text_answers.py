@@ -1,4 +1,4 @@
-"""What a served model answers to texts, by its head: TensorFlow functions of strings.
+"""Answers of a served model to texts, by its head: TensorFlow functions of strings.
 
 Only `kbert.checkpoints.exports.saved_model` imports it, where tensorflow-text is installed.
 """

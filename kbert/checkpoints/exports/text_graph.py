@@ -163,7 +163,7 @@ class TextGraph:
         return texts
 
     def _places(self, given):
-        """Where each code point begins and ends in its text, in which no token has a stand-in."""
+        """Return each code point's start and end in its text, where no token has a stand-in."""
         points = given.flat_values
         sizes = tf.ones_like(points)
         for token, stand_in in zip(self._added, self._stand_ins, strict=True):
@@ -215,7 +215,7 @@ def _in_canonical_order(values, begins, sources, rows):
 
 
 def _by_byte(points, sources):
-    """Of each byte of all words, in UTF-8, which code point it is from."""
+    """Return the code point of each UTF-8 byte of all words."""
     of_words = points != ord(" ")
     points, sources = tf.boolean_mask(points, of_words), tf.boolean_mask(sources, of_words)
     sizes = 1 + sum(tf.cast(points >= first, tf.int32) for first in _LONGER)

@@ -12,7 +12,7 @@ def dense(rows, filler: float):
 
 
 def outputs(view, ids) -> list:
-    """Of token ids and segments; a model without segments takes the first alone."""
+    """Compute the outputs for token ids and segments; a model without segments takes only ids."""
     return keras.tree.flatten(view(list(ids[: len(view.inputs)]), training=False))
 
 

@@ -88,7 +88,7 @@ def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
 
 
 def _windows(graph: TextGraph, asked, read, limit: int) -> _Windows:
-    """Of questions' and contexts' ids, int32 (N, None) both."""
+    """Make the windows of questions' and contexts' ids, both int32 (N, None)."""
     asked = asked[:, :LONGEST_QUESTION]
     before, tokens = asked.row_lengths() + 2, read.row_lengths()
     width, tokens = _checked(limit - before - 1, tokens)
@@ -190,7 +190,7 @@ def _answers(contexts, read: Pieces, windows: _Windows, spans: _Spans, threshold
 
 
 def _chosen(windows: _Windows, spans: _Spans):
-    """Of each question the window with the best span, and that where [CLS] has the least."""
+    """Choose, per question, the window with the best span and that with the least at [CLS]."""
     rows = tf.RaggedTensor.from_value_rowids(spans.logits, windows.records)
     best = tf.argmax(dense(rows, _LEAST), 1)
     null = tf.argmax(dense(rows.with_values(-spans.nulls), _LEAST), 1)

@@ -186,7 +186,7 @@ class KerasArchive:
             raise self._damaged(f"a wrong check sum of {_WEIGHTS}")
 
     def _start(self, raw, info: zipfile.ZipInfo) -> int:
-        """Where a member's bytes begin: after its header, its name and what is extra."""
+        """Return where a member's bytes begin: after its header, name and extra field."""
         raw.seek(info.header_offset)
         header = raw.read(30)
         if len(header) < 30 or header[:4] != b"PK\3\4":

@@ -253,7 +253,7 @@ def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
 
 @contextlib.contextmanager
 def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
-    """What is wrong with an unpacked file is said of the archive that it is in."""
+    """Make errors about an unpacked file name the archive that it is in."""
     try:
         yield
     except ValueError as error:

@@ -221,7 +221,7 @@ def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
 
 
 def _live_vocabulary(task, folder: Path) -> tuple[Path | None, bool | None]:
-    """As `_vocabulary`, of the tokenizer of a task, which is written to a folder."""
+    """Write a task's tokenizer to a folder, and return the same as `_vocabulary`."""
     tokenizer = getattr(getattr(task, "preprocessor", None), "tokenizer", None)
     if tokenizer is None or tokenizer.vocabulary is None:
         return None, None

@@ -53,7 +53,7 @@ _NUMBERS = {
 
 
 def place_of(name: str) -> str:
-    """Where a .weights.h5 has the variable of a path."""
+    """Return the place of a path's variable in a .weights.h5."""
     layer, *inner, variable = name.split("/")
     number = layer.removeprefix(_BLOCK)
     if number != layer:

@@ -280,7 +280,7 @@ def _split_punctuation(values: dict) -> str | None:
 
 
 def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | None:
-    """What the outputs are called, where id2label says it of each."""
+    """Return the names of the outputs, if id2label has all of them."""
     names = values.get("id2label")
     if names is None or names == {}:
         return None

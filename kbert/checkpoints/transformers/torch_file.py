@@ -153,7 +153,7 @@ def _check_pickle(file: Path, archive: _Archive | None) -> None:
 
 
 def _why(error: Exception) -> str:
-    """What torch's loader says, without its advice to load the file unsafely."""
+    """Return the message of torch's loader, without its advice to load the file unsafely."""
     text = " ".join(str(error).split())
     if isinstance(error, _Said):
         return text

@@ -105,7 +105,7 @@ def _check_header(file: Path) -> None:
 
 
 def _starts(file: Path) -> dict[str, int]:
-    """Where each tensor's bytes begin in a safetensors file that the library found whole."""
+    """Return where each tensor's bytes begin in a safetensors file that the library has checked."""
     with open(file, "rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
         header = js.parse(opened.read(size), js.OBJECT, str(file))

@@ -29,20 +29,20 @@ _PART = js.fields(
 
 
 class ShardWriter:
-    """What is written so far, and where to go on.
+    """A writer of shards that knows what is written and where to resume.
 
     Args:
-        folder: where to; there already.
-        identity: what the shards are made from, as JSON holds it.
-        tokenizer: the vocabulary, saved beside them.
+        folder: an existing folder.
+        identity: what the shards are made from, as JSON.
+        tokenizer: the vocabulary, saved with the shards.
 
     Attributes:
-        done: whether everything is there already.
-        place: where to go on: file, offset, line.
-        tokens: those of the shard that is not written yet.
+        done: whether everything is written already.
+        place: where to resume: file, offset, line.
+        tokens: tokens of the shard that is not written yet.
 
     Raises:
-        ValueError: the folder holds, whole or begun, shards of something else.
+        ValueError: the folder holds finished or unfinished shards of something else.
     """
 
     def __init__(self, folder: Path, identity: dict, tokenizer: Tokenizer):
@@ -185,7 +185,7 @@ def _difference(there: dict, now: dict) -> str:
 
 
 def _starts(lengths):
-    """Where sentences begin, portion by portion, from portions of their lengths."""
+    """Yield the starts of sentences, portion by portion, from portions of their lengths."""
     total = 0
     for portion in lengths:
         ends = np.cumsum(portion, dtype=np.int64)

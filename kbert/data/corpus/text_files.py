@@ -1,4 +1,4 @@
-"""Where raw text lies: files, their format, and blocks of whole lines that are read one by one."""
+"""Files of raw text: their paths, their format, and blocks of whole lines, read one by one."""
 
 import contextlib
 import gzip

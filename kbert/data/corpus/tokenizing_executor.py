@@ -85,7 +85,7 @@ def _failed(block: Block, error: Exception) -> RuntimeError:
 
 
 def _tokenized(block: Block, packed: bytes) -> Tokens | str:
-    """What a worker does."""
+    """Tokenize a block in a worker."""
     return answer_to(block, *_unpacked(packed))
 
 

@@ -28,13 +28,13 @@ _PIECE = 1 << 17  # characters that are tokenized at a time: the Rust encodings 
 
 @dataclass(frozen=True)
 class TokenizingSettings:
-    """What a process needs to know.
+    """The settings of a tokenizing process.
 
     Attributes:
-        tokenizer: tokenizer.json's text.
-        reserved: the ids that a text must not hold: they are the structure of an example.
-        unknown: the id that stands for them.
-        text_field, language: as `sentences.parse`.
+        tokenizer: the text of tokenizer.json.
+        reserved: ids that a text must not have: they are the structure of an example.
+        unknown: the id that replaces them.
+        text_field, language: as in `sentences.parse`.
     """
 
     tokenizer: str
@@ -86,7 +86,7 @@ def tokenize(
 
 
 def serve() -> None:
-    """What a process does: blocks in, tokens out, until there are no more."""
+    """Run a worker process: read blocks and write their tokens until there are no more."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up among the answers
     # whoever asks may be killed at any time, in the middle of a message too

@@ -1,4 +1,4 @@
-"""What readers of labelled data share: columns, lines, rows in memory, windows, buckets by length.
+"""Shared parts of the readers of labelled data: columns, lines, rows in memory, windows, buckets.
 
 The folders of `kbert.tasks` may import it.
 """

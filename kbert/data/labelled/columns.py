@@ -1,4 +1,4 @@
-"""Which column of labelled texts holds what, by the words that people call them."""
+"""Detection of the columns of texts and labels, by their usual names."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -109,10 +109,10 @@ class Columns(NamedTuple):
 
 
 def columns_of(names: Sequence[str], place: str, options: ColumnOptions = NO_OPTIONS) -> Columns:
-    """Where the texts and the label stand, in whatever order; "text" and "label" go before others.
+    """Return the columns of the texts and the label, in any order; "text" and "label" go first.
 
     Raises:
-        ValueError: none or several columns of texts or of labels, so that one would have to guess.
+        ValueError: no column of texts or of labels, or several candidates.
     """
     words = options.rename(names, place)
     texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(words)]

@@ -106,7 +106,7 @@ def plain(value, place: str):
 
 
 def class_names(data, column: str) -> tuple[str, ...] | None:
-    """What a column's numbers stand for, where it is a `datasets.ClassLabel`, or lists of it."""
+    """Return the names of a column's classes if it is a `datasets.ClassLabel`, or lists of it."""
     feature = (getattr(data, "features", None) or {}).get(column)
     names = getattr(getattr(feature, "feature", feature), "names", None)
     return None if names is None else tuple(names)

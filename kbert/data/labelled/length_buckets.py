@@ -179,7 +179,7 @@ class BucketedBatches:
         return np.concatenate([places, np.full(self.batch_size - count, places[0])]), count
 
     def _places(self, step: int) -> np.ndarray:
-        """Which examples an update has: batch_size of them, or fewer in the odd one."""
+        """Return the indices of a step's examples: batch_size of them, or fewer in the last."""
         epoch, turn = divmod(step, self.steps_per_epoch)
         known, plan = self._plan  # one pair: the loop asks for batches in a thread of its own
         if known != epoch:
@@ -218,7 +218,7 @@ def _labels(rows: Sequence, length: int) -> np.ndarray:
 
 
 def _counts(labels, class_weights: np.ndarray | None) -> np.ndarray:
-    """What each label counts for: float64, in their shape."""
+    """Return the weight of each label: float64, in the shape of the labels."""
     if _is_float(labels):
         return np.ones(np.shape(labels))
     counted = np.not_equal(labels, IGNORED)

@@ -126,12 +126,12 @@ class PackedBatches(BucketedBatches):
 
 
 def _lengths(longest: int, limit: int) -> Sequence[int]:
-    """That rows may have: from the longest text's to twice that."""
+    """Return the allowed row lengths: from the longest text's to twice that."""
     first = -(-longest // _STEP) * _STEP
     return [n for n in range(first, 2 * first + 1, _STEP) if n <= limit] or [longest]
 
 
 def _cost(length: int, counts: Sequence[int]) -> float:
-    """Of updates that need so many rows of a length, in tokens of no attention."""
+    """Return the cost of steps with so many rows of a length, in tokens without attention."""
     usual = statistics.mode(counts)
     return sum(max(count, usual) for count in counts) * length * (1 + length / _AS_LONG)

@@ -1,7 +1,7 @@
-"""Which tokens are predicted, and what stands in their place (BERT paper, section 3.1).
+"""Choice of the predicted tokens, and of their replacements (BERT paper, section 3.1).
 
-google-research/bert, create_pretraining_data.py: round(15 %) of the tokens, [CLS] and [SEP]
-counted but never chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay.
+google-research/bert, create_pretraining_data.py: round(15 %) of the tokens, [CLS] and [SEP] counted
+but never chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay.
 """
 
 import numpy as np

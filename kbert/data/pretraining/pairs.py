@@ -170,9 +170,9 @@ class PairRows:
 
 
 def truncated(a: np.ndarray, b: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """What is left of two lengths when the longer one, B if equal, loses a token until they fit.
+    """Truncate two lengths: the longer one, B if equal, loses a token until both fit.
 
-    Google's truncate_seq_pair, in closed form.
+    This is Google's truncate_seq_pair in closed form.
     """
     shorter = np.minimum(a, b)
     least = np.maximum(room - shorter, (room + 1) // 2)  # of A

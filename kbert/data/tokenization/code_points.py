@@ -1,7 +1,8 @@
-"""What becomes of each code point before words are cut into pieces: a table, for other programs.
+"""Normalization of each code point before words are cut into pieces: a table for other programs.
 
-WordPiece's cleaning goes code point by code point, but for one step: where accents are stripped,
-the marks that stay come into Unicode's canonical order (The Unicode Standard, section 3.11).
+WordPiece's normalization goes code point by code point, except for one step: where accents are
+stripped, the marks that stay are put into Unicode's canonical order (The Unicode Standard, section
+3.11).
 """
 
 import unicodedata

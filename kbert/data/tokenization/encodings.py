@@ -1,4 +1,4 @@
-"""What encoding gives: one text's tokens, and a batch's arrays."""
+"""Results of encoding: the tokens of one text, and the arrays of a batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

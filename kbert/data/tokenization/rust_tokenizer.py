@@ -75,9 +75,9 @@ class RustTokenizer:
                 ) from None
 
     def _beginning(self, text: str, max_length: int) -> str:
-        """As much of a long text as makes more than `max_length` tokens, for cutting it there.
+        """Return the start of a long text with more than `max_length` tokens, to truncate it there.
 
-        What follows a blank changes no token before it, and a line of 16 MB would take 4 GB.
+        Text after a blank changes no token before it, and a line of 16 MB would take 4 GB.
         """
         end = max(_SHORT, 16 * max_length)
         while end < len(text) and not self._blanks_in_tokens:

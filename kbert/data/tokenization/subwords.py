@@ -139,7 +139,7 @@ class Subwords:
                 )
 
     def engine(self) -> RustTokenizer:
-        """What encodes."""
+        """Rust tokenizer that encodes."""
         added = [token.content for token in self.rust.get_added_tokens_decoder().values()]
         return RustTokenizer(self.rust, added, self.truncation_side, splits_at_blanks=False)
 
@@ -152,7 +152,7 @@ class Subwords:
 
 
 def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Subwords:
-    """Those of a tokenizer.json, or of a vocab.json with the merges.txt beside it.
+    """Read the subwords of a tokenizer.json, or of a vocab.json with its merges.txt.
 
     Args:
         path: the file.
@@ -160,8 +160,8 @@ def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Sub
         settings: other arguments of `Subwords`.
 
     Raises:
-        FileNotFoundError: no merges.txt beside a vocab.json.
-        ValueError: what `Subwords` refuses.
+        FileNotFoundError: a vocab.json without a merges.txt in its folder.
+        ValueError: `Subwords` refuses the content.
     """
     bounds.check_size(path, bounds.TEXT)
     said: dict = {}

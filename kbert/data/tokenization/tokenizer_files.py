@@ -1,9 +1,9 @@
-"""What the files of a tokenizer say, under the names of `Vocabulary`.
+"""Reading of a tokenizer's files, under the names of `Vocabulary`.
 
-Read are `vocab.txt` (Google's releases: one token a line, its number is the id), `tokenizer.json`
-(the Rust `tokenizers`), RoBERTa's `vocab.json` with `merges.txt` and, beside any,
-`tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` (transformers). What
-is done with each of their keys is in `kbert.io.setting_keys`.
+The files are `vocab.txt` (Google's releases: one token per line, its number is the id),
+`tokenizer.json` (the Rust `tokenizers`), RoBERTa's `vocab.json` with `merges.txt` and, with any of
+these, `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` (transformers).
+`kbert.io.setting_keys` lists what is done with each of their keys.
 """
 
 import os

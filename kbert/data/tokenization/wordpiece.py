@@ -17,7 +17,7 @@ class WordPiece(RustTokenizer):
 def bert_normalizer(
     lowercase: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
 ) -> tokenizers.normalizers.Normalizer:
-    """What cleans a text before it is cut into words; the arguments are `Vocabulary`'s."""
+    """Return the normalizer of texts before they are split; arguments as in `Vocabulary`."""
     return tokenizers.normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=tokenize_chinese_chars,

@@ -1,7 +1,7 @@
-"""What the page counts with: the rows of the closed forms as templates, and their formulas.
+"""Data that the explorer page counts with: templates of the closed forms' rows, with formulas.
 
 A block's rows are those of block {n}, which reads {hidden}; the heads read {last}. G is the number
-of segments, K that of labels: the page puts numbers in their place.
+of segments, K that of labels: the page fills in the numbers.
 """
 
 from collections.abc import Sequence

@@ -12,13 +12,13 @@ _GAP = _MARGIN / 2  # points between a line and the boxes that it passes
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is to be laid out; sizes are in points.
+    """A drawing to lay out; sizes are in points.
 
     Attributes:
         nodes: (width, height) of each box by its name.
         edges: (from, to, which output).
-        frames: by name the boxes in each frame; a frame lies in the one before it.
-        curved: edges as curves, for graphs that have many; else at right angles.
+        frames: the boxes in each frame by its name; a frame lies inside the previous one.
+        curved: whether edges are curves, for graphs with many; else they have right angles.
     """
 
     nodes: Mapping[str, tuple[float, float]]

@@ -31,7 +31,7 @@ _PART_SIZES = {"heads": _HEADS, "attention_output": _PROJECTION}
 
 @dataclass(frozen=True)
 class State:
-    """What is open: `blocks` says whether there are blocks before and after the one that is."""
+    """Open parts of the figure; `blocks` says whether blocks precede and follow the open one."""
 
     blocks: tuple[bool, bool] | None = None
     attention: bool = False

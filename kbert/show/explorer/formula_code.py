@@ -72,7 +72,7 @@ def _ml(node: ast.expr, source: str) -> str:
 
 
 def _bracketed(node: ast.expr, source: str) -> bool:
-    """Whether brackets stand around a node in the source; the tree alone does not tell."""
+    """Return whether a node has brackets in the source; the tree alone does not tell."""
     before = source.encode()[: node.col_offset].rstrip()
     after = source.encode()[node.end_col_offset :].lstrip()
     return before.endswith(b"(") and after.startswith(b")")

@@ -1,4 +1,4 @@
-"""What each layer does, what the article on BERT's architecture says, and where texts err."""
+"""Notes on the layers: their purpose, the article on BERT's architecture, errors in texts."""
 
 from dataclasses import asdict
 from importlib.resources import files

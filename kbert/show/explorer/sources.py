@@ -1,4 +1,4 @@
-"""What a page shows of weights that are there: a checkpoint's tensors, a model's variables."""
+"""Weights that a page shows: a checkpoint's tensors or a model's variables."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is in the weights: shape, dtype, mean, deviation, norm, extremes and a histogram."""
+"""Statistics of weights: shape, dtype, mean, deviation, norm, extremes and a histogram."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ _AT_ONCE = 1 << 20  # numbers: what is looked at together stays in the caches
 
 
 def tensor_data(arrays: Mapping[str, Callable[[], np.ndarray]]) -> dict[str, dict]:
-    """Of each tensor, read when its turn comes, what the page shows; by the same names."""
+    """Return the statistics of each tensor by name; tensors are read one after the other."""
     with ThreadPoolExecutor(2) as threads:
         found = threads.map(lambda read: described(read()), arrays.values())
         return dict(zip(arrays, found, strict=True))

@@ -36,7 +36,7 @@ class Question(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What an example is of: its token `first + i` is the context's characters `offsets[i]`."""
+    """An example's source: its token `first + i` is the context's characters `offsets[i]`."""
 
     record: int
     first: int

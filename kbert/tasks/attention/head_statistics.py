@@ -1,7 +1,7 @@
-"""What a head does with its attention, in figures: how spread, how far, and at what it looks.
+"""Statistics of an attention head: how spread its attention is, how far it reaches, and its target.
 
-`LOOKS` is the rule by which a head is marked: on average more than half of a token's attention
-goes there. It is that of Clark et al. 2019, "What Does BERT Look At?", section 3.1 (heads that put
+`LOOKS` is the rule by which a head is marked: on average more than half of a token's attention goes
+there. It is the rule of Clark et al. 2019, "What Does BERT Look At?", section 3.1 (heads that put
 more than half of their attention on the previous or the next token), here for the token itself,
 [SEP] and [CLS] as well. They average over many texts, this over the tokens of one.
 """

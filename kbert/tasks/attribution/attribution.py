@@ -93,7 +93,7 @@ class Attribution:
         )
 
     def title(self) -> str:
-        """What was attributed, in one line."""
+        """Title that says in one line what was attributed."""
         return f"What counts for {printable.cut(self.target, 30)}: {self.value:.4f}"
 
     def notes(self) -> list[str]:
@@ -128,7 +128,7 @@ class Attribution:
         return path
 
     def to_dict(self) -> dict:
-        """What JSON takes: every attribute, and the words."""
+        """Return every attribute, and the words, for JSON."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         words = [dataclasses.asdict(word) for word in self.words()]
         return values | {"scores": self.scores.tolist(), "words": words}

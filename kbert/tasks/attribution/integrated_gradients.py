@@ -25,14 +25,14 @@ _logger = logging.getLogger("kbert")
 
 @dataclass(frozen=True, eq=False)
 class Integrated:
-    """What the integral came to.
+    """The result of the integral.
 
     Attributes:
         attributions: float64 (S, H).
         value: F(x).
         baseline_value: F(x').
-        error: the attributions' sum − (F(x) − F(x')).
-        steps: points of the sum.
+        error: the sum of the attributions − (F(x) − F(x')).
+        steps: number of points of the sum.
     """
 
     attributions: np.ndarray
@@ -43,7 +43,7 @@ class Integrated:
 
     @property
     def is_near(self) -> bool:
-        """Whether the sum is within 1 % of the difference, and 0.0001."""
+        """True if the sum is within 1 % of the difference, or within 0.0001."""
         share, least = _TOLERANCE
         return abs(self.error) <= share * abs(self.value - self.baseline_value) + least
 

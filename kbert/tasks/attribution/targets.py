@@ -1,6 +1,7 @@
-"""What is attributed: a label's probability, a token's behind [MASK], the likeness to another text.
+"""Targets of an attribution: the probability of a label or of a token at [MASK], or a cosine.
 
-Each is a function of hidden state 0, (K, S, H), a mask (K, S) and arguments, that gives (K,).
+Each is a function of hidden state 0, (K, S, H), a mask (K, S) and arguments, that returns (K,). The
+cosine is that of the embeddings of the text and of another text.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,14 @@ COSINE = "cosine"
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a model gives from its embeddings on, for one kind of target.
+    """Functions from a model's embeddings to its outputs, for one kind of target.
 
     Attributes:
-        function: of states, a mask, and the target's arguments.
-        answers: of states and a mask: what the likeliest is chosen of, (K, labels or tokens); or
-            the vector, (K, H). A target's place within a text comes third, where it has one.
-        variables: what both read.
+        function: takes states, a mask, and the target's arguments.
+        answers: takes states and a mask; returns (K, labels or tokens), of which the most likely is
+            chosen, or the embedding, (K, H). A third argument is the target's position in the text,
+            if it has one.
+        variables: the variables that both read.
     """
 
     function: Callable

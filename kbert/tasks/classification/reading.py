@@ -50,14 +50,15 @@ class Labelled(NamedTuple):
 
 
 class LabelKind(NamedTuple):
-    """What a label is.
+    """A kind of label.
 
     Attributes:
-        of_cell: from a file's cell and its place.
-        of_value: from a value in memory, its column, its place, and the names of the labels.
-        in_words: what one is, for errors.
-        labels_in: the labels in a file's cell, by which a header is told from an example.
-        may_be_empty: whether a cell without anything in it is one.
+        of_cell: reads a label from a file's cell and its place.
+        of_value: reads a label from a value in memory, its column, its place, and the labels'
+            names.
+        in_words: a description of a label, for errors.
+        labels_in: returns the labels in a file's cell; it distinguishes a header from an example.
+        may_be_empty: whether an empty cell is a label.
     """
 
     of_cell: Callable[[str, str], Any]

@@ -55,7 +55,7 @@ class SeveralLabels:
     take = staticmethod(functools.partial(given_labelled, kind=LABELS))
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
-        """Those that the data say, else in order; a ValueError where no text has one."""
+        """Return the data's own labels, else in order; raise a ValueError if no text has one."""
         found = {label for record in records for label in record.label}
         warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
         if not found:

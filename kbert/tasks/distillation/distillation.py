@@ -16,20 +16,20 @@ from kbert.training.loss import Lesson
 
 
 class Distillation:
-    """What a student learns of a teacher.
+    """The distillation targets that a student gets from a teacher.
 
     Args:
-        bert: the teacher, which can read what the student does.
-        settings: the run's.
+        bert: the teacher, which can read the student's inputs.
+        settings: the run's settings.
         outputs: names of the student's outputs, which the teacher has too.
-        blocks: of the student.
-        problem_type: as transformers' config.json has it, of outputs that are classes' or numbers.
+        blocks: number of the student's encoder blocks.
+        problem_type: as in transformers' config.json, for outputs that are classes or numbers.
         max_predictions, precision: see `Teacher`.
         pad_id: the padding token.
 
     Attributes:
-        lessons: see `kbert.training.recipe.Teaching`.
-        digest: of the teacher.
+        lessons: auxiliary losses, see `kbert.training.recipe.Teaching`.
+        digest: a digest of the teacher.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Distillation:
 
     @property
     def has_states(self) -> bool:
-        """Whether hidden states are learned."""
+        """True if hidden states are distilled."""
         return bool(self._states)
 
 
@@ -122,7 +122,7 @@ class DistilledBatches:
         return self._distillation.added_to(whole.rows(part), tokens)
 
     def _tokens(self, batch: TrainingBatch) -> np.ndarray:
-        """What each token counts for, (B, S): 1 together; 0: padding, rows without a label."""
+        """Return each token's weight, (B, S), which sum to 1; 0: padding, rows without a label."""
         weights = batch.weights.values()
         counts = sum(array.reshape(len(batch), -1).sum(1) for array in weights) > 0
         tokens = (batch.inputs[names.TOKEN_IDS] != self._pad_id) & np.asarray(counts)[:, None]

@@ -53,17 +53,17 @@ def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
 
 
 class Teacher:
-    """What a teacher says of a batch: without dropout, and without gradients.
+    """A teacher's outputs for a batch: without dropout, and without gradients.
 
-    It is computed where batches are made, in their thread, as a function of its own: the student's
-    program has no weights of it, and what it says is the batch's, like labels.
+    They are computed where batches are made, in their thread, by a separate function: the student's
+    program has none of the teacher's weights, and the outputs are part of the batch, like labels.
 
     Args:
         bert: the teacher.
-        outputs: names of outputs whose logits are given.
-        states: hidden states that are given; 0 is the embeddings' output.
+        outputs: names of outputs with logits to return.
+        states: hidden states to return; 0 is the output of the embeddings.
         max_predictions: predicted positions of the student's MLM head; None: it has none.
-        precision: the run's.
+        precision: the run's precision.
     """
 
     def __init__(

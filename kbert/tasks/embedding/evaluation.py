@@ -74,7 +74,7 @@ class VectorEvaluation:
         }
 
     def _vectors(self, predict: Callable) -> np.ndarray:
-        """Of all different texts, float32 (texts, H)."""
+        """Compute the embeddings of all distinct texts, float32 (texts, H)."""
         texts = self._examples.texts
         found: list = [None] * len(texts)
         batches = batches_by_length(

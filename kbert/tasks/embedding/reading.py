@@ -1,4 +1,4 @@
-"""What sentence vectors are trained with: pairs, triplets, scored pairs, labelled sentences."""
+"""Training data of sentence embeddings: pairs, triplets, scored pairs, labelled sentences."""
 
 import logging
 import math
@@ -66,7 +66,7 @@ class TextRecord(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where texts stand in a row, and a score or a label."""
+    """Positions of the texts in a row, and of a score or a label."""
 
     texts: tuple[int, ...]
     score: int | None = None
@@ -152,7 +152,7 @@ def _labels_in(cell: str) -> tuple[str, ...]:
 
 
 def _layout_of_cells(rows: Sequence[tuple[str, list[str]]], place: str) -> _Layout:
-    """Where there is no header: the last column may be numbers."""
+    """Return the layout of a file without header: the last column may be numbers."""
     count = len(rows[0][1])
     if count < 2:
         raise ValueError(f"{place}: {_EXPECTED}, got {count} column")
@@ -186,7 +186,7 @@ def _of_rows(rows: Iterable[tuple[str, object]], options: ColumnOptions) -> list
 
 
 def _layout_of_row(row, place: str) -> _Layout:
-    """Of a list, by the types of what is in it."""
+    """Return the layout of a list, by the types of its items."""
     if not isinstance(row, list) or len(row) < 2:
         raise ValueError(f"{place}: {_EXPECTED}, got {row!r:.60}")
     if isinstance(row[-1], (int, float)) and len(row) < 4:
@@ -264,7 +264,7 @@ def _described(record: TextRecord) -> str:
 
 
 def _warn_of_labels(records: Sequence[TextRecord], name: str) -> None:
-    """Where second texts are so few that they may be meant as labels."""
+    """Warn if second texts are so few that they may be meant as labels."""
     if records[0].kind != "pairs":
         return
     different = len({record.texts[1] for record in records})

@@ -93,7 +93,7 @@ class VectorTraining(Finetuning):
         return lengths
 
     def _own_length(self) -> int | None:
-        """What the checkpoint itself cuts texts to, which its result goes on with."""
+        """Number of tokens to which the checkpoint truncates texts; the result keeps it."""
         return self._own.max_length
 
     def _column_batches(self, train: TextColumns, pad_id: int, lengths) -> ColumnBatches:

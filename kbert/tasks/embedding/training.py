@@ -60,7 +60,7 @@ class SentenceVectors:
         return TextColumns.of(ids, columns, **_targets(records))
 
     def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
-        """Of {"Vectors": vectors of `examples.texts`}; see `scores_of`."""
+        """Return the scores of {"Vectors": embeddings of `examples.texts`}; see `scores_of`."""
         return scores_of(records[0].kind, examples, np.stack(outputs["Vectors"]))
 
     def evaluate(

@@ -1,1 +1,1 @@
-"""What the tasks with labels share: `finetune`, `evaluate`."""
+"""Fine-tuning and evaluation of the tasks with labels: `finetune`, `evaluate`."""

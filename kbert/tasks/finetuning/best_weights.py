@@ -1,4 +1,4 @@
-"""Which weights a fine-tuning keeps: those that did best on the dev data, or the last."""
+"""Choice of the weights that a fine-tuning keeps: the best on the dev data, or the last."""
 
 import logging
 from collections.abc import Mapping

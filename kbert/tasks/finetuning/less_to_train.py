@@ -1,4 +1,4 @@
-"""What of a model a fine-tuning trains."""
+"""Choice of the parts of a model that a fine-tuning trains."""
 
 from collections.abc import Mapping
 
@@ -15,9 +15,9 @@ from kbert.training.trained_weights import TrainedWeights, weights_of
 def parts_of(
     settings: FinetuningSettings, spec: GraphSpec, source: Bert, adapter: LoraAdapter | None = None
 ) -> TrainedParts:
-    """What of a graph is trained; what the source lacks begins anew, and is trained with LoRA too.
+    """Return the trained parts of a graph. With LoRA, newly initialized layers are trained too.
 
-    So is what an adapter that the run goes on with has trained whole.
+    So are the layers that a continued adapter has trained as a whole.
 
     Raises:
         ValueError: see `kbert.graph.trained_parts.trained_parts`.

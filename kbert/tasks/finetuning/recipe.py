@@ -62,14 +62,15 @@ _CLASSES = ("classify", "tag")  # whose labels are numbers of classes
 
 @dataclass(frozen=True)
 class Finetuned:
-    """What a run came to.
+    """The result of a fine-tuning run.
 
     Attributes:
-        bert: the model, of any length, with the source's tokenizer and the data's labels.
+        bert: the model, for sequences of any length, with the source's tokenizer and the data's
+            labels.
         history: a `kbert.training.loop.history.History`.
-        metrics: of these weights on the dev data, by name; empty without dev data.
-        folder: the run's; None where nothing was kept.
-        intervals: 95 % intervals of the metrics, (lower, upper) by name; see
+        metrics: metrics of these weights on the dev data, by name; empty without dev data.
+        folder: the run's folder; None if nothing was saved.
+        intervals: 95 % confidence intervals of the metrics, (lower, upper) by name; see
             `kbert.tasks.intervals`.
     """
 
@@ -118,7 +119,7 @@ class Finetuning(Recipe):
 
     @classmethod
     def of_task(cls, task: Task, settings: FinetuningSettings, sources: dict) -> "Finetuning":
-        """Of the task's own class, where it has one."""
+        """Create an instance of the task's own class, if it has one."""
         module = getattr(task, "recipe", None)
         kind = importlib.import_module(module).RECIPE if module else cls
         return kind(task, settings, sources)
@@ -419,7 +420,7 @@ def with_balanced_classes(examples: Examples, count: int) -> Examples:
 def mean_flops(
     spec: GraphSpec, batches: BucketedBatches, parts: TrainedParts | None = None
 ) -> float:
-    """Of an update, over an epoch, padding included: an update's own grows with its length."""
+    """Return the mean FLOPs of an epoch's steps, padding included: they grow with length."""
     from kbert.graph.accounting import account
 
     def flops_of(rows: int, length: int) -> int:

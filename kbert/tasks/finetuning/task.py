@@ -1,4 +1,4 @@
-"""What a checkpoint is fine-tuned to do: a `Task` reads, encodes and measures."""
+"""Tasks for fine-tuning: a `Task` reads and encodes data, and computes metrics."""
 
 import importlib
 import os
@@ -66,7 +66,7 @@ class Task(Protocol):
         """The labels of the training data, sorted; None where the head has none."""
 
     def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> "Examples":
-        """What the model reads, and its labels as numbers.
+        """Encode records: the model's inputs, and the labels as numbers.
 
         Raises:
             ValueError: a label that `labels` lacks, with file and line.

@@ -14,7 +14,7 @@ _ENTAILMENT = ("entailment", "not_entailment")
 
 
 class Columns(NamedTuple):
-    """What a text, its second text and its label are called in a file's header."""
+    """Header names of a file's text, second text and label."""
 
     text: str
     pair: str | None
@@ -120,5 +120,5 @@ def _plain(name: str) -> str:
 
 
 def is_folder_of(name: str, task: GlueTask) -> bool:
-    """Whether a folder is called as a task: SST-2, sst2, SST2."""
+    """Return whether a folder's name is a task's: SST-2, sst2, SST2."""
     return _plain(name) == _plain(task.name)

@@ -1,4 +1,4 @@
-"""Which runs a task has: the paper's grid with the first seed, its best setting with the others."""
+"""Runs of a task: the paper's grid with the first seed, the best point with the others."""
 
 import itertools
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """What is tried: the default is the paper's (appendix A.3).
+    """The hyperparameter grid; the default is the paper's (appendix A.3).
 
     Attributes:
-        batch_sizes, learning_rates, epochs: every combination of them is tried with seed 0.
-        seeds: how many the best is trained with.
+        batch_sizes, learning_rates, epochs: every combination is trained with seed 0.
+        seeds: number of seeds for the best combination.
 
     Raises:
-        ValueError: a value out of its range, none at all.
+        ValueError: a value out of its range, or none at all.
     """
 
     batch_sizes: Sequence[int] = (16, 32)
@@ -60,5 +60,5 @@ class Grid:
 
     @property
     def runs(self) -> int:
-        """Of a task."""
+        """Number of runs per task."""
         return len(self.settings()) + self.seeds - 1

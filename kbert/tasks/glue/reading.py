@@ -112,7 +112,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(task: GlueTask, cells: list[str], place: str) -> tuple[_Layout, bool]:
-    """Where what stands, and whether the first line is a header."""
+    """Return the columns' positions, and whether the first line is a header."""
     names, columns = [cell.strip() for cell in cells], task.columns
     wanted = [name for name in columns if name is not None]
     if set(wanted) <= set(names):

@@ -1,4 +1,4 @@
-"""What the runs of GLUE came to: means and deviations over seeds, beside what is published."""
+"""Results of GLUE: means and deviations over seeds, with the published metrics."""
 
 import csv
 import functools
@@ -90,18 +90,18 @@ def _seed(run: Run) -> int:
 
 
 def score(task: GlueTask, figures: dict[str, float]) -> float:
-    """What says which setting is best: the mean of the official metrics on the first dev file."""
+    """Return the mean of the official metrics on the first dev file, which ranks settings."""
     first = next(iter(task.dev))
     return statistics.fmean(figures[metric + first] for metric in task.metrics)
 
 
 @dataclass(frozen=True)
 class GlueResult:
-    """What `kbert.glue` gives; printed, it is the table.
+    """The result of `kbert.glue`; printed, it is the table.
 
     Attributes:
-        tasks: a `TaskResult` each, in GLUE's order.
-        folder: with a folder a task, a folder a run in it, and report.html.
+        tasks: one `TaskResult` per task, in GLUE's order.
+        folder: the folder with one folder per task, one folder per run in it, and report.html.
     """
 
     tasks: tuple[TaskResult, ...]
@@ -109,7 +109,7 @@ class GlueResult:
 
     @property
     def figures(self) -> list[Figure]:
-        """Of all tasks."""
+        """Return the metrics of all tasks."""
         return [figure for task in self.tasks for figure in task.figures]
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class GlueResult:
 
 
 def header() -> list[str]:
-    """Of the table."""
+    """Return the table's header."""
     return ["task", "metric", "dev", *models()]
 
 
@@ -157,10 +157,10 @@ def published() -> dict[tuple[str, str, str], str]:
 
 
 def models() -> list[str]:
-    """Those with published figures, in the table's order."""
+    """Return the models with published metrics, in the table's order."""
     return list(dict.fromkeys(row["model"] for row in _table()))
 
 
 def sources() -> dict[str, str]:
-    """Where a model's figures are from, and on which data, by its name."""
+    """Return the source of each model's metrics, with the data they are on, by its name."""
     return {row["model"]: f"{row['source']}; {row['data']}" for row in _table()}

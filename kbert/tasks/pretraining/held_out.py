@@ -49,7 +49,7 @@ def open_batches(
 
 
 def _share(shards, dev, dev_ratio: float | None) -> float:
-    """Of the shards, to evaluate with."""
+    """Return the ratio of the shards to evaluate on."""
     if dev is not None:
         if dev_ratio:
             raise ValueError(

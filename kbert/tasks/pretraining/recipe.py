@@ -30,12 +30,12 @@ from kbert.training.trained_weights import weights_of
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run came to.
+    """The result of a pretraining run.
 
     Attributes:
-        bert: the model, of any length, with the shards' tokenizer.
+        bert: the model, for sequences of any length, with the shards' tokenizer.
         history: a `kbert.training.loop.history.History`.
-        folder: the run's.
+        folder: the run's folder.
     """
 
     bert: Bert
@@ -169,7 +169,7 @@ class Pretraining(Recipe):
         return weights_of(model, self._parts, settings.seed, dropout=settings.lora_dropout)
 
     def first_layers(self):
-        """Those of `init`, whose vocabulary must be the shards'."""
+        """Return the layers of `init`, whose vocabulary must be the shards'."""
         if not (init := self._places.get("init")):
             return {}
         bert = load_of_casing(init, self.batches.shards.tokenizer, "pretraining")

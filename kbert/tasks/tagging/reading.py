@@ -42,7 +42,7 @@ class Sentence(NamedTuple):
 
 
 class TaggedWords(NamedTuple):
-    """What an example is of: `words[i]` of a record has its label at token `tokens[i]`."""
+    """An example's source: `words[i]` of a record has its label at token `tokens[i]`."""
 
     record: int
     words: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What the engines share: how a batch is split, and how the model is computed."""
+"""Shared parts of the engines: how a batch is split, and how the model is computed."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +129,7 @@ class Engine(GradientCache, OptimizerStep):
         raise NotImplementedError
 
     def default_jit(self) -> bool:
-        """Whether XLA is the better choice on this device."""
+        """True if XLA is the better choice on this device."""
         return True
 
     def default_steps_per_execution(self) -> int:
@@ -191,7 +191,7 @@ class Engine(GradientCache, OptimizerStep):
         return lambda: [{name: float(value) for name, value in one.items()} for one in sent]
 
     def of_any(self, wishes: Wishes) -> Wishes:
-        """What any of the processes wishes; every one of them calls it."""
+        """Combine the stop flags of all processes (a collective: every process must call it)."""
         return wishes
 
     def barrier(self) -> None:
@@ -202,15 +202,15 @@ class Engine(GradientCache, OptimizerStep):
         """Says that this process ends with an error of its own, unknown to the others."""
 
     def lost_another(self, error: Exception) -> bool:
-        """Whether an error of an update says that another process is gone."""
+        """Return whether an error of a step means that another process is gone."""
         return False
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
-        """What an update begins with, by its weight's path: not clipped, times the loss scale.
+        """Return a step's gradients by their weights' paths: not clipped, times the loss scale.
 
         Args:
-            batch: the examples; one process alone, where vectors are learned one device.
-            step: whose dropout.
+            batch: the examples; for one process, or for one device if embeddings are trained.
+            step: the step whose dropout is used.
         """
         arrays, seeds = self._arrays(batch, self.local), self._seeds(step, range(self.local))
         found = [self._gradients_now(*pair) for pair in zip(arrays, seeds, strict=True)]
@@ -224,7 +224,7 @@ class Engine(GradientCache, OptimizerStep):
     # What an update is, in tensors of one replica.
 
     def _seeds(self, step: int, replicas: range) -> np.ndarray:
-        """Of the dropouts of an update; see `seeds_of`."""
+        """Return the dropout seeds of a step; see `seeds_of`."""
         # Functions of (seed, step), not states that each draw moves on: a run that goes on draws
         # what it would have drawn, and each replica and micro-batch has masks of its own.
         return seeds_of(self.seed, step, replicas, self.accumulation_steps, len(self._draws))
@@ -257,7 +257,7 @@ class Engine(GradientCache, OptimizerStep):
         ]
 
     def _frozen_values(self) -> list:
-        """Of the model's variables that are not trained; no gradient is ever taken of them."""
+        """Return the values of the model's frozen variables; no gradient is computed for them."""
         return [variable.value for variable in self.trained.frozen]
 
     def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
@@ -300,13 +300,13 @@ class Engine(GradientCache, OptimizerStep):
         return None
 
     def _plain_kit(self) -> fused_parts.Kit:
-        """What parts that have to be are computed with, where there is no kit."""
+        """Return the operations for required parts, if there is no kit."""
         return plain_kit
 
     _rows_at = staticmethod(plain_kit.rows_at)  # of `Parts`, by a backend's own operation
 
     def _kit(self) -> fused_parts.Kit | None:
-        """What the model's parts are computed with in training; None: the graph's layers are."""
+        """Return the operations of the model's parts in training; None: the graph's layers."""
         return None
 
     def _parts(self, kit: fused_parts.Kit) -> fused_parts.FusedParts:

@@ -13,12 +13,12 @@ from kbert.training.vector_loss import VectorLoss
 
 
 class GatheredVectors:
-    """What an engine has for losses in which all records of a batch meet.
+    """An engine's support for losses that compare all records of a batch.
 
     Attributes:
-        vectors: what is learned, where it is vectors of texts; set before `prepare`. None: labels
-            of outputs.
-        replicas: devices that share a batch.
+        vectors: the loss, if it is one of text embeddings; set before `prepare`. None: labels of
+            outputs.
+        replicas: number of devices that share a batch.
     """
 
     vectors: VectorLoss | None = None
@@ -29,7 +29,7 @@ class GatheredVectors:
         return self.replicas
 
     def _place(self):
-        """Which of these parts a function sees, an int or a tensor; only within an update."""
+        """Return the function's part of the batch, an int or a tensor; only within a step."""
         raise NotImplementedError
 
     def _gathered(self, arrays: list) -> list:

@@ -1,4 +1,4 @@
-"""What glibc's allocator is told about memory that is free: `mallopt(3)`, `malloc_trim(3)`."""
+"""Options of glibc's allocator for free memory: `mallopt(3)`, `malloc_trim(3)`."""
 
 import ctypes
 import os

@@ -17,10 +17,10 @@ from kbert.training.vector_loss import VECTORS, VectorLoss
 
 
 class GradientCache(GatheredVectors):
-    """What an engine has for losses of vectors.
+    """An engine's support for losses of embeddings.
 
     Attributes:
-        accumulation_steps: micro-batches of an update.
+        accumulation_steps: micro-batches per training step.
     """
 
     accumulation_steps: int
@@ -29,9 +29,9 @@ class GradientCache(GatheredVectors):
         raise NotImplementedError
 
     def _for_each(self, function: Callable, inputs: dict, seeds):
-        """What a function of a micro-batch's inputs and seeds gives for each of them, stacked.
+        """Apply a function to the inputs and seeds of each micro-batch, and stack the results.
 
-        One after the other, and nothing is kept for gradients.
+        They run one after the other, and nothing is kept for gradients.
         """
         raise NotImplementedError
 
@@ -40,7 +40,7 @@ class GradientCache(GatheredVectors):
         raise NotImplementedError
 
     def _caches(self, labels: dict) -> bool:
-        """Whether gradients are to be taken by `_cached_gradients`."""
+        """Return whether `_cached_gradients` must compute the gradients."""
         several = self.vectors is not None and self.accumulation_steps > 1
         return several and len(labels[VECTORS].shape) < 4  # else they are slopes already
 

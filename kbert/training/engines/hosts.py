@@ -185,7 +185,7 @@ def _line_from(connection: socket.socket) -> str:
 
 
 def _has_left(connection: socket.socket) -> bool:
-    """Whether the other side has closed it; nothing is sent after its yes."""
+    """Return whether the other side has closed it; nothing is sent after its yes."""
     connection.setblocking(False)
     try:
         return connection.recv(1) == b""

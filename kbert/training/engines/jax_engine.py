@@ -168,7 +168,7 @@ class JaxEngine(Engine):
         return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale, frozen)
 
     def _in_parts(self) -> bool:
-        """Whether each device computes gradients alone: several do, Keras draws none."""
+        """True if each of several devices computes gradients alone, which Keras does not set up."""
         if self.mesh is None or self.mesh.size == 1:
             return False
         return not (self.cut.heads_draw if self.kit and self.cut else self.seed_states)

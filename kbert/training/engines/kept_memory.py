@@ -14,10 +14,10 @@ _owners: set[int] = set()
 
 
 def keep(owner) -> None:
-    """What is free from now on stays with the process, until the last owner is gone.
+    """Keep freed memory in the process from now on, until the last owner is gone.
 
-    What compiling left goes back first. Nothing where `glibc.set_options` does nothing, and not
-    for what threads take that glibc has given a heap of their own: see `take_one_heap`.
+    Memory left over from compilation is returned first. This does nothing where `glibc.set_options`
+    does nothing, nor for threads to which glibc has given a heap of their own: see `take_one_heap`.
 
     Args:
         owner: an object, such as an engine.

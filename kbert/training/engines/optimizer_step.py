@@ -1,4 +1,4 @@
-"""What is made of an update's summed gradients: clipped, judged, and given to the optimizer."""
+"""The optimizer's step: summed gradients are clipped, checked and applied."""
 
 import itertools
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from kbert.training.stopping import Wishes
 
 
 class Decision(NamedTuple):
-    """What an update does with its gradients: scalars of the device.
+    """A step's decision on its gradients: scalars of the device.
 
     Attributes:
         applied: whether anything changes.
-        factor: what gradients are multiplied with: clipping, and the loss scale taken out.
+        factor: factor of the gradients, for clipping and for removing the loss scale.
         rate: the learning rate.
-        iteration: updates done before.
+        iteration: number of earlier steps.
     """
 
     applied: Any
@@ -66,7 +66,7 @@ class OptimizerStep(TrainingState):
         return [*itertools.chain(*moved), *counts], figures
 
     def _decide(self, names, counts, sums, norm):
-        """What is done with the gradients: a `Decision`, new counts and the figures."""
+        """Return a `Decision` on the gradients, the new counts and the metrics."""
         iteration, scale, good, bad = counts
         # The loss scale goes out first: the norm is to be that of the gradients themselves.
         norm = norm / scale if self.scaled else norm
@@ -95,7 +95,7 @@ class OptimizerStep(TrainingState):
         return decision, [done, scale, good, bad], figures
 
     def _figure_names(self, names: Mapping[str, str]) -> list[str]:
-        """What `_decide` gives figures of, for `objectives.second_measures` of the labels."""
+        """Return the names of `_decide`'s metrics, for `objectives.second_measures`."""
         of_outputs = [f"{name}_{kind}" for name in names for kind in ("loss", names[name])]
         found = ["loss", *of_outputs, "gradient_norm", "learning_rate", "finite", *Wishes._fields]
         return found + ["loss_scale"] * self.scaled

@@ -1,8 +1,8 @@
-"""What one replica does, on all devices of this host: one update a call, or several.
+"""Replication of a function over all devices of this host: one or several steps per call.
 
-A function of a replica becomes a tf.function that XLA compiles or not. On a TPU it is one program
-of the chips, loop and exchange within; elsewhere a loop over updates goes around the replicas,
-which cannot meet within one.
+A replica's function becomes a tf.function, compiled by XLA or not. On a TPU it is one program of
+the chips, with the loop and the exchange inside; elsewhere a loop over steps runs around the
+replicas, which cannot meet inside one.
 """
 
 import functools
@@ -111,7 +111,7 @@ def stacked(parts: list):
 
 
 def _rows(nth: Callable, count, most: int, names: list[str]):
-    """What `count` calls give, by name, as rows of one array."""
+    """Stack the results of `count` calls by name, as rows of one array."""
     places = tf.range(most)[:, None]
 
     def add_next(place, rows):
@@ -155,7 +155,7 @@ def _as_floats(array):
 
 
 def _as_before(floats, dtype):
-    """What `_as_floats` was given."""
+    """Return the arrays that `_as_floats` was given."""
     if dtype != tf.int32:
         return floats
     whole = tf.cast(floats, tf.int32)

@@ -1,4 +1,4 @@
-"""Which devices and hosts TensorFlow trains on: a `tf.distribute` strategy."""
+"""Devices and hosts that TensorFlow trains on: a `tf.distribute` strategy."""
 
 import functools
 import os

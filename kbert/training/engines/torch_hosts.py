@@ -52,7 +52,7 @@ def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
 
 
 def on_gpu() -> bool:
-    """Whether Keras computes on a GPU of CUDA."""
+    """Return whether Keras computes on a CUDA GPU."""
     return torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
 
 
@@ -69,10 +69,10 @@ def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def gathered(tensor: torch.Tensor) -> torch.Tensor:
-    """What each process has, (processes, …), the same bits in each; no gradients go through.
+    """Gather a tensor of all processes, (processes, …), bit-identical in each; without gradients.
 
     Args:
-        tensor: in each process of the same shape and dtype.
+        tensor: a tensor with the same shape and dtype in each process.
 
     Raises:
         ProcessLost: another process is gone.
@@ -114,7 +114,7 @@ def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 @contextlib.contextmanager
 def _heard(what: str = "sum") -> Iterator[None]:
-    """What torch.distributed raises, a RuntimeError, as a ProcessLost."""
+    """Turn a RuntimeError of torch.distributed into a ProcessLost."""
     try:
         yield
     except RuntimeError as error:
@@ -134,7 +134,7 @@ def _group():
 
 
 def _numbers() -> tuple[int, int]:
-    """Which process this is, and of how many."""
+    """Return this process's number and the number of processes."""
     if not os.environ.get(_COUNT):
         return 0, 1
     count, mine = hosts.number_in(_COUNT), hosts.number_in(_NUMBER)
@@ -154,7 +154,7 @@ def _numbers() -> tuple[int, int]:
 
 
 def _address() -> str:
-    """Where process 0 listens."""
+    """Return the address where process 0 listens."""
     host, port = os.environ.get(_HOST, "").strip(), hosts.number_in(_PORT)
     if not host:
         raise ValueError(
@@ -170,7 +170,7 @@ def _address() -> str:
 
 
 def _own_gpu() -> int:
-    """Which of this host's GPUs is this process's."""
+    """Return the number of this process's GPU on this host."""
     count = torch.cuda.device_count()
     if count == 1 and not os.environ.get(_GPU):
         return 0
@@ -213,7 +213,7 @@ def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
 
 
 def _store(address: str, mine: int, timeout_s: float):
-    """What processes write to each other before they are a group; process 0 or torchrun has it."""
+    """Return the store that processes share before they are a group, of process 0 or torchrun."""
     torchruns = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     serves = mine == 0 and not torchruns
     if serves:

@@ -15,7 +15,7 @@ _NAME = "CustomGradient-"  # and a number, which goes up
 
 @contextlib.contextmanager
 def owned_by(owner) -> Iterator[None]:
-    """What is registered within it, by something being traced, goes when the owner does."""
+    """Remove gradients that tracing registers in this context once the owner is gone."""
     before = next(_numbers(), -1)
     try:
         yield
@@ -30,7 +30,7 @@ def owned_by(owner) -> Iterator[None]:
 
 
 def _numbers() -> Iterator[int]:
-    """Of the gradients that are registered, the newest first."""
+    """Yield the numbers of the registered gradients, the newest first."""
     # a list: an owner that Python collects meanwhile takes its own away
     for name in reversed(list(registered_gradients())):
         if name.startswith(_NAME):

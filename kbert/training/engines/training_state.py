@@ -87,7 +87,7 @@ class TrainingState:
         return self._copied(self._memory)
 
     def weights_now(self) -> dict[str, np.ndarray]:
-        """What of the state is the model's, adapters and all; in the same memory."""
+        """Return the model's part of the state, adapters included, without copying."""
         self._memory = self._memory or HostMemory()
         return self._copied(self._memory, self._of_model())
 

@@ -60,8 +60,10 @@ def _needs_dev(callback) -> bool:
 
 
 def watch_batches(callbacks) -> bool:
-    """Whether any of them does something at each batch: by its class, or by itself alone, as a
-    LambdaCallback does."""
+    """Return whether any of them acts on each batch.
+
+    A callback may do so by its class, or by its instance, as a LambdaCallback does.
+    """
     plain = [getattr(keras.callbacks.Callback, name) for name in _BATCH_EVENTS]
     return any(
         getattr(getattr(callback, name), "__func__", None) is not default

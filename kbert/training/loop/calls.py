@@ -1,4 +1,4 @@
-"""Which updates go to the device in one call: all that it takes, none beyond a pause of the run."""
+"""Grouping of steps into calls to the device: as many as it takes, up to the run's next pause."""
 
 from collections.abc import Callable, Iterator
 

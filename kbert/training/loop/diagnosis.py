@@ -1,6 +1,6 @@
-"""Where an update that is not finite went wrong first: a weight, a layer's output, a gradient.
+"""Diagnosis of a step that is not finite: its first bad weight, layer output or gradient.
 
-The engine does not apply such an update, so the weights are those that it began with.
+The engine does not apply such a step, so the weights are those at its start.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def bad_weights(model) -> list[str]:
 
 
 class _LayerOutputs:
-    """What each layer makes of a batch, in the graph's order; without dropout."""
+    """Output of each layer for a batch, in the graph's order; without dropout."""
 
     def __init__(self, model):
         outputs = [

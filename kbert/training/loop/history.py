@@ -1,18 +1,18 @@
-"""What a run recorded, as its user gets it."""
+"""A run's history, as its user gets it."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class History:
-    """What a run recorded.
+    """A run's history.
 
     Attributes:
-        updates: a dictionary an update that was recorded: "step" (updates done), "loss", each
-            output's loss and accuracy, "gradient_norm", "learning_rate", "tokens_per_second",
-            "seconds" (of the run so far, over all its starts, without what was lost) and, where it
-            was evaluated, the evaluation's with "val_" before the name.
-        stopped: why it ended before its last update; None where it did not.
+        updates: one dictionary per recorded step: "step" (steps done), "loss", each output's loss
+            and accuracy, "gradient_norm", "learning_rate", "tokens_per_second", "seconds" (of the
+            run so far, over all its starts, without lost work) and, if the model was evaluated, the
+            evaluation's metrics with "val_" before the name.
+        stopped: why it ended before its last step; None if it did not.
         restored: whether a callback set other weights at the end, as EarlyStopping does with
             `restore_best_weights`. The result has these.
     """

@@ -300,7 +300,7 @@ class _Trainer:
             self.run.log(step, values)
 
     def _evaluate(self, evaluate: Callable[[], dict[str, float]]) -> bool:
-        """Whether it is the best so far."""
+        """Evaluate, and return whether the result is the best so far."""
         figures = {f"val_{name}": float(value) for name, value in evaluate().items()}
         self._record(self.done, self.line | figures)
         if self.report is not None:

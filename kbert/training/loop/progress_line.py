@@ -1,4 +1,4 @@
-"""Where a run is, on stderr: one line that is rewritten in a terminal, a line now and then else."""
+"""Progress of a run on stderr: one line that is rewritten in a terminal, else occasional lines."""
 
 import sys
 import time

@@ -76,7 +76,7 @@ class Saver:
             self._run.close()
 
     def last_good(self) -> str:
-        """Which state there is to go on from, in words."""
+        """Return in words the state that the run can be resumed from."""
         if self._run is None:
             return "nothing is saved without a run folder"
         with contextlib.suppress(OSError):

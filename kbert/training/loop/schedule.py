@@ -18,7 +18,7 @@ def rank(value: float, loss: float | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done when; see `kbert.training.loop.loop.train`."""
+    """Plan of a run's evaluations, states and records; see `kbert.training.loop.loop.train`."""
 
     steps: int
     evaluate: Callable[[], dict[str, float]] | None
@@ -35,7 +35,7 @@ class Plan:
         return done % self.epoch == 0 or done == self.steps
 
     def pauses(self, done: int) -> bool:
-        """Whether something is done between this update and the next."""
+        """Return whether something is done between this step and the next."""
         return self.ends_epoch(done) or self.saves(done)
 
     def saves(self, done: int) -> bool:

@@ -41,7 +41,7 @@ class Speed:
         return sum(updates for _, updates, _ in self._last)
 
     def pause(self) -> None:
-        """What follows is no update: the time until the next one begins is not counted."""
+        """Stop the clock until the next step begins."""
         self._clock = time.perf_counter() if self._last else None
 
     def rates(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a run's folder holds, in words: how large each part of it is."""
+"""Description of a run's folder in words: the size of each part."""
 
 import os
 from pathlib import Path

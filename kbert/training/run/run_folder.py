@@ -142,7 +142,7 @@ class RunFolder:
 
     @property
     def finished(self) -> dict | None:
-        """What the run came to, where it is finished."""
+        """Result of the run, if it is finished; else None."""
         file = self.path / "result.json"
         return js.read(file, _RESULT) if file.is_file() else None
 
@@ -211,7 +211,7 @@ class RunFolder:
         return self._states.best()
 
     def has_state(self, step: int) -> bool:
-        """Whether the last state, which was read or written, is of that step."""
+        """Return whether the last state that was read or written is of that step."""
         return self._whole == step
 
     def begin(self, step: int) -> list[dict]:
@@ -354,7 +354,7 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
 
 
 def _as_json(value):
-    """As it is read back: tuples are lists, keys are text, what JSON has no number for is null."""
+    """Convert a value to what JSON returns: tuples to lists, keys to text, NaN to null."""
     return json.loads(json.dumps(value), parse_constant=lambda name: None)
 
 

@@ -53,7 +53,7 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
 
 
 def read_facts(path: str | os.PathLike) -> dict:
-    """What `write_state` was told of a state; reads the header alone.
+    """Read the facts that `write_state` stored with a state, from the header alone.
 
     Raises:
         OSError: it cannot be read.
@@ -99,7 +99,7 @@ def _facts(path, metadata: dict | None) -> dict:
 
 
 def _in_order(array) -> np.ndarray:
-    """As C-contiguous, which safetensors takes for granted; a scalar stays one."""
+    """Return a C-contiguous array, which safetensors requires; a scalar stays one."""
     return np.asarray(array, order="C")
 
 

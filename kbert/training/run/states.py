@@ -55,7 +55,7 @@ class States:
         self.folder, self._run, self._check = folder, run, check
 
     def path(self, step: int) -> Path:
-        """Where the state of an update belongs."""
+        """Return the path of a step's state."""
         return self.folder / f"step-{step:08d}.safetensors"
 
     def last(self) -> State | None:

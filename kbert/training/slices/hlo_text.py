@@ -1,8 +1,8 @@
-"""What XLA's compiler for TPU says in a compiled program's text: cycles, collectives, calls.
+"""Reading of XLA's compiled program for TPU: cycles, collectives, calls.
 
 The cycles are the compiler's own estimate, by which it chooses between programs; nobody measured
-them. Each instruction of the program has its own in `backend_config`, a fused one for all that it
-holds; those of a loop's body count once for each of its turns.
+them. Each instruction of the program has its own in `backend_config`; a fused one has the cycles of
+everything in it. Those of a loop's body count once per iteration.
 """
 
 import math
@@ -83,7 +83,7 @@ def _instruction(part: re.Match, line: str) -> Instruction:
 
 
 def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
-    """What a program runs: each instruction, how often, and whether it multiplies matrices."""
+    """Yield a program's instructions, how often each runs, and whether it multiplies matrices."""
     entry, found = computations(text)
     multiplying = {name for name, lines in found.items() if any(map(_multiplies, lines))}
 

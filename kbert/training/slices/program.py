@@ -17,9 +17,9 @@ def main(result: str) -> None:
 
 
 def compiled(slice_name: str, **request) -> dict:
-    """What the compiler says of an update, of one chip: see `compiler.CompiledUpdate`.
+    """Compile a training step, and return the report for one chip: see `compiler.CompiledUpdate`.
 
-    Where the chips cannot hold it, {"refused": what it said}.
+    If the chips cannot hold it, return {"refused": the compiler's message}.
     """
     from kbert.model.parts.scopes import SCOPES
     from kbert.training.slices import hlo_text

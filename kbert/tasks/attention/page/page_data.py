@@ -1,7 +1,7 @@
-"""What the page holds: tokens, figures, bytes, and in words what was left out.
+"""Data of the attention page: tokens, statistics, bytes, and a sentence on what was left out.
 
-Few tokens: every weight. Many: each row's largest, and thumbnails. Queries and keys where they are
-not too many.
+With few tokens the page has every probability; with many, each row's largest, and thumbnails.
+Queries and keys are included if they are not too many.
 """
 
 import base64
@@ -20,10 +20,10 @@ VECTORS = 2**21  # numbers of queries and keys, a byte each: base to 113 tokens
 
 @dataclass(frozen=True)
 class PageData:
-    """What the page's script reads.
+    """Data that the page's script reads.
 
     Attributes:
-        facts: what becomes JSON.
+        facts: data that become JSON.
         parts: bytes by name, as base64.
     """
 
@@ -171,7 +171,7 @@ def _vectors(found: AttentionData) -> tuple[dict[str, bytes], dict]:
 
 
 def _fewer(found: AttentionData) -> str:
-    """What fits: one layer, else one head."""
+    """Return what fits: one layer, else one head."""
     numbers = (found.queries.size + found.keys.size) // len(found.layers)  # type: ignore[union-attr]
     if len(found.layers) > 1 and numbers <= VECTORS:
         return "one layer (layer=3, --layer 3)"
