@@ -49,7 +49,7 @@ def fit(
     allow_missing: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> Fit:
-    """Compares a checkpoint with a graph of its configuration.
+    """Compare a checkpoint with a graph of its configuration.
 
     A part of which the checkpoint has nothing may be missing, and so may a part of another head
     be there; a part of which it has something must be whole. A classifier of another number of
@@ -126,7 +126,7 @@ def _ranges(places: Collection[int]) -> str:
 
 
 def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> list[str]:
-    """The configuration's keys that say other sizes than the tensors have."""
+    """Return the configuration's keys that say other sizes than the tensors have."""
     one = config.replace(num_hidden_layers=1)
     rows = [row for part in ("embeddings", "encoder") for row in weight_names.rows_of(part, one)]
     names = {(row.layer, row.variable): getattr(row, column) for row in rows}
@@ -146,7 +146,7 @@ def _contradictions(config: BertConfig, column: str, tensors: Mapping[str, Tenso
 
 
 def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]) -> int:
-    """The encoder blocks that the tensors are of, from the first on without a gap."""
+    """Return the encoder blocks that the tensors are of, from the first on without a gap."""
     rows = len(weight_names.rows_of("encoder", config.replace(num_hidden_layers=1)))
     names = weight_names.rows_of("encoder", config.replace(num_hidden_layers=_MOST_BLOCKS))
     for block in range(_MOST_BLOCKS):

@@ -107,7 +107,7 @@ def located(source: str | os.PathLike) -> Path:
 
 
 def recognized(path: Path) -> str:
-    """The format that lies at a path, one of `READERS`.
+    """Return the format that lies at a path, one of `READERS`.
 
     Raises:
         FileNotFoundError: no format's files are there.
@@ -152,7 +152,7 @@ def head_said(source: str | os.PathLike, form: str | None = None) -> str | None:
 
 
 def format_for(path: Path) -> str:
-    """The format that a path to write to means by its ending.
+    """Return the format that a path to write to means by its ending.
 
     Raises:
         ValueError: an ending that kbert reads and does not write.
@@ -167,7 +167,7 @@ def format_for(path: Path) -> str:
 
 
 def writer(form: str):
-    """The function (bert, path) that writes a format.
+    """Return the function (bert, path) that writes a format.
 
     Raises:
         ValueError: no such format.
@@ -178,7 +178,7 @@ def writer(form: str):
 
 
 def check_options(form: str, given: Collection[str]) -> None:
-    """A ValueError for an option that a format does not have."""
+    """Raise a ValueError for an option that a format does not have."""
     for name in given:
         if form not in OPTIONS[name]:
             forms = " or ".join(map(repr, OPTIONS[name]))
@@ -186,7 +186,7 @@ def check_options(form: str, given: Collection[str]) -> None:
 
 
 def check_destination(path: Path, form: str) -> None:
-    """Raises where a format cannot be written to a path, before anything is computed.
+    """Raise where a format cannot be written to a path, before anything is computed.
 
     Raises:
         ValueError: an ending or a backend that the format does not go with; a folder with another
@@ -205,7 +205,7 @@ def check_destination(path: Path, form: str) -> None:
 
 
 def _refuse_other_formats(path: Path, form: str) -> None:
-    """Raises a ValueError where a folder to write to holds a checkpoint of another format."""
+    """Raise a ValueError where a folder to write to holds a checkpoint of another format."""
     if not path.is_dir():
         return
     folders.finish(path)

@@ -92,7 +92,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 
 def write(bert, path: Path) -> None:
-    """Writes bert_config.json, bert_model.ckpt.* and the tokenizer's files: all, or none.
+    """Write bert_config.json, bert_model.ckpt.* and the tokenizer's files: all, or none.
 
     vocab.txt is Google's; tokenizer_config.json beside it keeps the casing.
 
@@ -125,7 +125,7 @@ def write(bert, path: Path) -> None:
 
 
 def _chosen(path: Path) -> tuple[Path, Path]:
-    """The folder, and its checkpoint's path without the endings of its files."""
+    """Return the folder, and its checkpoint's path without the endings of its files."""
     if path.suffix == ".index":
         return path.parent, path.with_suffix("")
     names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
@@ -161,7 +161,7 @@ def _tensorflow(path: Path):
 
 
 def _tensors(prefix: Path) -> dict[str, Tensor]:
-    """Every tensor of the checkpoint by its name, in the order of names, unread."""
+    """Return every tensor of the checkpoint by its name, in the order of names, unread."""
     tf = _tensorflow(prefix)
     if (index := Path(f"{prefix}.index")).is_file():
         bounds.check_size(index, bounds.INDEX)
@@ -243,7 +243,7 @@ def _lowercase(folder: Path) -> bool | None:
 
 
 def _warn_of_losses(bert, path: Path) -> None:
-    """Says what the files do not hold, what they hold beyond the source, what Google ignores."""
+    """Say what the files do not hold, what they hold beyond the source, what Google ignores."""
     if bert.labels is not None:
         names = ", ".join(bert.labels)
         _logger.warning("%s: Google's format has no place for the labels' names: %s", path, names)
@@ -272,7 +272,7 @@ def _warn_of_losses(bert, path: Path) -> None:
 
 
 def _save(model, entries: list[weight_names.Entry], prefix: Path) -> None:
-    """Writes the weights with one operation: no variables, no graph, one copy of them at a time."""
+    """Write the weights with one operation: no variables, no graph, one copy of them at a time."""
     tf = _tensorflow(prefix)
     names = [entry.name for entry in entries]
     try:

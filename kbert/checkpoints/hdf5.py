@@ -62,7 +62,7 @@ def datasets(file: Path, group, form: str = "HDF5") -> dict:
 
 
 def dtype_of(file: Path, place: str, dataset, form: str = "HDF5") -> str:
-    """A dataset's dtype; Keras stores bfloat16 as bytes, and says so in an attribute.
+    """Return a dataset's dtype; Keras stores bfloat16 as bytes, and says so in an attribute.
 
     Raises:
         ValueError: a damaged file, or an attribute that cannot be true of the numbers.
@@ -78,7 +78,7 @@ def dtype_of(file: Path, place: str, dataset, form: str = "HDF5") -> str:
 
 
 def numbers(file: Path, dataset, dtype: str | None = None, form: str = "HDF5") -> np.ndarray:
-    """A dataset's numbers, of `dtype_of` it; a ValueError where the file is damaged."""
+    """Return a dataset's numbers, of `dtype_of` it; a ValueError where the file is damaged."""
     with damage_in_one_line(file, form):
         array = dataset[()]
     if dtype == "bfloat16":

@@ -150,7 +150,7 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
 
 
 def _check_settings(path: Path, layers: dict[str, dict]) -> None:
-    """Refuses settings of keras_bert's layers that change what they compute."""
+    """Refuse settings of keras_bert's layers that change what they compute."""
     for name, layer in layers.items():
         if not _ATTENTION.match(name):
             continue
@@ -171,7 +171,7 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
 
 
 def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
-    """The configuration that keras_bert's get_model was called with."""
+    """Return the configuration that keras_bert's get_model was called with."""
 
     def setting(name: str, key: str):
         wanted = js.fields({name: js.fields({key: js.ANYTHING})})
@@ -202,7 +202,7 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
 
 
 def _what_config_is_for(path: Path, tensors: dict[str, Tensor]) -> str:
-    """The error for weights alone, with the sizes that can be read from their shapes."""
+    """Return the error for weights alone, with the sizes that can be read from their shapes."""
     first = names.encoder(1, names.FEED_FORWARD)
     places = {
         "vocab_size": (f"{names.TOKEN_EMBEDDING}/embeddings", 0),

@@ -12,7 +12,7 @@ def check_model(bert, what: str, way_out: str = "") -> None:
 
 
 def check(bert, form: str) -> None:
-    """A ValueError for another of the family, or another tokenizer."""
+    """Raise a ValueError for another of the family, or another tokenizer."""
     check_model(bert, f"format {form}", _WAY_OUT)
     if bert.tokenizer and not isinstance(bert.tokenizer.vocabulary, Vocabulary):
         raise ValueError(

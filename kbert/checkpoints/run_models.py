@@ -28,7 +28,7 @@ def find_card(model: Path) -> str | None:
 
 
 def model_of(path: Path) -> Path:
-    """The model in a run's folder.
+    """Return the model in a run's folder.
 
     Raises:
         FileNotFoundError: the run is not finished, or its model is gone.

@@ -111,7 +111,7 @@ class Reading:
         self._threads.shutdown(cancel_futures=True)
 
     def take(self, entry: Entry) -> np.ndarray:
-        """The numbers, float32, rows first, at an address that every backend can keep."""
+        """Return the numbers, float32, rows first, at an address that every backend can keep."""
         return self._arrays.pop(entry.name).result()
 
     def _read(self, tensor: Tensor, entry: Entry) -> np.ndarray:
@@ -126,7 +126,7 @@ class Reading:
 
 
 def _copy(array: np.ndarray, to: np.ndarray) -> None:
-    """Fills an array of float32, and leaves Python's lock to others meanwhile."""
+    """Fill an array of float32, and leave Python's lock to others meanwhile."""
     if array.ndim == 2 and not array.flags.c_contiguous:
         array = array.astype("float32", copy=False)
         whole = to.shape[1] // _COLUMNS * _COLUMNS
@@ -142,7 +142,7 @@ def _blocks(array: np.ndarray) -> np.ndarray:
 
 
 def fill(model, reading: Reading) -> TransferReport:
-    """Fills a model that was built within `deferred.without_values` from a checked checkpoint."""
+    """Fill a model that was built within `deferred.without_values` from a checked checkpoint."""
     layers = {layer.name: layer for layer in model.layers}
     present = [entry for entry in reading.entries if entry.name in reading.names]
     missing = [entry for entry in reading.entries if entry.name not in reading.names]
@@ -190,7 +190,7 @@ def check_whole(model, spec: GraphSpec) -> None:
 
 
 def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
-    """The model's parameters by the names of a format, in its shapes, float32."""
+    """Return the model's parameters by the names of a format, in its shapes, float32."""
     import keras
 
     layers = {layer.name: layer for layer in model.layers}
@@ -204,7 +204,7 @@ def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
 
 
 def variable_of(layers: Mapping, entry: Entry):
-    """The Keras variable of a parameter."""
+    """Return the Keras variable of a parameter."""
     (variable,) = (
         weight
         for weight in layers[entry.layer].weights

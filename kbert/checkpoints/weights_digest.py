@@ -8,7 +8,7 @@ from kbert.checkpoints.bert import Bert
 
 
 def weights_digest(bert: Bert) -> str:
-    """A hash of all weights and labels, 16 hexadecimal digits, on every backend the same."""
+    """Return a hash of all weights and labels, 16 hexadecimal digits, on every backend the same."""
     found = hashlib.blake2b(digest_size=8)
     found.update("\n".join(bert.labels or ()).encode())
     for layer in bert.model.layers:

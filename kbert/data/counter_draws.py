@@ -12,7 +12,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def key_of(*numbers: int) -> np.ndarray:
-    """One key, uint64 (1,), for some whole numbers such as (seed, epoch)."""
+    """Return one key, uint64 (1,), for some whole numbers such as (seed, epoch)."""
     key = np.zeros(1, np.uint64)
     for number in numbers:
         key = fork(key, np.array([number % 2**64], np.uint64))
@@ -20,7 +20,7 @@ def key_of(*numbers: int) -> np.ndarray:
 
 
 def fork(keys: np.ndarray, counters) -> np.ndarray:
-    """A key for each key and counter, uint64, broadcast."""
+    """Return a key for each key and counter, uint64, broadcast."""
     counters = np.atleast_1d(counters).astype(np.uint64)  # a scalar's overflow would warn
     mixed = keys + (counters + np.uint64(1)) * np.uint64(_STEP)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
@@ -29,7 +29,7 @@ def fork(keys: np.ndarray, counters) -> np.ndarray:
 
 
 def uniform(keys: np.ndarray, purpose: int) -> np.ndarray:
-    """A float64 of [0, 1) for each key."""
+    """Return a float64 of [0, 1) for each key."""
     return (fork(keys, purpose) >> np.uint64(11)) * 2.0**-53
 
 
@@ -39,7 +39,7 @@ def below(keys: np.ndarray, purpose: int, bound) -> np.ndarray:
 
 
 def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
-    """How many of that many fair coins fall heads, for each key, int64."""
+    """Return how many of that many fair coins fall heads, for each key, int64."""
     words = -(-coins // 64)
     row = np.repeat(np.arange(len(coins)), words)
     word = np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)

@@ -12,7 +12,7 @@ _BEGIN = b"\x93NUMPY"
 
 
 def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
-    """The array in an .npy file.
+    """Return the array in an .npy file.
 
     Raises:
         OSError: it cannot be opened, or is no regular file.

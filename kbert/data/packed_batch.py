@@ -35,7 +35,7 @@ class PackedBatch(TrainingBatch):
         return len(self.alone)
 
     def rows(self, part: slice) -> TrainingBatch:
-        """Some of its examples, one a row: rows of several have parts of other examples."""
+        """Return some of its examples, one a row: rows of several have parts of other examples."""
         return self.alone.rows(part)
 
 
@@ -73,7 +73,7 @@ def packed(
     least_rows: int = 1,
     micro_batches: int = 1,
 ) -> PackedBatch:
-    """A batch's examples, several a row.
+    """Return a batch's examples, several a row.
 
     Args:
         batch: one example a row, padded: Input-Token and Input-Segment, (B, S'); labels of texts,

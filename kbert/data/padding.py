@@ -18,7 +18,7 @@ def batches_by_length(
     count_for: Callable[[int], int],
     longest_first: bool = False,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Rows sorted by length, in padded batches.
+    """Yield rows sorted by length, in padded batches.
 
     Args:
         rows: token ids and segment ids, as long as each other.
@@ -41,7 +41,7 @@ def batches_by_length(
 
 
 def padded(rows: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
-    """Rows of whole numbers as one int32 array (rows, length), filled up behind."""
+    """Return rows of whole numbers as one int32 array (rows, length), filled up behind."""
     array = np.full((len(rows), length), fill, np.int32)
     for place, row in enumerate(rows):
         array[place, : len(row)] = row
@@ -49,19 +49,19 @@ def padded(rows: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
 
 
 def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """The lengths that are needed: up to the first that holds the longest example."""
+    """Return the lengths that are needed: up to the first that holds the longest example."""
     if longest > lengths[-1]:
         raise ValueError(f"an example must have at most {lengths[-1]} tokens, got {longest}")
     return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
 
 
 def padded_length(lengths: Sequence[int], tokens: int) -> int:
-    """The first of ascending lengths that holds so many tokens."""
+    """Return the first of ascending lengths that holds so many tokens."""
     return lengths[bisect.bisect_left(lengths, tokens)]
 
 
 def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int, ...]:
-    """The lengths with which a run takes least time: less padding, or fewer shapes to trace.
+    """Return the lengths with which a run takes least time: less padding, or fewer shapes to trace.
 
     Args:
         needed: how many batches need a length, by that length.

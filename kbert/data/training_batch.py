@@ -27,7 +27,7 @@ class TrainingBatch:
         return len(next(iter(self.inputs.values())))
 
     def rows(self, part: slice) -> "TrainingBatch":
-        """Some of its examples; their weights stay as they are."""
+        """Return some of its examples; their weights stay as they are."""
         return TrainingBatch(
             *(
                 {name: array[part] for name, array in group.items()}

@@ -58,7 +58,7 @@ class Devices:
 
 @cache
 def accelerators() -> dict[str, Accelerator]:
-    """All, by name."""
+    """Return all accelerators by name."""
     text = files("kbert.graph").joinpath("accelerators.tsv").read_text(encoding="utf-8")
     found = {}
     for line in text.splitlines()[1:]:
@@ -78,7 +78,7 @@ def accelerators() -> dict[str, Accelerator]:
 
 
 def tpu(name: str) -> Devices:
-    """A slice by its name, "v5e:4x4".
+    """Return a slice by its name, "v5e:4x4".
 
     Raises:
         ValueError: none of that name; names the nearest.

@@ -10,7 +10,7 @@ GROUPS = ("embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens
 
 
 def rows(spec: GraphSpec) -> tuple[Row, ...]:
-    """The closed form of a built model's summary: a `Row` a layer, in its order."""
+    """Return the closed form of a built model's summary: a `Row` a layer, in its order."""
     letters = config_letters(spec.config)
     sizes = letters | {"N": None, "S": spec.seq_len, "M": spec.max_predictions}
     return tuple(
@@ -26,7 +26,7 @@ def rows(spec: GraphSpec) -> tuple[Row, ...]:
 
 
 def config_letters(config: BertConfig) -> dict[str, int]:
-    """The document's letters for a configuration."""
+    """Return the document's letters for a configuration."""
     return {
         "T": config.vocab_size,
         "H": config.hidden_size,

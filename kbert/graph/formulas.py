@@ -30,7 +30,7 @@ def put_in_numbers(formula: str, letters: Mapping[str, Any]) -> str:
 
 
 def compute(formula: str, letters: Mapping[str, int]) -> int:
-    """The value of a formula of numbers, letters, +, · and brackets; "" is 0.
+    """Return the value of a formula of numbers, letters, +, · and brackets; "" is 0.
 
     Raises:
         ValueError: anything else.

@@ -42,7 +42,7 @@ _SHAPE = js.Kind(
 
 
 def read_graph(values: dict, source: str, config: BertConfig | None = None) -> GraphSpec:
-    """The graph of a config.json.
+    """Return the graph of a config.json.
 
     Args:
         values: the file's content.
@@ -81,7 +81,7 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
 
 
 def _layers(values: dict, source: str) -> dict[str, dict]:
-    """The layers by name; a ValueError that says what the model is, if it is no BERT."""
+    """Return the layers by name; a ValueError that says what the model is, if it is no BERT."""
     kind = values.get("class_name")
     if not js.matches(values, _MODEL):
         raise ValueError(f"{source} must hold a graph that kbert builds, got a {kind}")
@@ -158,14 +158,14 @@ def _num_labels(layers: dict[str, dict], source: str) -> int:
 
 
 def _length(layers: dict[str, dict], name: str, source: str) -> int | None:
-    """The length of an input's rows; None: any, or no such input."""
+    """Return the length of an input's rows; None: any, or no such input."""
     if name not in layers:
         return None
     return _setting(layers, name, "batch_shape", _SHAPE, source)[1]
 
 
 def _dtype(layers: dict[str, dict]) -> str | None:
-    """The dtype policy that all the layers have, by its name; None where they differ."""
+    """Return the dtype policy that all the layers have, by its name; None where they differ."""
     inside = [layer for layer in layers.values() if layer["class_name"] != "InputLayer"]
     policies = [layer["config"].get("dtype") for layer in inside]
     found = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
@@ -173,7 +173,7 @@ def _dtype(layers: dict[str, dict]) -> str | None:
 
 
 def _differences(layers: dict[str, dict], found: GraphSpec) -> list[str]:
-    """Every layer that is missing, added, connected or set otherwise than kbert's."""
+    """Return every layer that is missing, added, connected or set otherwise than kbert's."""
     expected = {row.layer: row for row in closed_form.rows(found)}
     differences = [f"no {name}" for name in expected if name not in layers]
     for name, layer in layers.items():
@@ -191,7 +191,7 @@ def _differences(layers: dict[str, dict], found: GraphSpec) -> list[str]:
 
 
 def _connections(layer: dict) -> str:
-    """The inputs as a summary writes them: name[node][tensor], joined by ", "."""
+    """Return the inputs as a summary writes them: name[node][tensor], joined by ", "."""
     tensors = [
         tensor
         for node in layer["inbound_nodes"]
@@ -267,7 +267,7 @@ def _activation(name: str, config: BertConfig, classifies: bool) -> str:
 
 
 def _plain(value):
-    """A setting as JSON has it; of a function of kbert's, its name."""
+    """Return a setting as JSON has it; of a function of kbert's, its name."""
     if isinstance(value, dict) and value.get("class_name") == "function":
         return str(value.get("config")).removeprefix("kbert>")
     return value

@@ -45,7 +45,7 @@ class Layer:
 
 
 def layers(spec: GraphSpec) -> list[Layer]:
-    """The graph's layers in the order of the summary."""
+    """Return the graph's layers in the order of the summary."""
     blocks = spec.config.num_hidden_layers
     segments = spec.config.type_vocab_size if spec.config.family.segments else None
     found = before_encoder(segments)
@@ -70,7 +70,7 @@ def _top(spec: GraphSpec) -> str:
 
 
 def before_encoder(segments: int | str | None) -> list[Layer]:
-    """The embeddings' layers; a text, here and below, is what stands for a number or a name.
+    """Return the embeddings' layers; a text, here and below, is what stands for a number or a name.
 
     None: there are no segments.
     """
@@ -80,12 +80,12 @@ def before_encoder(segments: int | str | None) -> list[Layer]:
 
 
 def encoder_block(n: int | str, hidden: str) -> list[Layer]:
-    """The layers of encoder block n, which reads the hidden state `hidden`."""
+    """Return the layers of encoder block n, which reads the hidden state `hidden`."""
     return _filled("block", n=n, hidden=hidden)
 
 
 def after_encoder(head: str, gathered: bool, hidden: str, labels: int | str) -> list[Layer]:
-    """The layers of a head, which reads the last hidden state; `gathered` as in the table.
+    """Return the layers of a head, which reads the last hidden state; `gathered` as in the table.
 
     `head` is one of `kbert.graph.spec.HEADS`, or the table's own for a family that differs.
     """
@@ -106,6 +106,6 @@ def _filled(graph: str, **braces) -> list[Layer]:
 
 @cache
 def _table() -> list[list[str]]:
-    """The rows as they stand in the file, without their notes."""
+    """Return the rows as they stand in the file, without their notes."""
     text = files("kbert.graph").joinpath("layers.tsv").read_text(encoding="utf-8")
     return [line.split("\t")[:-1] for line in text.splitlines()[1:]]

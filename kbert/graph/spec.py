@@ -71,7 +71,7 @@ class GraphSpec:
         seq_len: int | str | None = POSITIONS,
         **others,
     ) -> Self:
-        """The spec that a user's arguments mean: a preset's name, a path, `POSITIONS`."""
+        """Return the spec that a user's arguments mean: a preset's name, a path, `POSITIONS`."""
         config = get_config(config)
         others["seq_len"] = seq_len
         if isinstance(seq_len, str) and seq_len == POSITIONS:

@@ -27,14 +27,14 @@ COLUMNS = tuple(field.name for field in fields(Row))
 
 
 def to_tsv(rows: Iterable[Row]) -> str:
-    """A header line, then one line a row, tab-separated."""
+    """Return a header line, then one line a row, tab-separated."""
     lines = ["\t".join(COLUMNS)]
     lines += ["\t".join(str(value) for value in astuple(row)) for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def from_tsv(text: str) -> tuple[Row, ...]:
-    """Reads what `to_tsv` writes; a ValueError for another header."""
+    """Read what `to_tsv` writes; a ValueError for another header."""
     header, *lines = text.splitlines()
     if header != "\t".join(COLUMNS):
         raise ValueError(f"expected the columns {', '.join(COLUMNS)}, got {header!r}")
@@ -45,7 +45,7 @@ def from_tsv(text: str) -> tuple[Row, ...]:
 
 
 def sources(row: Row) -> list[tuple[str, int]]:
-    """The inputs of a row as (layer name, tensor index) pairs."""
+    """Return the inputs of a row as (layer name, tensor index) pairs."""
     pairs = []
     for connection in row.connected_to.split(", ") if row.connected_to else []:
         name, _, tensor = connection.rstrip("]").split("[")

@@ -32,7 +32,7 @@ def summary_text(
     counts: tuple[int, int] | None = None,
     mark: Callable[[Row], str] | None = None,
 ) -> str:
-    """A graph's table and its closing lines, which count the model's own parameters alone.
+    """Return a graph's table and its closing lines, which count the model's own parameters alone.
 
     Args:
         rows: of the whole graph.
@@ -107,7 +107,7 @@ def format_rows(
     positions: Sequence[float] | None = None,
     trainable: Sequence[str] | None = None,
 ) -> str:
-    """The table, rules and header included; nothing is cut at any width.
+    """Return the table, rules and header included; nothing is cut at any width.
 
     Args:
         rows: what to print.
@@ -140,7 +140,7 @@ def format_rows(
 
 
 def _stacked(header, cells, natural, width: int) -> str:
-    """A name on its own lines, the other columns below it, connections where they fit."""
+    """Return a name on its own lines, the other columns below it, connections where they fit."""
     for shape in (natural[1], min(natural[1], 18)):
         widths = [shape, natural[2], *natural[4:]]
         rest = width - _INDENT - sum(widths) - _GAP * len(widths)
@@ -166,7 +166,7 @@ def _stacked(header, cells, natural, width: int) -> str:
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str:
-    """Cells side by side, each wrapped within its width; column `right` is set right."""
+    """Return cells side by side, each wrapped within its width; column `right` is set right."""
     columns = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for number in range(max(map(len, columns))):

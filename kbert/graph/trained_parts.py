@@ -98,7 +98,7 @@ class TrainedParts:
 
 
 def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
-    """The parts and the ranges of blocks that a text such as "embeddings,1-8" names.
+    """Return the parts and the ranges of blocks that a text such as "embeddings,1-8" names.
 
     Raises:
         ValueError: something that is neither a part nor blocks.
@@ -117,7 +117,7 @@ def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
 
 
 def read_lora_targets(text: str) -> tuple[str, ...]:
-    """The names between commas, in the order of `MATRICES`, each once.
+    """Return the names between commas, in the order of `MATRICES`, each once.
 
     Raises:
         ValueError: a name that is none of them.
@@ -218,7 +218,7 @@ def _depths(spec: GraphSpec) -> dict[str, int]:
 
 
 def _frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], set[int]]:
-    """The layers that `freeze` names, and the encoder blocks among them."""
+    """Return the layers that `freeze` names, and the encoder blocks among them."""
     if freeze is None:
         return frozenset(), set()
     parts, ranges = read_freeze(freeze)

@@ -39,7 +39,7 @@ class Row(Protocol):
 
 
 def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tuple[int, int]:
-    """FLOPs of an update, and bytes of activations that it keeps.
+    """Return FLOPs of an update, and bytes of activations that it keeps.
 
     Args:
         rows: of the graph, with the costs of a batch.
@@ -65,7 +65,7 @@ def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tupl
 
 
 def left_out(config: BertConfig, seq_len: int, read: int) -> int:
-    """FLOPs of an update, a sequence, that kbert's engines leave out where all is trained.
+    """Return FLOPs of an update, a sequence, that kbert's engines leave out where all is trained.
 
     Heads that read some rows of the last block need its keys and vectors of every row, and all else
     of theirs: queries, scores and what they weigh, three dense layers.
@@ -91,7 +91,7 @@ def _before(group: str, reached: dict[str, bool]) -> bool:
 
 
 def _backward(row: Row, before: bool, own: bool, on: set[str], table: bool, square: int) -> int:
-    """FLOPs of a layer's backward pass.
+    """Return FLOPs of a layer's backward pass.
 
     Args:
         row: the layer.

@@ -10,7 +10,7 @@ from kbert.io.leftovers import part_of
 
 
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a file whole or not at all: beside its place, then renamed into it.
+    """Write a file whole or not at all: beside its place, then renamed into it.
 
     Raises:
         OSError: it cannot be written; names the path that was asked for.

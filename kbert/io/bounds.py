@@ -54,7 +54,7 @@ def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
 
 
 def check_size(file: str | os.PathLike, most: int) -> None:
-    """A ValueError for a file of more bytes."""
+    """Raise a ValueError for a file of more bytes."""
     check_regular(file)
     size = os.stat(file).st_size
     if size > most:
@@ -62,13 +62,13 @@ def check_size(file: str | os.PathLike, most: int) -> None:
 
 
 def check_count(file: str | os.PathLike, tensors: int) -> None:
-    """A ValueError for more tensors than any model has that is read."""
+    """Raise a ValueError for more tensors than any model has that is read."""
     if tensors > TENSORS:
         raise ValueError(f"{file} must hold at most {TENSORS:,} tensors, got more")
 
 
 def check_blocks(source: str, blocks: int, tensors: int) -> None:
-    """A ValueError for a configuration of more encoder blocks than there are tensors."""
+    """Raise a ValueError for a configuration of more encoder blocks than there are tensors."""
     if blocks > max(BLOCKS, tensors):
         raise ValueError(
             f"{source}: num_hidden_layers is {blocks} in the configuration, and there are "
@@ -77,7 +77,7 @@ def check_blocks(source: str, blocks: int, tensors: int) -> None:
 
 
 def check_unpacked(file: Path, what: str, packed: int, unpacked: int) -> None:
-    """A ValueError for what would be many times the bytes that it is packed in."""
+    """Raise a ValueError for what would be many times the bytes that it is packed in."""
     if unpacked > max(SMALL, EXPANSION * packed):
         raise ValueError(
             f"{file}: {what} must unpack to at most {EXPANSION} times the {packed:,} bytes that it "

@@ -59,7 +59,7 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
 
 
 def finish(path: str | os.PathLike) -> None:
-    """Gives the files of a writer that was killed between them their places; most often: nothing.
+    """Give the files of a writer that was killed between them their places; most often: nothing.
 
     Raises:
         OSError: the folder cannot be written.
@@ -91,7 +91,7 @@ def _unfinished(path: Path) -> Path | None:
 
 
 def _put(part: Path, place: Path, kind: str) -> None:
-    """Makes the files of a part those of the folder."""
+    """Make the files of a part those of the folder."""
     if not place.exists():
         os.rename(part, place)
         return
@@ -107,7 +107,7 @@ def _put(part: Path, place: Path, kind: str) -> None:
 
 
 def _check_places(part: Path, place: Path) -> None:
-    """Raises where a file cannot take its place: later is too late."""
+    """Raise where a file cannot take its place: later is too late."""
     for entry in part.rglob("*"):
         there = place / entry.relative_to(part)
         if entry.is_dir() and there.exists() and not there.is_dir():
@@ -117,7 +117,7 @@ def _check_places(part: Path, place: Path) -> None:
 
 
 def _check_clearable(place: Path) -> None:
-    """Raises where a file cannot be taken away: later it would leave the old ones in part."""
+    """Raise where a file cannot be taken away: later it would leave the old ones in part."""
     effective = os.access in os.supports_effective_ids
     inner = (entry for entry in place.rglob("*") if entry.is_dir() and not entry.is_symlink())
     for folder in (place, *inner):
@@ -157,7 +157,7 @@ def _is_alone(new: Path) -> bool:
 
 
 def _as_others_are(part: Path) -> None:
-    """Gives files and folders the usual rights: mkdtemp's and safetensors' are their owner's."""
+    """Give files and folders the usual rights: mkdtemp's and safetensors' are their owner's."""
     mask = os.umask(0)
     os.umask(mask)
     for entry in (part, *part.rglob("*")):

@@ -7,7 +7,7 @@ _RIGHT = ' style="text-align: right"'
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence], caption: str) -> str:
-    """A table; whole numbers are set right, with commas, and shares (12.3%) too."""
+    """Return a table; whole numbers are set right, with commas, and shares (12.3%) too."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     rows = "\n".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
     return (

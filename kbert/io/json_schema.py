@@ -54,7 +54,7 @@ OBJECT = Kind("a JSON object", lambda value: isinstance(value, dict))
 
 
 def whole(least: int = 0, most: int = MOST) -> Kind:
-    """A whole number of a range, 3 and not 3.0."""
+    """Return a whole number of a range, 3 and not 3.0."""
     upper = "" if most == MOST else f" and at most {most}"
     return Kind(
         f"a whole number of at least {least}{upper}",
@@ -65,7 +65,7 @@ def whole(least: int = 0, most: int = MOST) -> Kind:
 
 
 def number(least: float, most: float) -> Kind:
-    """A number of a range, both ends included."""
+    """Return a number of a range, both ends included."""
     return Kind(
         f"a number of {least:g} to {most:g}",
         lambda value: (
@@ -77,7 +77,7 @@ def number(least: float, most: float) -> Kind:
 
 
 def one_of(*values) -> Kind:
-    """One of some texts, or true or false or null."""
+    """Return one of some texts, or true or false or null."""
     words = [value if isinstance(value, str) else json.dumps(value) for value in values]
     what = " or ".join([", ".join(words[:-1]), words[-1]]) if words[1:] else words[0]
     return Kind(what, lambda found: any(type(found) is type(v) and found == v for v in values))
@@ -93,7 +93,7 @@ def or_null(kind: Kind) -> Kind:
 
 
 def either(*kinds: Kind) -> Kind:
-    """The first of the kinds that fits, its parts left aside."""
+    """Return the first of the kinds that fits, its parts left aside."""
     return Kind(
         " or ".join(kind.what for kind in kinds),
         lambda value: any(kind.fits(value) for kind in kinds),
@@ -102,7 +102,7 @@ def either(*kinds: Kind) -> Kind:
 
 
 def list_of(kind: Kind, what: str = "a list") -> Kind:
-    """A list of one kind."""
+    """Return a list of one kind."""
     return Kind(
         what,
         LIST.fits,
@@ -111,7 +111,7 @@ def list_of(kind: Kind, what: str = "a list") -> Kind:
 
 
 def mapping_of(kind: Kind, what: str = OBJECT.what, keys: str = "(?s:.*)") -> Kind:
-    """An object with any keys, those that match a pattern, whose values are of one kind."""
+    """Return an object with any keys, those that match a pattern, whose values are of one kind."""
     pattern = re.compile(keys)
     return Kind(
         what,
@@ -121,7 +121,7 @@ def mapping_of(kind: Kind, what: str = OBJECT.what, keys: str = "(?s:.*)") -> Ki
 
 
 def fields(required: dict | None = None, optional: dict | None = None, closed=False) -> Kind:
-    """An object with some keys and the kind of each; `closed`: with no others."""
+    """Return an object with some keys and the kind of each; `closed`: with no others."""
     required, optional = required or {}, optional or {}
     known = required | optional
     what = f"an object with {', '.join(known)} alone" if closed else OBJECT.what
@@ -156,7 +156,7 @@ def matches(value, kind: Kind) -> bool:
 def read(
     path: str | os.PathLike, kind: Kind = ANYTHING, what: str = "JSON", *, largest: int = LARGEST
 ):
-    """The content of a file of JSON.
+    """Return the content of a file of JSON.
 
     Args:
         path: the file.
@@ -178,7 +178,7 @@ def read(
 
 
 def read_object(path: str | os.PathLike) -> dict:
-    """A file of JSON that must hold an object; raises as `read`."""
+    """Return a file of JSON that must hold an object; raises as `read`."""
     return read(path, OBJECT)
 
 
@@ -215,7 +215,7 @@ def parse(
 
 
 def shown(value) -> str:
-    """A value in an error: short, however large or deep it is."""
+    """Return a value in an error: short, however large or deep it is."""
     if value is _NOTHING:
         return "nothing"
     short = reprlib.Repr()
@@ -226,7 +226,7 @@ def shown(value) -> str:
 
 
 def _check_levels(value, source: str, look_for_surrogates: bool) -> None:
-    """Raises a ValueError for too many levels, and for half of a character, which no file holds."""
+    """Raise a ValueError for too many levels, and for half of a character, which no file holds."""
     level, depth = [value], 0
     while level:
         depth += 1

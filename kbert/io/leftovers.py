@@ -71,7 +71,7 @@ def is_left(path: Path) -> bool:
 
 
 def _clear(folder: Path, name: str) -> None:
-    """Removes the parts of a name that are left."""
+    """Remove the parts of a name that are left."""
     start = f".{name}."
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):

@@ -29,7 +29,7 @@ def line(text) -> str:
 
 
 def lines(text: str) -> str:
-    """A text of lines and tabs, which stay."""
+    """Return a text of lines and tabs, which stay."""
     return _ONE_LINE.sub(lambda found: found[0] if found[0] in "\n\t" else _escaped(found), text)
 
 
@@ -59,6 +59,6 @@ def escaped_errors() -> Iterator[None]:
 
 
 def cut(text: str, width: int = 80) -> str:
-    """A text as one line of at most that many characters."""
+    """Return a text as one line of at most that many characters."""
     text = line(" ".join(text.split("\n")))
     return text if len(text) <= width else text[: width - 1] + "…"

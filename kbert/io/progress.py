@@ -26,7 +26,7 @@ def is_said() -> bool:
 
 
 def columns(stream) -> int:
-    """How many a terminal has."""
+    """Return the number of a terminal's columns."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or COLUMNS
     except (OSError, ValueError):  # not the system's
@@ -34,7 +34,7 @@ def columns(stream) -> int:
 
 
 def progress_bar(total: int | None, unit: str, shown: bool = True, **style):
-    """A bar, once it has taken two seconds; it leaves nothing behind.
+    """Return a bar, once it has taken two seconds; it leaves nothing behind.
 
     Args:
         total: how many; None where nobody knows.

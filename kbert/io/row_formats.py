@@ -11,7 +11,7 @@ from kbert.io import printable
 
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:
-    """A header and a line a row."""
+    """Return a header and a line a row."""
     records = [asdict(row) for row in rows]
     out = io.StringIO()
     writer = csv.DictWriter(out, records[0], delimiter=delimiter, lineterminator="\n")
@@ -21,7 +21,7 @@ def to_csv(rows: Sequence, delimiter: str = ",") -> str:
 
 
 def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
-    """A table for GitHub; whole numbers are set right, with thousands separators."""
+    """Return a table for GitHub; whole numbers are set right, with thousands separators."""
     records = [asdict(row) for row in rows]
     columns = columns or list(records[0])
     numbers = [isinstance(records[0][column], int) for column in columns]

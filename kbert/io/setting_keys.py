@@ -38,7 +38,7 @@ class SettingKey:
 
 @cache
 def setting_keys(file: str | None = None) -> tuple[SettingKey, ...]:
-    """The rows of a file; None: the whole table."""
+    """Return the rows of a file; None: the whole table."""
     text = files("kbert").joinpath("checkpoints/setting_keys.tsv").read_text(encoding="utf-8")
     rows = []
     for line in text.splitlines()[1:]:

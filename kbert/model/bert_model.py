@@ -141,7 +141,7 @@ class BertModel(keras.Model):
         return Masked(dtype=output.dtype)([output, marks])
 
     def _by_input_name(self, x) -> dict:
-        """The inputs by name, in the types that the graph takes them in.
+        """Return the inputs by name, in the types that the graph takes them in.
 
         `fit` hands over what its user gave it, of any integer or float type: NumPy's own is int64.
         """

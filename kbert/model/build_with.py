@@ -11,7 +11,7 @@ from kbert.model.large_pages import LargePages
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
-    """Builds a graph whose layers have the weights of others, cast to its own types.
+    """Build a graph whose layers have the weights of others, cast to its own types.
 
     Nothing is drawn at random for these, which for base takes seconds.
 
@@ -43,7 +43,7 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
 
 def layers_of(model) -> dict[str, Any]:
-    """A model's layers by their names."""
+    """Return a model's layers by their names."""
     return {layer.name: layer for layer in model.layers}
 
 

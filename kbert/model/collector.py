@@ -30,7 +30,7 @@ def paused() -> Iterator[None]:
 
 
 def _grow_old() -> None:
-    """Moves what is new to the oldest, unseen; everything is looked through once that is much."""
+    """Move what is new to the oldest, unseen; everything is looked through once that is much."""
     global _unseen, _full_collections
     new, done = gc.get_count()[0], gc.get_stats()[2]["collections"]
     _unseen = new + (_unseen if done == _full_collections else 0)

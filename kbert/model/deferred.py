@@ -38,7 +38,7 @@ def for_shapes_only():
 
 
 def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
-    """Gives a model built within `without_values` its values, one at a time.
+    """Give a model built within `without_values` its values, one at a time.
 
     Args:
         model: the model.

@@ -14,7 +14,7 @@ def device_names() -> list[str]:
 
 
 def on_accelerator():
-    """A context for single operations: TensorFlow computes these on a TPU's host else."""
+    """Return a context for single operations: TensorFlow computes these on a TPU's host else."""
     import keras
 
     if keras.backend.backend() != "tensorflow" or not _tpus():

@@ -53,7 +53,7 @@ def _multiplies_bfloat16() -> bool:
 
 
 def fused(model: keras.Model, view: keras.Model) -> Callable:
-    """A function of int32 ids (B, S) and segments that gives what `view` does.
+    """Return a function of int32 ids (B, S) and segments that gives what `view` does.
 
     Args:
         model: from `kbert.model.builder`; its weights become constants.
@@ -100,7 +100,7 @@ def _traced(function: Callable, *signature) -> Callable:
 
 
 def _in_session(blocks: list, width: int, dtype: str) -> Callable:
-    """A function of arrays (N, H) and (B, 1, 1, S): the output of each block."""
+    """Return a function of arrays (N, H) and (B, 1, 1, S): the output of each block."""
     graph = tf.Graph()
     with graph.as_default():
         x = tf.compat.v1.placeholder(dtype, (None, width))
@@ -151,7 +151,7 @@ class _Block:
         ]
 
     def __call__(self, x, least):
-        """(N, H) of x (N, H) and what is added to the scores, (B, 1, 1, S)."""
+        """Return (N, H) of x (N, H) and what is added to the scores, (B, 1, 1, S)."""
         x = self._norms[0](x + self._attended(x, least))
         y = self._activation(_product(x, *self._inner))  # (N, F)
         return self._norms[1](x + _product(y, *self._outer))
@@ -200,5 +200,5 @@ def _arrays(dense) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _array(variable) -> np.ndarray:
-    """A variable's value: used in a graph it is a constant, which oneDNN lays out once."""
+    """Return a variable's value: used in a graph it is a constant, which oneDNN lays out once."""
     return tf.convert_to_tensor(variable).numpy()

@@ -9,7 +9,7 @@ import numpy as np
 def with_gradient(
     function: Callable, variables: Sequence, shapes: Sequence[tuple[tuple, str]]
 ) -> Callable:
-    """The function, compiled, with its gradient.
+    """Return the function, compiled, with its gradient.
 
     Args:
         function: of tensors; gives (B,), each row's value a function of the argument's same row.

@@ -123,7 +123,7 @@ def without_values() -> Iterator[None]:
 
 
 def give_first_value(variable, initializer: Callable) -> None:
-    """Has a variable made in `without_values` take its value from another initializer.
+    """Have a variable made in `without_values` take its value from another initializer.
 
     Where Keras has given it one already it is assigned: slower, and the same numbers.
     """
@@ -134,7 +134,7 @@ def give_first_value(variable, initializer: Callable) -> None:
 
 
 def initialize() -> None:
-    """Gives every variable that waits for a value its own."""
+    """Give every variable that waits for a value its own."""
     import keras
 
     with keras.StatelessScope():  # at the end of the outermost
@@ -142,7 +142,7 @@ def initialize() -> None:
 
 
 def forget_waiting() -> None:
-    """Leaves variables that wait without a value for ever; else Keras would keep and fill them.
+    """Leave variables that wait without a value for ever; else Keras would keep and fill them.
 
     Tried: `keras.utils.clear_session` forgets them with everything else, the names among it.
     """
@@ -236,7 +236,7 @@ def _finds_nothing_in_plain_values() -> bool:
 
 
 def _sizes(layer) -> dict[str, int]:
-    """How much each list, dictionary and set of a layer has."""
+    """Return how much each list, dictionary and set of a layer has."""
     held = vars(layer).items()
     return {name: len(value) for name, value in held if isinstance(value, (list, dict, set))}
 
@@ -268,7 +268,7 @@ def without_tensorflow() -> Iterator[None]:
 
 @functools.cache
 def check_seeds_are_pythons() -> None:
-    """Checks that initializers take the seeds that they are not given from Python's `random`.
+    """Check that initializers take the seeds that they are not given from Python's `random`.
 
     So `random.seed` decides a model's first weights. Tried: `keras.utils.set_random_seed` does the
     same, sets NumPy's and the backend's as well, and imports TensorFlow on every backend.

@@ -25,7 +25,7 @@ class LargePages:
         self._piece, self._next = np.empty(0, "u1"), 0
 
     def empty(self, shape: tuple[int, ...]) -> np.ndarray:
-        """An array, float32, not filled, its address a multiple of 64; from any thread."""
+        """Return an array, float32, not filled, its address a multiple of 64; from any thread."""
         size = math.prod(shape) * 4
         with self._lock:
             if self._next + size > self._piece.size:

@@ -42,14 +42,14 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
 
 def register() -> None:
-    """Imports the modules whose classes register themselves with Keras; lends it Graphviz."""
+    """Import the modules whose classes register themselves with Keras; lend it Graphviz."""
     for module in ("kbert.model.layers", "kbert.model.bert_model"):
         importlib.import_module(module)
     importlib.import_module("kbert.show.graphviz").lend_to_pydot()
 
 
 def register_with_keras() -> None:
-    """Registers now if Keras is imported already, else when it is."""
+    """Register now if Keras is imported already, else when it is."""
     if "keras" in sys.modules:
         register()
     elif not any(isinstance(finder, _AfterKeras) for finder in sys.meta_path):

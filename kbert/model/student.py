@@ -22,7 +22,7 @@ def layer_map(student: int, teacher: int) -> list[tuple[int, int]]:
 
 
 def with_states(model: keras.Model, blocks: list[int], width: int) -> BertModel:
-    """The model with hidden states as outputs after its own, as wide as a teacher's.
+    """Return the model with hidden states as outputs after its own, as wide as a teacher's.
 
     Where the widths differ each goes through a learned projection of its own, which ends with the
     training: the model's own layers are shared.

@@ -13,7 +13,7 @@ _HEADS = {
 
 
 def told_by_layers(model) -> dict:
-    """The arguments of its `GraphSpec` but the configuration and the dtype, by name.
+    """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name.
 
     Args:
         model: a functional model with kbert's layer names.
@@ -29,6 +29,6 @@ def told_by_layers(model) -> dict:
 
 
 def ids_of(model) -> list:
-    """The model's inputs Input-Token and, where it has segments, Input-Segment."""
+    """Return the model's inputs Input-Token and, where it has segments, Input-Segment."""
     encoded = (names.TOKEN_IDS, names.SEGMENT_IDS)
     return [tensor for tensor in model.inputs if tensor.name in encoded]

@@ -19,7 +19,7 @@ def is_for(model: keras.Model) -> bool:
 
 
 def fused(model: keras.Model, view: keras.Model) -> Callable:
-    """A function of int32 ids (B, S) and segments that gives what `view` does.
+    """Return a function of int32 ids (B, S) and segments that gives what `view` does.
 
     Args:
         model: from `kbert.model.builder`, see `is_for`; its weights are read at each call.

@@ -62,7 +62,7 @@ def layouts(dots: Sequence[str]) -> list[dict]:
 
 
 def command() -> list[str]:
-    """The command of a program that draws what it reads, given -T and a format.
+    """Return the command of a program that draws what it reads, given -T and a format.
 
     pygraphviz draws in a process of its own too: there it finds the fonts of `_fonts` whatever
     this process has loaded before.
@@ -81,7 +81,7 @@ def command() -> list[str]:
 
 
 def lend_to_pydot() -> None:
-    """Lets pydot, if it is loaded, draw where no `dot` is on PATH: `keras.utils.plot_model` does.
+    """Let pydot, if it is loaded, draw where no `dot` is on PATH: `keras.utils.plot_model` does.
 
     pydot only knows programs by their names, and Keras gives it no other: no public way leads to
     another drawer, so pydot's method `Dot.create` is replaced. Where there is a `dot`, or another
@@ -140,7 +140,7 @@ def _centred(node: re.Match) -> bytes:
 
 
 def _fonts(folder: Path) -> dict[str, str]:
-    """Tells fontconfig of the DejaVu fonts that matplotlib carries, where it is installed."""
+    """Tell fontconfig of the DejaVu fonts that matplotlib carries, where it is installed."""
     package = importlib.util.find_spec("matplotlib")
     if package is None or not package.origin:
         return {}

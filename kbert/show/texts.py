@@ -24,7 +24,7 @@ _LETTERS = {
 
 
 def account_text(title: str, full: Account, every_row: bool = False) -> str:
-    """An account: steps, groups, training cost, the bridge between totals, conventions."""
+    """Return an account: steps, groups, training cost, the bridge between totals, conventions."""
     parts = [_account_head(title, full)]
     if full.head == "pretraining" and full.max_predictions is None:
         parts.append(_steps(full))
@@ -50,7 +50,7 @@ def _account_head(title: str, full: Account) -> str:
 
 
 def _steps(full: Account) -> str:
-    """The 14 steps of the summary; steps 6 to 9 stand for every encoder block."""
+    """Return the 14 steps of the summary; steps 6 to 9 stand for every encoder block."""
     rows = {row.layer: row for row in full.rows}
     blocks = full.config.num_hidden_layers
     attention, feed_forward = names.ATTENTION, names.FEED_FORWARD
@@ -112,7 +112,7 @@ def _groups(full: Account) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
-    """Columns as wide as their longest cell and a gap; all but the first are set right."""
+    """Return columns as wide as their longest cell and a gap; all but the first are set right."""
     widths = [max(map(len, column)) + gap for column in zip(*lines, strict=True)]
     widths[0] -= gap
     return "\n".join(_aligned_line(line, widths) for line in lines)
@@ -137,7 +137,7 @@ def _per_block(full: Account) -> str:
 
 
 def _training(full: Account) -> str:
-    """FLOPs and memory of training, with the MLM head on every position and on some."""
+    """Return FLOPs and memory of training, with the MLM head on every position and on some."""
     lines = [f"TRAINING, S = {full.seq_len}"]
     if full.trained is not None:
         lines.append(_trained(full))
@@ -169,7 +169,7 @@ def _training(full: Account) -> str:
 
 
 def _trained(full: Account) -> str:
-    """How many parameters are trained, of how many."""
+    """Return how many parameters are trained, of how many."""
     share = full.trainable_params / full.params
     text = f"{full.trainable_params:,} of {full.params:,} parameters are trained ({share:.2%})"
     if full.trained is not None and (adapters := full.trained.adapter_params):
@@ -210,7 +210,7 @@ def params_text(config: BertConfig) -> str:
 
 
 def heads_text(report) -> str:
-    """One matrix or one for each head: the slices and the two computations."""
+    """Return one matrix or one for each head: the slices and the two computations."""
     config, hidden, size = report.config, report.config.hidden_size, report.config.head_size
     heads = config.num_attention_heads
     lines = [
@@ -236,7 +236,7 @@ def heads_text(report) -> str:
 
 
 def verify_text(report) -> str:
-    """A line a comparison, the differences below it, the errata, the verdict."""
+    """Return a line a comparison, the differences below it, the errata, the verdict."""
     lines = []
     for part in report.comparisons:
         what = f"{part.found} = {part.expected}: {part.amount}"

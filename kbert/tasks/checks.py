@@ -23,7 +23,7 @@ _WAY_TO = {
 
 
 def listed(texts: str | Iterable[str], name: str) -> tuple[list[str], bool]:
-    """The texts as a list, and whether there was only one, not in a list.
+    """Return the texts as a list, and whether there was only one, not in a list.
 
     Raises:
         ValueError: something else than text, or none at all; the message names the place.
@@ -61,7 +61,7 @@ def listed_pairs(
 
 
 def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
-    """The model's tokenizer; a ValueError for what is no `Bert`, or has none."""
+    """Return the model's tokenizer; a ValueError for what is no `Bert`, or has none."""
     if not isinstance(bert, Bert):
         raise ValueError(f"bert must be what kbert.load gives, got {type(bert).__name__}")
     if bert.tokenizer is None:
@@ -120,7 +120,7 @@ def load_of_casing(source: str | os.PathLike, tokenizer: Tokenizer, head: str | 
 
 
 def require_two_segments(bert: Bert, task: str) -> None:
-    """A ValueError where the model cannot tell a second text from the first."""
+    """Raise a ValueError where the model cannot tell a second text from the first."""
     second = bert.tokenizer.second_segment if bert.tokenizer else 1
     if bert.config.family.segments and bert.config.type_vocab_size <= second:
         raise ValueError(
@@ -130,7 +130,7 @@ def require_two_segments(bert: Bert, task: str) -> None:
 
 
 def check_max_length(bert: Bert, max_length: int | None) -> None:
-    """A ValueError where a user asks for more tokens than the model has positions."""
+    """Raise a ValueError where a user asks for more tokens than the model has positions."""
     if max_length is None:
         return
     limits = [bert.config.positions, bert.spec.seq_len or bert.config.positions]
@@ -152,7 +152,7 @@ def length_of_examples(bert: Bert, max_length: int | None) -> int:
 
 
 def longest(bert: Bert, max_length: int | None = None) -> int:
-    """The tokens that a sequence can have: positions, a fixed seq_len, `max_length`.
+    """Return the tokens that a sequence can have: positions, a fixed seq_len, `max_length`.
 
     Where no `max_length` is given, the tokenizer's own counts, transformers' `model_max_length`.
     """

@@ -17,7 +17,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The share of predictions that are right; both int (N,)."""
+    """Return the share of predictions that are right; both int (N,)."""
     return float(np.mean(np.equal(gold, predicted))) if len(gold) else 0.0
 
 
@@ -29,7 +29,7 @@ def f1(gold: np.ndarray, predicted: np.ndarray, positive: int = 1) -> float:
 
 
 def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The mean F1 of the classes that are there or predicted, as scikit-learn's."""
+    """Return the mean F1 of the classes that are there or predicted, as scikit-learn's."""
     classes = np.union1d(gold, predicted)
     return float(np.mean([f1(gold, predicted, one) for one in classes])) if len(classes) else 0.0
 
@@ -49,7 +49,7 @@ def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The correlation of two rows of numbers, (N,); 0 where one is constant: undefined."""
+    """Return the correlation of two rows of numbers, (N,); 0 where one is constant: undefined."""
     gold, predicted = (np.asarray(row, np.float64) for row in (gold, predicted))
     gold, predicted = gold - gold.mean(), predicted - predicted.mean()
     scale = np.sqrt((gold**2).sum() * (predicted**2).sum())
@@ -77,7 +77,7 @@ def mean_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
-    """The precisions at each threshold, by what each adds to recall; 0 where none is there.
+    """Return the precisions at each threshold, by what each adds to recall; 0 where none is there.
 
     Args:
         gold: bool (N,).
@@ -92,7 +92,7 @@ def average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
 
 
 def mean_average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
-    """The mean over the labels; bool and float (N, labels)."""
+    """Return the mean over the labels; bool and float (N, labels)."""
     columns = zip(gold.T, scores.T, strict=True)
     return float(np.mean([average_precision(*pair) for pair in columns]))
 

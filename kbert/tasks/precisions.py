@@ -6,7 +6,7 @@ PRECISIONS = ("float32", "bfloat16", "mixed_bfloat16")
 
 
 def dtype_of(precision: str) -> str:
-    """The dtype of weights and computing.
+    """Return the dtype of weights and computing.
 
     Raises:
         ValueError: a precision that is none.

@@ -129,7 +129,7 @@ def run_texts(
     progress: bool = True,
     check: Callable[[int, Encoding], None] = lambda place, encoding: None,
 ) -> Iterator[tuple[int, Encoding, list[np.ndarray]]]:
-    """Each text's place, encoding and outputs, not in the order of the texts.
+    """Yield each text's place, encoding and outputs, not in the order of the texts.
 
     Outputs that go over the tokens are as long as the padded batch. Texts that are too long are
     cut; a warning at the end counts them. `check` sees every encoding before it is computed.
@@ -158,7 +158,7 @@ def run_rows(
     rows: Sequence[tuple[list[int], list[int]]],
     batch_size: int = BATCH_SIZE,
 ) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """Each row's place and outputs, longest rows first.
+    """Yield each row's place and outputs, longest rows first.
 
     Args:
         bert: whose model.
@@ -182,7 +182,7 @@ def run_rows(
 
 
 def _computed(function: Callable, batches: Iterator, several: bool) -> Iterator:
-    """Each batch's places and outputs, in order.
+    """Yield each batch's places and outputs, in order.
 
     On TensorFlow two at a time: while one is in an operation that keeps one core busy, as many of
     short texts do, the other has the rest. The numbers are the same.

@@ -24,7 +24,7 @@ def drawn_from(seed: int):
 
 
 def make_deterministic() -> None:
-    """Asks the backend for operations whose results are the same bits every time.
+    """Ask the backend for operations whose results are the same bits every time.
 
     Threads and atomics would add up in another order at each start, and round differently.
 

@@ -15,7 +15,7 @@ _LEAST = 1e-12  # beside squared lengths, as in torch's cosine embedding loss
 
 
 def of_logits(problem_type: str | None, temperature: float) -> Callable:
-    """How far a student's logits are from its teacher's, by what the labels are.
+    """Return how far a student's logits are from its teacher's, by what the labels are.
 
     Args:
         problem_type: as transformers' config.json has it; None: classes, one of all.
@@ -32,7 +32,7 @@ def of_logits(problem_type: str | None, temperature: float) -> Callable:
 
 
 def of_states(kind: str) -> Callable:
-    """How far hidden states are from a teacher's, float (B, S, H), with weights (B, S).
+    """Return how far hidden states are from a teacher's, float (B, S, H), with weights (B, S).
 
     Args:
         kind: "mse": the mean over H of the squared error (TinyBERT, Jiao et al. 2020, equation 8);
@@ -56,7 +56,7 @@ def _of_classes(logits, taught, weights, temperature: float):
 
 
 def _of_each(logits, taught, weights, temperature: float):
-    """The same where each class is one of two: sigmoid; weights (B, C)."""
+    """Return the same where each class is one of two: sigmoid; weights (B, C)."""
     logits, taught = _counted(logits, taught, weights)
     soft = [(sign * taught / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
     terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]

@@ -28,7 +28,7 @@ class Lesson(NamedTuple):
 
 
 def measured(logits, labels, weights, smoothing: float = 0.0):
-    """The sums that an output's loss and accuracy are made of, in float32.
+    """Return the sums that an output's loss and accuracy are made of, in float32.
 
     Args:
         logits: float (…, classes), in any precision.
@@ -81,7 +81,7 @@ def _second_measure(name: str, of_classes: bool) -> str:
 
 
 def _counted(logits, weights):
-    """Logits in float32; 0 where the label counts for nothing.
+    """Return logits in float32; 0 where the label counts for nothing.
 
     Those may be anything, and NaN would pass to the gradients too.
     """
@@ -105,7 +105,7 @@ def _of_each(logits, labels):
 
 
 def _of_numbers(logits, labels):
-    """The squared and the absolute error, each (B,)."""
+    """Return the squared and the absolute error, each (B,)."""
     errors = ops.squeeze(logits, -1) - labels
     return ops.square(errors), ops.abs(errors)
 
@@ -117,7 +117,7 @@ def objective(
     measure=measured,
     lessons: Mapping[str, Lesson] = MappingProxyType({}),
 ):
-    """The loss of some examples, a scalar, and `measured` of each output, (outputs, 3).
+    """Return the loss of some examples, a scalar, and `measured` of each output, (outputs, 3).
 
     `lessons` are those of the labels that are no output's own, by their name.
     """

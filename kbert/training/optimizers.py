@@ -60,7 +60,7 @@ def is_decayed(path: str) -> bool:
 
 
 def learning_rate(settings: Optimizer, iteration):
-    """The rate of the update after `iteration` updates, float32.
+    """Return the rate of the update after `iteration` updates, float32.
 
     transformers' get_linear_schedule_with_warmup and get_constant_schedule_with_warmup: with a
     warm-up the first update has a rate of 0.
@@ -74,14 +74,14 @@ def learning_rate(settings: Optimizer, iteration):
 
 
 def moments(settings: Optimizer, gradient, first, second) -> tuple:
-    """One variable's new first and second moment; all float32."""
+    """Return one variable's new first and second moment; all float32."""
     beta_1, beta_2 = settings.beta_1, settings.beta_2
     first = first + (gradient - first) * (1 - beta_1)
     return first, beta_2 * second + (1 - beta_2) * ops.square(gradient)
 
 
 def moved(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
-    """One variable's new value; all float32.
+    """Return one variable's new value; all float32.
 
     Args:
         settings: the optimizer's.

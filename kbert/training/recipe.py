@@ -84,10 +84,10 @@ class Recipe(Protocol):
         """
 
     def read(self) -> None:
-        """Reads the data. No backend yet: hosts must find each other before one is used."""
+        """Read the data. No backend yet: hosts must find each other before one is used."""
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:
-        """Makes the batches; opens what they depend on.
+        """Make the batches; open what they depend on.
 
         Args:
             compiled: whether XLA compiles the step.

@@ -28,7 +28,7 @@ _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long 
 
 
 def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
-    """A new run, from its first update to its result.
+    """Return a new run, from its first update to its result.
 
     Args:
         recipe: what it is.
@@ -120,7 +120,7 @@ def _opened(kind: type[Recipe], run: RunFolder, result: dict):
 
 
 def _engine(recipe: Recipe, surroundings: Surroundings):
-    """The backend's engine, and the recipe's data: read before it, opened after it."""
+    """Return the backend's engine, and the recipe's data: read before it, opened after it."""
     from kbert.training import engines
 
     recipe.read()
@@ -137,7 +137,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 
 
 def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
-    """Builds the model, with its first weights, and compiles the step; refuses callbacks."""
+    """Build the model, newly initialized, and compile the step; refuse callbacks."""
     from kbert.model.build_with import build_with
     from kbert.training.loop.callbacks import refuse_harmful
     from kbert.training.optimizers import Optimizer
@@ -176,7 +176,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
 
 
 def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> RunFolder:
-    """The folder of a new run: one process makes it, all open it."""
+    """Return the folder of a new run: one process makes it, all open it."""
     if engine.process == 0:
         RunFolder.create(
             folder,
@@ -191,7 +191,7 @@ def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> Ru
 
 
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
-    """Does the updates that are left; writes and returns what the run came to."""
+    """Do the updates that are left; write and return what the run came to."""
     from kbert.training.loop.loop import train
 
     peak, how = surroundings.peak(recipe.settings.precision, engine.replicas)
@@ -235,7 +235,7 @@ def _about(recipe: Recipe) -> dict[str, str]:
 
 
 def _outcome(engine, recipe: Recipe, run: RunFolder | None, history):
-    """The result, in the run's folder and as the user gets it."""
+    """Return the result, in the run's folder and as the user gets it."""
     bert, last = recipe.trained(engine, history), history.updates[-1]
     result = {"steps": last["step"], "asked": recipe.steps, "stopped": history.stopped}
     result |= recipe.result(last)

@@ -173,7 +173,7 @@ RULES = {
 
 
 def checked(values: dict, optional: Collection[str] = ()) -> dict:
-    """The values by name, NumPy's numbers as Python's.
+    """Return the values by name, NumPy's numbers as Python's.
 
     Args:
         values: each one's rule stands in `RULES`.

@@ -76,7 +76,7 @@ class Agreement:
         return self._own()
 
     def hear(self, figures: list[dict[str, float]]) -> None:
-        """Takes the sums of the wishes from the figures of a call's updates."""
+        """Take the sums of the wishes from the figures of a call's updates."""
         self._heard += 1
         for values in figures:
             wishes = Wishes(*(values.pop(name, 0.0) > 0 for name in Wishes._fields))
@@ -96,7 +96,7 @@ class Agreement:
         return wishes if self._sent >= since + MOST_AHEAD else NO_WISH
 
     def at_once(self) -> Wishes:
-        """The same where all hosts are at one place, such as the end of an epoch."""
+        """Return the same where all hosts are at one place, such as the end of an epoch."""
         return self._engine.of_any(self._own())
 
     def _own(self) -> Wishes:
@@ -132,7 +132,7 @@ def stop_requests(alone: bool = True) -> Iterator[StopRequest]:
 
 @contextlib.contextmanager
 def _ended_by_the_second() -> Iterator[None]:
-    """Ends the process with the second signal, whatever its main thread waits for."""
+    """End the process with the second signal, whatever its main thread waits for."""
     received, wakeup = socket.socketpair()  # Python writes each signal's number at once
     wakeup.setblocking(False)
 

@@ -14,7 +14,7 @@ from kbert.training.trained_weights import TrainedWeights
 
 
 def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) -> Bert:
-    """A model with the base's weights and the trained head, and the adapters added to them.
+    """Return a model with the base's weights and the trained head, and the adapters added to them.
 
     Args:
         bert: the result, whose matrices are still the base's.
@@ -40,7 +40,7 @@ def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) ->
 
 
 def amount_trained(parts: TrainedParts) -> str:
-    """How much of the graph is trained, in words."""
+    """Return how much of the graph is trained, in words."""
     spec = parts.spec
     counted = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
     counted = dataclasses.replace(counted, trained=parts)
@@ -50,7 +50,7 @@ def amount_trained(parts: TrainedParts) -> str:
 
 
 def _saved(bert: Bert, trained: TrainedWeights) -> dict:
-    """The head's weights, and others that were trained whole, by transformers' names."""
+    """Return the head's weights, and others that were trained whole, by transformers' names."""
     whole = {variable.path.split("/")[0] for variable in trained.variables}
     heads = {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
     column = weight_names.column_of(bert.config)

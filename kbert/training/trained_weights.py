@@ -103,7 +103,7 @@ class TrainedWeights:
 
     @contextlib.contextmanager
     def merged(self) -> Iterator[None]:
-        """Has the model's own weights include what adapters add, for as long as the context lasts.
+        """Have the model's own weights include what adapters add, for as long as the context lasts.
 
         Afterwards they are bit for bit what they were before.
         """
@@ -122,7 +122,7 @@ class TrainedWeights:
 
 
 def all_of(model) -> TrainedWeights:
-    """All of a model's trainable variables, each at the whole rate."""
+    """Return all of a model's trainable variables, each at the whole rate."""
     # listed once: Keras walks through all layers each time
     variables = list(model.trainable_variables)
     return TrainedWeights(variables, [1.0] * len(variables))

@@ -53,7 +53,7 @@ class VectorLoss:
         }
 
     def vectors(self, states, inputs: Mapping):
-        """One vector a text, float32: (B, C, H) where inputs are of records, else (B, H).
+        """Return one vector a text, float32: (B, C, H) where inputs are of records, else (B, H).
 
         Args:
             states: float (texts, S, H), the encoder's output for `texts` of these inputs.
@@ -72,7 +72,7 @@ class VectorLoss:
         return self.name in ("infonce", "cosent") and len(labels.shape) < 3
 
     def measured(self, vectors, labels, weights):
-        """The sums of `kbert.training.loss.measured`, of some records.
+        """Return the sums of `kbert.training.loss.measured`, of some records.
 
         Args:
             vectors: float32 (B, C, H).
@@ -145,7 +145,7 @@ def triplet(vectors, numbers, weights, margin: float):
 
 
 def cosine(vectors, scores, weights):
-    """The squared error of cosines (Reimers and Gurevych 2019, arXiv 1908.10084, section 3;
+    """Return the squared error of cosines (Reimers and Gurevych 2019, arXiv 1908.10084, section 3;
     CosineSimilarityLoss)."""
     errors = _cosines(vectors) - scores
     return _sums(weights, ops.square(errors), ops.abs(errors))
@@ -188,7 +188,7 @@ def _unit(vectors):
 
 
 def _pooled(states, real, pooling: str):
-    """(B, H) of float32 (B, S, H) and bool (B, S, 1)."""
+    """Return (B, H) of float32 (B, S, H) and bool (B, S, 1)."""
     if pooling == "cls":
         return states[:, 0]
     if pooling == "max":

@@ -69,7 +69,7 @@ class LoraAdapter:
         return None if found is None or not found.ndim else found.shape[0]
 
     def layers(self, config: BertConfig) -> frozenset[str]:
-        """The layers of a base's graph, whatever its head, that `saved` has weights of."""
+        """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
         rows = [row for part in weight_names.PARTS for row in weight_names.templates_of(part)]
         return frozenset(row.layer for row in rows if getattr(row, column) in self.saved)
@@ -94,7 +94,7 @@ def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
 
 
 def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str) -> LoraAdapter:
-    """Adds an adapter to a model's weights and puts in what was saved with it.
+    """Add an adapter to a model's weights and put in what was saved with it.
 
     Args:
         model: the base, of the spec's graph; its head's weights are overwritten.
@@ -132,7 +132,7 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
 
 
 def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source) -> LoraAdapter:
-    """The adapter without copies of weights; a ValueError where one is none.
+    """Return the adapter without copies of weights; a ValueError where one is none.
 
     PEFT's own training of a masked language model's head trains a copy of the token table.
     """

@@ -61,7 +61,7 @@ _WRAPPED = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 
 
 def read(folder: Path) -> LoraAdapter:
-    """The adapter in a folder, its numbers read.
+    """Return the adapter in a folder, its numbers read.
 
     Raises:
         FileNotFoundError: no adapter there.
@@ -92,7 +92,7 @@ def read(folder: Path) -> LoraAdapter:
 
 
 def write(bert, path: Path) -> None:
-    """Writes the adapter that a model's weights have in them.
+    """Write the adapter that a model's weights have in them.
 
     Args:
         bert: a `kbert.Bert` with an `adapter`.
@@ -136,13 +136,13 @@ def write(bert, path: Path) -> None:
 
 
 def _base(config: dict) -> str | None:
-    """The path of an adapter's base, or its name on Hugging Face with the revision."""
+    """Return the path of an adapter's base, or its name on Hugging Face with the revision."""
     base, revision = config.get("base_model_name_or_path"), config.get("revision")
     return f"{base}@{revision}" if base and revision and not Path(base).exists() else base
 
 
 def _base_values(path: str | None) -> dict[str, str | None]:
-    """The two keys of adapter_config.json that say the base."""
+    """Return the two keys of adapter_config.json that say the base."""
     name = ModelName.parse(path) if path and not Path(path).exists() else None
     if name is None or name.hub != "hf":
         return {"base_model_name_or_path": path, "revision": None}
@@ -198,7 +198,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
 def _sorted_out(
     tensors: list[Tensor], file: Path
 ) -> tuple[dict[Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
-    """The halves of the adapters by their matrix, and what was saved beside them by name.
+    """Return the halves of the adapters by their matrix, and what was saved beside them by name.
 
     Raises:
         ValueError: an adapter of something that is no matrix of BERT's blocks.
@@ -252,7 +252,7 @@ def _alpha(config: dict, module: str) -> float:
 
 
 def _head(config: dict, saved: dict) -> str | None:
-    """The head that PEFT's task means, or that the saved weights are of."""
+    """Return the head that PEFT's task means, or that the saved weights are of."""
     heads = {task: head for head, task in _TASK_TYPES.items()}
     if head := heads.get(config.get("task_type") or ""):
         return head

@@ -67,7 +67,7 @@ def modules(column: str) -> dict[str, str]:
 
 
 def module(column: str, block: int, matrix: str) -> str:
-    """A matrix's module in a family, without its prefix; blocks count from 1."""
+    """Return a matrix's module in a family, without its prefix; blocks count from 1."""
     return modules(column)[matrix].format(i=block - 1)
 
 

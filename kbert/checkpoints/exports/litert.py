@@ -11,7 +11,7 @@ _WHAT = "a LiteRT file"
 
 
 def write(bert, path: str | os.PathLike) -> None:
-    """Writes the model as one file of LiteRT's own operations: no TensorFlow is needed to run it.
+    """Write the model as one file of LiteRT's own operations: no TensorFlow is needed to run it.
 
     The signature `serving_default` takes int32 arrays of any batch and length, up to the
     configuration's positions: Input_Token, Input_Segment and, where the model has one, Input_Masked
@@ -37,7 +37,7 @@ def write(bert, path: str | os.PathLike) -> None:
 
 
 def check(path: Path) -> None:
-    """A ValueError on a backend that does not write it."""
+    """Raise a ValueError on a backend that does not write it."""
     serving.check_backend(_WHAT)
 
 

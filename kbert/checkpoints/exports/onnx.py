@@ -23,7 +23,7 @@ def write(
     quantize: str | None = None,
     calibration: Sequence[str] | None = None,
 ) -> None:
-    """Writes the model as one file, from TensorFlow (tf2onnx) or torch (torch.onnx).
+    """Write the model as one file, from TensorFlow (tf2onnx) or torch (torch.onnx).
 
     Inputs have the graph's names: Input-Token, Input-Segment and, where the model has one,
     Input-Masked, int32 (batch, length), or Input-Positions (batch, M); any batch, any length up to
@@ -60,7 +60,7 @@ def write(
 
 
 def converted(model, positions: int):
-    """The ModelProto of a model with `inputs`, `weights` and `output_names`, checked.
+    """Return the ModelProto of a model with `inputs`, `weights` and `output_names`, checked.
 
     Raises:
         ValueError: weights of 2 GiB or more.
@@ -81,7 +81,7 @@ def converted(model, positions: int):
 
 
 def check(path: Path) -> None:
-    """Raises for a backend that does not write it, and where a package is missing."""
+    """Raise for a backend that does not write it, and where a package is missing."""
     _require_packages(serving.check_backend(_WHAT, _BACKENDS))
 
 
@@ -90,7 +90,7 @@ def _require_packages(backend: str) -> None:
 
 
 def _from_tensorflow(model):
-    """The graph with its weights as inputs, which then get their values.
+    """Return the graph with its weights as inputs, which then get their values.
 
     tf2onnx folds and copies weights that it finds in a graph: base takes it 16 GB and 200 seconds.
     """
@@ -160,7 +160,7 @@ def _from_torch(model, positions: int):
 
 @contextlib.contextmanager
 def _quiet_torch() -> Iterator[None]:
-    """Leaves out that torchvision is absent, and that two inputs share their axes."""
+    """Leave out that torchvision is absent, and that two inputs share their axes."""
     with (
         warnings.catch_warnings(),
         serving.only_errors_of(TORCHVISION_REMARKS),
@@ -178,7 +178,7 @@ def _order_outputs(proto, order: list[str]) -> None:
 
 
 def _name_axes(proto) -> None:
-    """Calls the axes of inputs and outputs by name; tf2onnx numbers them."""
+    """Call the axes of inputs and outputs by name; tf2onnx numbers them."""
     for value in [*proto.graph.input, *proto.graph.output]:
         batch, *others = value.type.tensor_type.shape.dim
         if batch.HasField("dim_value"):

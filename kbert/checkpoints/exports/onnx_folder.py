@@ -40,7 +40,7 @@ def write(
     quantize: str | None = None,
     calibration: Sequence[str] | None = None,
 ) -> None:
-    """Writes the folder of `kbert.checkpoints.transformers.folder`, and onnx/model.onnx.
+    """Write the folder of `kbert.checkpoints.transformers.folder`, and onnx/model.onnx.
 
     Its inputs are int64 (batch, length) of any size, up to the configuration's positions; what
     attention_mask has 0 at is not attended to, and stands behind a RoBERTa's text, whose positions
@@ -76,7 +76,7 @@ def write(
 
 
 def check(path: Path) -> None:
-    """Raises for a backend that does not write it, and where a package is missing."""
+    """Raise for a backend that does not write it, and where a package is missing."""
     onnx.check(path)
 
 
@@ -90,7 +90,7 @@ def _feed(inputs: tuple[str, ...], ids, segment_ids) -> dict:
 
 
 def _served(bert, architecture: str, path: Path):
-    """The model with transformers' inputs and outputs."""
+    """Return the model with transformers' inputs and outputs."""
     import keras
 
     from kbert.model.from_embeddings import after_embeddings, embeddings_of, with_table

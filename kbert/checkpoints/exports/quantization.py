@@ -22,7 +22,7 @@ _FUSIONS = ["MatMulAddFusion", "GemmSumFusion"]  # which put the bias into a pro
 
 
 def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None:
-    """Raises for an unknown way, and for calibration that is missing or goes with none.
+    """Raise for an unknown way, and for calibration that is missing or goes with none.
 
     Raises:
         ValueError: as said; no tokenizer.
@@ -44,7 +44,7 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
 
 
 def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, feed: Callable):
-    """The graph with int8 products.
+    """Return the graph with int8 products.
 
     Args:
         proto: the ModelProto in float32.
@@ -82,7 +82,7 @@ def quantized(proto, bert, quantize: str, calibration: Sequence[str] | None, fee
 
 
 def _fold(onnxruntime, source: Path, target: Path) -> None:
-    """Computes what depends on weights alone: a quantizer takes weights, no reshaped ones."""
+    """Compute what depends on weights alone: a quantizer takes weights, no reshaped ones."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = os.fspath(target)
@@ -96,7 +96,7 @@ def _fold(onnxruntime, source: Path, target: Path) -> None:
 
 
 def _only_products(onnx, graph) -> None:
-    """Makes a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
+    """Make a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
     weights = {one.name: one for one in graph.initializer}
     for node in graph.node:
         values = {one.name: one.f or one.i for one in node.attribute}
@@ -118,7 +118,7 @@ def _only_products(onnx, graph) -> None:
 
 
 def _feeds(bert, texts: Sequence[str], feed: Callable) -> Iterator[dict]:
-    """One text at a time: no padding, whose activations are no one's."""
+    """Yield one text at a time: no padding, whose activations are no one's."""
     limit = serving.longest(bert, bert.sentence.max_length if bert.sentence else None)
     for text in texts:
         batch = bert.tokenizer.encode_batch([text], max_length=limit)

@@ -13,7 +13,7 @@ TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
 
 
 def write(bert, path: str | os.PathLike, text: bool = False) -> None:
-    """Writes the model as a folder; the tokenizer's files go into its folder `tokenizer`.
+    """Write the model as a folder; the tokenizer's files go into its folder `tokenizer`.
 
     The signature `serving_default`, also called `serve`, takes int32 tensors of any batch and
     length, up to the configuration's positions: Input_Token, Input_Segment and, where the model has
@@ -67,7 +67,7 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
 
 
 def check(path: Path) -> None:
-    """Raises where a SavedModel cannot be written to a path, or on this backend."""
+    """Raise where a SavedModel cannot be written to a path, or on this backend."""
     serving.check_backend(_WHAT)
     folders.finish(path)
     if path.exists() and not _may_be_replaced(path):
@@ -75,12 +75,12 @@ def check(path: Path) -> None:
 
 
 def require_text() -> None:
-    """An ImportError, one line, where tensorflow_text is missing."""
+    """Raise an ImportError, one line, where tensorflow_text is missing."""
     extras.require(f"{_WHAT} with text", "serving", "tensorflow_text")
 
 
 def save(model, folder: Path, functions: dict | None = None) -> None:
-    """Writes a model of any length into a folder.
+    """Write a model of any length into a folder.
 
     Args:
         model: the model.
@@ -119,7 +119,7 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
 
 
 def _of_texts(bert, model) -> dict:
-    """The functions of strings.
+    """Return the functions of strings.
 
     Raises:
         ImportError: tensorflow_text is missing, or another TensorFlow's.

@@ -21,7 +21,7 @@ _logger = logging.getLogger("kbert")
 def serving_model(
     bert, form: str, backends: Collection[str] = ("tensorflow",), vectors: bool = True
 ):
-    """The model of `bert` for a format.
+    """Return the model of `bert` for a format.
 
     Args:
         bert: a `kbert.Bert`.
@@ -93,7 +93,7 @@ def output_names(model) -> list[str]:
 
 
 def outputs_of(model, inputs: list) -> dict:
-    """The outputs at inference, by `output_names`."""
+    """Return the outputs at inference, by `output_names`."""
     import keras
 
     outputs = keras.tree.flatten(model(inputs, training=False))
@@ -126,7 +126,7 @@ def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None
 
 
 def refuse_too_large(model, form: str) -> None:
-    """Raises a ValueError where the weights do not fit into a single file of 2 GiB."""
+    """Raise a ValueError where the weights do not fit into a single file of 2 GiB."""
     size = 4 * model.count_params()
     if size > _LARGEST:
         raise ValueError(
@@ -137,7 +137,7 @@ def refuse_too_large(model, form: str) -> None:
 
 @contextlib.contextmanager
 def only_errors_of(name: str) -> Iterator[None]:
-    """Keeps one library's remarks, which say nothing about the file, out of the user's log."""
+    """Keep one library's remarks, which say nothing about the file, out of the user's log."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

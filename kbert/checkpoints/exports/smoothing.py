@@ -108,7 +108,7 @@ def _rounded(array: np.ndarray, axis: int | None) -> np.ndarray:
 
 
 def _divide(onnx, graph, tensor: str, scales: np.ndarray, before) -> None:
-    """Adds the node that divides an activation, in front of the first product that takes it."""
+    """Add the node that divides an activation, in front of the first product that takes it."""
     factor = onnx.numpy_helper.from_array((1 / scales).astype("float32"), f"{tensor}/factor")
     graph.initializer.append(factor)
     node = onnx.helper.make_node("Mul", [tensor, factor.name], [f"{tensor}/even"], f"{tensor}/Even")

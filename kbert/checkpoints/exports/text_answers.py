@@ -34,7 +34,7 @@ _logger = logging.getLogger("kbert")
 
 
 def check(bert) -> None:
-    """A ValueError, one line, for a model that cannot answer to texts within a SavedModel."""
+    """Raise a ValueError, one line, for a model that cannot answer to texts within a SavedModel."""
     if bert.tokenizer is None:
         raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
     require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
@@ -106,7 +106,7 @@ def _encoder(bert, model):
 
 
 def _classifier(bert, model):
-    """The labels' probabilities; of one output that is no label's, its value."""
+    """Return the labels' probabilities; of one output that is no label's, its value."""
     view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
     count = view.outputs[0].shape[-1]
     labels = tf.constant(label_names(bert, count))

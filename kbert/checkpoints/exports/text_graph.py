@@ -99,7 +99,7 @@ class TextGraph:
         return self.joined(_beginning(first, counts[0]), _beginning(second, counts[1]))
 
     def joined(self, first, second=None):
-        """Ids with [CLS] and [SEP] around them, and the ids of their segments.
+        """Return ids with [CLS] and [SEP] around them, and the ids of their segments.
 
         Args:
             first, second: int32 (N, None), ragged.
@@ -115,7 +115,7 @@ class TextGraph:
         return tf.concat(parts, 1), tf.concat(segments, 1)
 
     def pieces(self, texts) -> Pieces:
-        """Texts cut into pieces, neither framed nor cut off: strings (N,)."""
+        """Return texts cut into pieces, neither framed nor cut off: strings (N,)."""
         return self._pieces(texts)
 
     def _pieces_of(self, texts) -> Pieces:
@@ -143,13 +143,13 @@ class TextGraph:
         return Pieces(*map(ids.merge_dims(1, 2).with_flat_values, found))
 
     def _between(self, before: list[int], ids):
-        """Ids (N, None) with what stands before each row, and [SEP] behind it."""
+        """Return ids (N, None) with what stands before each row, and [SEP] behind it."""
         rows = ids.nrows()
         parts = [tf.fill([rows, 1], number) for number in before]
         return tf.concat([*parts, ids, tf.fill([rows, 1], self._sep_id)], 1)
 
     def _with_stand_ins(self, texts):
-        """Texts in which each added token is one character: its stand-in, of private use.
+        """Return texts in which each added token is one character: its stand-in, of private use.
 
         A character of a text that is a stand-in itself becomes another that is dropped.
         """
@@ -202,7 +202,7 @@ def whole(texts):
 
 
 def _in_canonical_order(values, begins, sources, rows):
-    """Values whose marks are sorted by class (Unicode, D109), and where each is from.
+    """Return values whose marks are sorted by class (Unicode, D109), and where each is from.
 
     The Rust package does not move the places with the marks: the n-th code point that takes the
     place of one, which `begins` tells, is said to stand where the n-th that is given does.
@@ -237,7 +237,7 @@ def _longest_first(first, second, most: int):
 
 
 def _beginning(ids, counts):
-    """The first so many ids of each row."""
+    """Return the first so many ids of each row."""
     return tf.gather(ids, tf.ragged.range(counts), batch_dims=1)
 
 
@@ -252,7 +252,7 @@ def _check_added(vocabulary: Vocabulary) -> None:
 
 
 def _in_no_token(points: np.ndarray, tokens: Iterable[str]) -> Iterator[str]:
-    """The characters of code points, the last one first, but for those that tokens have."""
+    """Return the characters of code points, the last one first, but for those that tokens have."""
     used = set("".join(tokens))
     return (chr(point) for point in reversed(points) if chr(point) not in used)
 
@@ -263,5 +263,5 @@ def _that_can_be_found(tokens: Iterable[str], others: Iterator[str]) -> list[str
 
 
 def _quoted(token: str) -> str:
-    r"""A token for RE2, between \Q and \E, in which \E itself ends nothing."""
+    r"""Return a token for RE2, between \Q and \E, in which \E itself ends nothing."""
     return r"\Q" + token.replace(r"\E", r"\E\\E\Q") + r"\E"

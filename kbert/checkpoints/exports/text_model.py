@@ -17,7 +17,7 @@ def outputs(view, ids) -> list:
 
 
 def label_names(bert, count: int) -> list[str]:
-    """The checkpoint's names of so many labels, else transformers' default ones."""
+    """Return the checkpoint's names of so many labels, else transformers' default ones."""
     if bert.labels and len(bert.labels) == count:
         return list(bert.labels)
     return [f"LABEL_{number}" for number in range(count)]

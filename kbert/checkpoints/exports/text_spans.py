@@ -61,7 +61,7 @@ class _Spans(NamedTuple):
 
 
 def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
-    """The functions of strings `questions` and `contexts` (N,), by their signatures' names.
+    """Return the functions of strings `questions` and `contexts` (N,), by their signatures' names.
 
     Args:
         bert: a `kbert.Bert` with the head "qa".
@@ -117,7 +117,7 @@ def _checked(width, tokens) -> list:
 
 
 def _of_all(view, windows: _Windows, pad_id: int) -> _Spans:
-    """The spans, of some windows at a time."""
+    """Return the spans, of some windows at a time."""
 
     def more(at, found):
         part = slice(at, at + WINDOWS)

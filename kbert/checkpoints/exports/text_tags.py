@@ -15,7 +15,7 @@ _SPACE = r"[ \t\n\r\p{Z}]"  # what separates words, as in `kbert.tasks.tagging.w
 
 
 def functions(bert, model, graph: TextGraph) -> dict[str, Callable]:
-    """The function of strings `texts` (N,), by its signature's name.
+    """Return the function of strings `texts` (N,), by its signature's name.
 
     Args:
         bert: a `kbert.Bert` with the head "tokens".
@@ -65,7 +65,7 @@ def _between_spaces(texts, pieces: Pieces, punctuation: str) -> Pieces:
 
 
 def _words(texts, pieces: Pieces, logits, labels) -> dict:
-    """Each word has the label of its first piece (the paper, section 5.3)."""
+    """Give each word the label of its first piece (the paper, section 5.3)."""
     word, rows = pieces.words.flat_values, pieces.words.value_rowids()
     other, edge = word[1:] != word[:-1], tf.ones_like(word[:1], tf.bool)
     first, last = (tf.where(tf.concat(each, 0))[:, 0] for each in ([edge, other], [other, edge]))

@@ -105,7 +105,7 @@ class KerasArchive:
         return name in self._zip.NameToInfo
 
     def text(self, name: str) -> bytes:
-        """The bytes of a small member."""
+        """Return the bytes of a small member."""
         size = self._zip.getinfo(name).file_size
         most = bounds.GRAPH if name.endswith("config.json") else js.LARGEST
         if size > most:
@@ -114,11 +114,11 @@ class KerasArchive:
             return self._zip.read(name)
 
     def json(self, name: str, kind: js.Kind):
-        """The content of a member in JSON, which must be of a kind."""
+        """Return the content of a member in JSON, which must be of a kind."""
         return js.parse(self.text(name), kind, f"{self.path}: {name}")
 
     def variables(self) -> list[Variable]:
-        """Every variable, in the file's order."""
+        """Return every variable, in the file's order."""
         found = hdf5.datasets(self.path, self._weights, _FORM)
         return [self._variable(path, dataset) for path, dataset in found.items()]
 
@@ -142,7 +142,7 @@ class KerasArchive:
         )
 
     def _layer_names(self, path: str) -> tuple[str | None, str]:
-        """The names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
+        """Return the names that Keras wrote beside layers/dense_1[/query_dense]/vars/0."""
         parts = path.split("/")
         if parts[0] != "layers" or len(parts) < 4:
             return None, ""

@@ -107,7 +107,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 
 def head_said(path: Path) -> str | None:
-    """The head that kbert has written beside the weights."""
+    """Return the head that kbert has written beside the weights."""
     if path.suffix != ".keras":
         return None
     with KerasArchive(path) as archive:
@@ -116,13 +116,13 @@ def head_said(path: Path) -> str | None:
 
 
 def check(path: Path) -> None:
-    """A ValueError for a path that does not end in .keras."""
+    """Raise a ValueError for a path that does not end in .keras."""
     if path.suffix != ".keras":
         raise ValueError(f"the path of a .keras file must end in .keras, got {path}")
 
 
 def write(bert, path: str | os.PathLike) -> None:
-    """Writes a `kbert.Bert` as one file; after `import kbert`, `keras.saving.load_model` opens it.
+    """Write a `kbert.Bert` as one file; after `import kbert`, `keras.saving.load_model` opens it.
 
     The model is saved as it is: its length, dtype policy and, where it is compiled, its optimizer.
 
@@ -240,7 +240,7 @@ def _places(graph: GraphSpec) -> dict[tuple, str]:
 
 
 def _vocabulary(archive, stack: contextlib.ExitStack) -> Path | None:
-    """A folder with the tokenizer's files; members have fixed names, and cannot leave it."""
+    """Return a folder with the tokenizer's files; members have fixed names, and cannot leave it."""
     present = [name for name in _TOKENIZER if f"kbert/{name}" in archive]
     if not present:
         return None

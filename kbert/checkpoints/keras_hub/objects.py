@@ -62,7 +62,7 @@ def tokenizer_object(vocabulary: Vocabulary) -> dict:
 
 
 def preprocessor_object(task: str, tokenizer: dict, length: int) -> dict:
-    """The preprocessor's of a task: its tokenizer, and the tokens that a text is cut to."""
+    """Return the preprocessor of a task: its tokenizer, and the tokens that a text is cut to."""
     return _object(
         f"{task}Preprocessor",
         "float32",
@@ -75,7 +75,7 @@ def preprocessor_object(task: str, tokenizer: dict, length: int) -> dict:
 
 
 def task_object(task: str, backbone: dict, preprocessor: dict | None, **settings) -> dict:
-    """A task's."""
+    """Return a task's object."""
     values = {"backbone": backbone, "preprocessor": preprocessor, "name": _MODULES[task]}
     return _serialized(task, values | settings)
 

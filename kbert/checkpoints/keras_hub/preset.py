@@ -134,7 +134,7 @@ def _read(file: Path, classes: tuple[str, ...]) -> dict:
 
 
 def _config_of(values: dict, source: str, classes: tuple[str, ...] | None = None) -> dict:
-    """The arguments in a serialized object, which must be of KerasHub."""
+    """Return the arguments in a serialized object, which must be of KerasHub."""
     name, arguments = values["class_name"], values["config"]
     if classes and name not in classes:
         raise ValueError(f"{source} must be that of a {classes[0]}, got {name}: not a BERT")
@@ -146,7 +146,7 @@ def _config_of(values: dict, source: str, classes: tuple[str, ...] | None = None
 
 
 def _task_of(values, source: str) -> tuple[str | None, dict]:
-    """A task's class and arguments; of a class that kbert does not know: None."""
+    """Return a task's class and arguments; of a class that kbert does not know: None."""
     arguments = _config_of(values, source)
     name = values["class_name"]
     if name in _HEADS:
@@ -158,7 +158,7 @@ def _task_of(values, source: str) -> tuple[str | None, dict]:
 def _config(
     sizes: dict, source: str, task: str | None, settings: dict, vocabulary: Path | None
 ) -> BertConfig:
-    """The configuration that BertBackbone's arguments mean."""
+    """Return the configuration that BertBackbone's arguments mean."""
     values = {ours: sizes[theirs] for theirs, ours in objects.SIZES.items() if theirs in sizes}
     if missing := [name for name in objects.SIZES if name not in sizes]:
         raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
@@ -230,7 +230,7 @@ def _live_vocabulary(task, folder: Path) -> tuple[Path | None, bool | None]:
 
 
 def _padding(vocabulary: Path | None) -> int:
-    """The id of [PAD]; 0 where there is no vocabulary, or one that is refused later."""
+    """Return the id of [PAD]; 0 where there is no vocabulary, or one that is refused later."""
     if vocabulary is not None:
         with contextlib.suppress(ValueError):
             return read_tokens(vocabulary).index(SPECIAL_TOKENS["pad"])

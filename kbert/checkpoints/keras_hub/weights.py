@@ -65,7 +65,7 @@ def place_of(name: str) -> str:
 
 
 def name_within(path: str) -> str:
-    """The path of a live variable from its layer on, without the scopes it was made in."""
+    """Return the path of a live variable from its layer on, without the scopes it was made in."""
     parts = path.split("/")
     known = [part in _LAYERS or part.startswith(_BLOCK) for part in parts]
     return "/".join(parts[known.index(True) :]) if True in known else path
@@ -112,7 +112,7 @@ def opened_tensors(
 def write_weights(
     file: Path, arrays: dict[str, np.ndarray], root: str, compiled: bool = False
 ) -> None:
-    """Writes a .weights.h5.
+    """Write a .weights.h5.
 
     Args:
         file: where to.

@@ -30,7 +30,7 @@ _INITIALIZER_RANGE = 0.02
 
 
 def write(bert, path: Path) -> None:
-    """Writes a preset folder, all of it or nothing.
+    """Write a preset folder, all of it or nothing.
 
     The pretraining heads become a BertMaskedLM, without NSP; a classifier a BertTextClassifier; an
     encoder with its own way to a sentence vector a BertTextEmbedder. What KerasHub computes
@@ -66,7 +66,7 @@ def write(bert, path: Path) -> None:
 
 
 def _check(bert, path: Path) -> None:
-    """Refuses what KerasHub's BERT cannot be."""
+    """Refuse what KerasHub's BERT cannot be."""
     activation = bert.config.hidden_act
     if path.suffix == ".zip":
         raise ValueError(f"format keras_hub is written as a folder, got {path}: leave .zip out")
@@ -90,7 +90,7 @@ def _check(bert, path: Path) -> None:
 
 
 def _task_of(bert) -> str | None:
-    """The class of KerasHub around the backbone that has the same output."""
+    """Return the class of KerasHub around the backbone that has the same output."""
     if bert.head == "encoder" and bert.sentence and _embeds(bert.sentence):
         return "BertTextEmbedder"
     return _TASKS.get(bert.head)
@@ -103,7 +103,7 @@ def _embeds(sentence: SentenceSettings) -> bool:
 
 
 def _json_files(bert) -> dict[str, dict]:
-    """The content of each JSON file by its name."""
+    """Return the content of each JSON file by its name."""
     backbone = objects.backbone_object(bert.config)
     files = {"config.json": backbone, "metadata.json": _metadata(bert)}
     task = _task_of(bert)
@@ -139,7 +139,7 @@ def _metadata(bert) -> dict:
 
 
 def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
-    """Refuses a folder whose files would be read beside the new ones."""
+    """Refuse a folder whose files would be read beside the new ones."""
     names = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
     names -= {*files, TASK_WEIGHTS if bert.head in _TASKS else None}
     if others := [name for name in sorted(names) if (path / name).is_file()]:
@@ -150,7 +150,7 @@ def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
 
 
 def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The weights of the backbone, and of the task around it, by their paths."""
+    """Return the weights of the backbone, and of the task around it, by their paths."""
     body: dict[str, np.ndarray] = {}
     of_task: dict[str, np.ndarray] = {}
     for part in weight_names.PARTS_OF_HEAD[bert.head]:
@@ -161,7 +161,7 @@ def _arrays(bert) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
 
 
 def _warn_of_losses(bert, path: Path) -> None:
-    """Says what the files do not hold, what they hold beyond the source, what is computed else."""
+    """Say what the files do not hold, what they hold beyond the source, what is computed else."""
     config = bert.config
     otherwise = []
     if ACTIVATIONS[config.hidden_act] != "gelu_tanh":

@@ -87,7 +87,7 @@ _BY_MODEL_TYPE = {
 
 
 def classes_of(config: BertConfig) -> Classes:
-    """The classes of a configuration's family."""
+    """Return the classes of a configuration's family."""
     return _BY_MODEL_TYPE[config.model_type]
 
 

@@ -105,7 +105,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 
 def head_said(path: Path) -> str | None:
-    """The head of the class that config.json names."""
+    """Return the head of the class that config.json names."""
     files = layout.find_layout(path)
     if files.weights is not None:
         return None
@@ -126,7 +126,7 @@ def write(
     architecture: str | None = None,
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Writes config.json, model.safetensors, the tokenizer's files and the card, or nothing.
+    """Write config.json, model.safetensors, the tokenizer's files and the card, or nothing.
 
     Args:
         bert: a `kbert.Bert`.
@@ -211,7 +211,7 @@ def class_to_write(bert, architecture: str | None) -> str:
 
 
 def _refuse_leftovers(bert, path: Path, stale: list[str]) -> None:
-    """Raises where the folder holds what would be read with, or before, what is written."""
+    """Raise where the folder holds what would be read with, or before, what is written."""
     names = [*INDEXES, "pytorch_model.bin", "model.onnx", *stale]
     if bert.tokenizer is None:
         names += ["tokenizer.json", "vocab.txt", "vocab.json"]
@@ -240,7 +240,7 @@ def _save(arrays: dict[str, np.ndarray], classes: Classes, bare: bool, file: Pat
 
 
 def _head_of(tensors: dict[str, Tensor]) -> str:
-    """The head that the tensors have, where the folder names no class."""
+    """Return the head that the tensors have, where the folder names no class."""
     if "qa_outputs.weight" in tensors:
         return "qa"
     if "classifier.out_proj.weight" in tensors or "pre_classifier.weight" in tensors:

@@ -104,7 +104,7 @@ def as_torch(tensor: Tensor) -> Tensor:
 
 
 def torch_name(name: str) -> str:
-    """The name that the weight has in torch; a name of torch, which has no slashes, stays.
+    """Return the name that the weight has in torch; a name of torch, which has no slashes, stays.
 
     transformers 4, convert_tf_weight_name_to_pt_weight_name: `layer_._0` is a level of two, and
     `mlm___cls` is cls. Before the first layer stand the scopes, and Keras's groups.

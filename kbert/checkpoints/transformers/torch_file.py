@@ -21,7 +21,7 @@ _ALLOCATES = b"\nbytearray\n"  # the loader calls it with any number: no tensor 
 
 
 def tensors_of(file: Path) -> list[Tensor]:
-    """Every tensor of the file, unread; check sums are compared with the first numbers.
+    """Return every tensor of the file, unread; check sums are compared with the first numbers.
 
     Raises:
         ValueError: a file that is damaged or holds more than tensors.
@@ -109,7 +109,7 @@ class _Archive:
         self._unread = members if any(member.CRC for member in members) else []
 
     def pickled(self) -> bytes:
-        """The pickle, without the numbers."""
+        """Return the pickle, without the numbers."""
         with zipfile.ZipFile(self._file) as archive:
             (member,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
             if member.file_size > bounds.HEADER:
@@ -119,7 +119,7 @@ class _Archive:
             return archive.read(member)
 
     def damaged(self) -> str | None:
-        """The member whose check sum is wrong; all are read, once."""
+        """Return the member whose check sum is wrong; all are read, once."""
         with self._lock:
             if self._unread:
                 self._damaged = self._compared(self._unread)

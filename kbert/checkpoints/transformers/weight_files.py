@@ -23,7 +23,7 @@ FILES = (*INDEXES, *WEIGHTS, *_OF_TENSORFLOW)  # which is read, where there are 
 
 
 def read_tensors(folder: Path) -> list[Tensor]:
-    """Every tensor of a folder's weights, unread, by its name in the file.
+    """Return every tensor of a folder's weights, unread, by its name in the file.
 
     Raises:
         FileNotFoundError: no weights, or shards that the index names and the folder lacks.
@@ -62,7 +62,7 @@ def _read_shards(index: Path) -> list[Tensor]:
 
 
 def read_file(file: Path) -> list[Tensor]:
-    """Every tensor of one file, unread, by its name there; raises as `read_tensors`."""
+    """Return every tensor of one file, unread, by its name there; raises as `read_tensors`."""
     with open(file, "rb") as opened:  # a file that may not be read is said to be one
         start = opened.read(40)
     if start.startswith(b"version https://git-lfs"):
@@ -115,7 +115,7 @@ def _starts(file: Path) -> dict[str, int]:
 
 
 def _mapped(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
-    """One tensor, not copied; the file is mapped for it alone: what was read is let go."""
+    """Return one tensor, not copied; the file is mapped for it alone: what was read is let go."""
     import ml_dtypes
 
     kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}

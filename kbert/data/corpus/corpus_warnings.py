@@ -40,7 +40,7 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
 
 
 def _keys_of_documents(shards: Shards) -> np.ndarray:
-    """A hash of each document's length and first tokens, uint64."""
+    """Return a hash of each document's length and first tokens, uint64."""
     first = shards.offsets[shards.starts[:_COMPARED]]
     lengths = shards.document_tokens[:_COMPARED]
     columns = np.arange(_TOKENS)

@@ -53,7 +53,7 @@ class Parsed:
 
 
 def parse(block: Block, *, text_field: str = "text", language: str = "en") -> Parsed:
-    """The sentences of a block.
+    """Return the sentences of a block.
 
     Titles and deeper headings of WikiText begin documents or are dropped: the paper keeps "only
     the text passages" of Wikipedia. ` @-@ ` becomes `-`, `<unk>` becomes [UNK].
@@ -96,7 +96,7 @@ def parse_corpus(
     text_field: str = "text",
     language: str = "en",
 ) -> Iterator[tuple[Path, Parsed]]:
-    """The sentences of a corpus, block by block, each with its file.
+    """Yield the sentences of a corpus, block by block, each with its file.
 
     Args:
         corpus: files, folders or globs, see `corpus.find_files`; also packed by gzip.

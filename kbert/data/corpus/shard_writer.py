@@ -84,7 +84,7 @@ class ShardWriter:
             self._fresh |= tokens.broken
 
     def write_shard(self, place: dict) -> None:
-        """Writes what was added; the text goes on at that place: file, offset, line."""
+        """Write what was added; the text goes on at that place: file, offset, line."""
         if not self.tokens:
             return
         number = len(self._parts)
@@ -108,7 +108,7 @@ class ShardWriter:
         self._empty()
 
     def finish(self) -> None:
-        """Joins the parts, and writes the index.
+        """Join the parts, and write the index.
 
         Raises:
             ValueError: there is no sentence.
@@ -139,14 +139,14 @@ class ShardWriter:
         write_atomically(self.folder / INDEX, _json(index))
 
     def discard(self) -> None:
-        """Takes away all that was begun: it is of a text that must change."""
+        """Take away all that was begun: it is of a text that must change."""
         for path in (*self.folder.glob("tokens-*.npy"), self.folder / SENTENCES):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.folder / VOCABULARY, ignore_errors=True)
         self.clean()  # last: it says what the others are of
 
     def clean(self) -> None:
-        """Takes away what only an interruption needs."""
+        """Take away what only an interruption needs."""
         for path in (*self.folder.glob("part-*"), self.folder / _BEGUN):
             path.unlink(missing_ok=True)
 
@@ -177,7 +177,7 @@ class ShardWriter:
 
 
 def _difference(there: dict, now: dict) -> str:
-    """The first place where the two differ, in words."""
+    """Return the first place where the two differ, in words."""
     name, old, new = next(differing(there, now, label=lambda number, file: file["name"]))
     if isinstance(old, list) and isinstance(new, list) and len(old) != len(new):
         return f"{name} has {len(old)} entries there, {len(new)} now"
@@ -199,7 +199,7 @@ def _save(path: Path, array: np.ndarray) -> str:
 
 
 def _save_parts(path: Path, length: int, portions, dtype=np.int64) -> str:
-    """An .npy file from portions of one array; returns its SHA-256."""
+    """Write an .npy file from portions of one array; return its SHA-256."""
     with atomic_file(path) as part:
         with open(part, "wb") as file:
             description = {"shape": (length,), "fortran_order": False}

@@ -49,7 +49,7 @@ class Block:
 
 
 def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
-    """The files of a corpus, in the order in which they are read.
+    """Return the files of a corpus, in the order in which they are read.
 
     Args:
         corpus: a file, a folder (its text files, and those below, by path: .txt .text .raw
@@ -113,7 +113,7 @@ def heading_level(line: bytes) -> int:
 
 
 def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterator[Block]:
-    """The file from an offset on, unpacked, in blocks of about `BLOCK` bytes.
+    """Yield the file from an offset on, unpacked, in blocks of about `BLOCK` bytes.
 
     Where a block ends depends on where it begins alone, so that reading may go on at any block.
     Lines end with LF or CR LF; with CR alone, as on old Macs, where the first one does.
@@ -156,7 +156,7 @@ def _line_end(file) -> bytes:
 
 
 def decoded(line: bytes, where: str) -> str:
-    """A line as text; a ValueError that says where it is not UTF-8."""
+    """Return a line as text; a ValueError that says where it is not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -165,7 +165,7 @@ def decoded(line: bytes, where: str) -> str:
 
 
 def describe(path: Path) -> dict:
-    """A file's name, size in bytes and SHA-256: what makes a corpus the same."""
+    """Return a file's name, size in bytes and SHA-256: what makes a corpus the same."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
@@ -194,7 +194,7 @@ def _opened(path: Path):
 
 
 def parse_json(line: str, text_field: str, where: str) -> str:
-    """The text of a JSON line; a ValueError that says where it is not one."""
+    """Return the text of a JSON line; a ValueError that says where it is not one."""
     values = js.parse(line, js.OBJECT, where, "a JSON object a line", any_number=True)
     if not isinstance(values.get(text_field), str):
         got = f"the fields {', '.join(values)}" if text_field not in values else "no text in it"

@@ -29,7 +29,7 @@ ANSWER_S = 600.0  # for the first block too: a cluster may have to start its mac
 def tokenize_with(
     executor: Executor, blocks: Iterable[Block], settings: TokenizingSettings
 ) -> Iterator[tuple[Block, Tokens]]:
-    """(block, its `Tokens`), in order; `IN_FLIGHT` blocks are in memory at a time.
+    """Yield (block, its `Tokens`), in order; `IN_FLIGHT` blocks are in memory at a time.
 
     Raises:
         ValueError: what `sentences.parse` refuses.
@@ -91,7 +91,7 @@ def _tokenized(block: Block, packed: bytes) -> Tokens | str:
 
 @functools.lru_cache(maxsize=2)
 def _unpacked(packed: bytes):
-    """The Rust tokenizer and the settings, once in each worker.
+    """Return the Rust tokenizer and the settings, once in each worker.
 
     Raises:
         RuntimeError: other versions than where the shards are written: the bytes would differ.

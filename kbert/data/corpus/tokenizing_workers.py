@@ -64,7 +64,7 @@ class Tokens:
 def tokenize(
     blocks: Iterable[Block], settings: TokenizingSettings, processes: int
 ) -> Iterator[tuple[Block, Tokens]]:
-    """(block, its `Tokens`), in order; a few blocks a process are in memory at a time.
+    """Yield (block, its `Tokens`), in order; a few blocks a process are in memory at a time.
 
     Raises:
         ValueError: what `sentences.parse` refuses.
@@ -102,12 +102,12 @@ def serve() -> None:
 
 
 def software() -> dict[str, str]:
-    """The versions of what cuts text: with others the tokens may be others."""
+    """Return the versions of what cuts text: with others the tokens may be others."""
     return {name: importlib.metadata.version(name) for name in ("sentencex", "tokenizers")}
 
 
 def answer_to(block: Block, rust, settings: TokenizingSettings) -> Tokens | str:
-    """A block's tokens, or what is wrong with its text, in words."""
+    """Return a block's tokens, or what is wrong with its text, in words."""
     try:
         return tokens_of(block, rust, settings)
     except ValueError as error:
@@ -115,14 +115,14 @@ def answer_to(block: Block, rust, settings: TokenizingSettings) -> Tokens | str:
 
 
 def tokens_in(answer: Tokens | str) -> Tokens:
-    """The tokens of an answer; a ValueError where the text is wrong."""
+    """Return the tokens of an answer; a ValueError where the text is wrong."""
     if isinstance(answer, str):
         raise ValueError(answer)
     return answer
 
 
 def tokens_of(block: Block, rust, settings: TokenizingSettings) -> Tokens:
-    """A block's tokens, by the Rust tokenizer."""
+    """Return a block's tokens, by the Rust tokenizer."""
     parsed = parse(block, text_field=settings.text_field, language=settings.language)
     found, lengths = [np.zeros(0, np.uint32)], np.zeros(len(parsed.sentences), np.uint32)
     for places, texts in _pieces(parsed.sentences):
@@ -140,7 +140,7 @@ def tokens_of(block: Block, rust, settings: TokenizingSettings) -> Tokens:
 def _without_empty(
     lengths: np.ndarray, begins: np.ndarray, broken: bool
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sentences of no token (of control characters, say) go; a document may go with them."""
+    """Remove sentences without tokens (control characters only), and documents without sentences."""
     kept = lengths > 0
     before = np.concatenate([[0], np.cumsum(kept)])
     begins = np.unique(before[begins])

@@ -133,12 +133,12 @@ def columns_of(names: Sequence[str], place: str, options: ColumnOptions = NO_OPT
 
 
 def _found(words: Sequence[str], usual: Sequence[str], other: Sequence[str]) -> list[str]:
-    """The usual names among the words; where there is none, the other ones."""
+    """Return the usual names among the words; where there is none, the other ones."""
     return [name for name in usual if name in words] or [name for name in other if name in words]
 
 
 def left_out(names: Sequence[str], columns: Columns) -> list[str]:
-    """The columns that nothing is read from, but for those that number the rows."""
+    """Return the columns that nothing is read from, but for those that number the rows."""
     return [
         str(name)
         for place, name in enumerate(names)

@@ -68,7 +68,7 @@ def _rows(data, name: str) -> Iterable:
 
 
 def _rows_of_columns(columns: Mapping, name: str) -> Iterable[dict]:
-    """Rows of {"text": […], "label": […]}."""
+    """Return rows of {"text": […], "label": […]}."""
     listed = ", ".join(map(str, columns))[:60]
     expected = "must have columns that are lists of one length where it is a dict"
     if any(hasattr(column, "features") for column in columns.values()):
@@ -84,7 +84,7 @@ def _rows_of_columns(columns: Mapping, name: str) -> Iterable[dict]:
 
 
 def plain(value, place: str):
-    """A value in Python's own types: bytes decoded, arrays and tensors as lists or numbers.
+    """Return a value in Python's own types: bytes decoded, arrays and tensors as lists or numbers.
 
     Raises:
         ValueError: bytes that are not UTF-8.
@@ -113,7 +113,7 @@ def class_names(data, column: str) -> tuple[str, ...] | None:
 
 
 def text_of(value, what: str, place: str, kind: str = "a text") -> str:
-    """A cell that must be a text; a ValueError that says where it is none."""
+    """Return a cell that must be a text; a ValueError that says where it is none."""
     if isinstance(value, str) and value.strip():
         return value.strip()
     hint = ": give rows one by one, unbatched" if isinstance(value, list) else ""

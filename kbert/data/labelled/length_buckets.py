@@ -60,7 +60,7 @@ class Examples:
         return len(self.ids)
 
     def digest(self) -> str:
-        """A hash of all that a model is given, 16 hexadecimal digits."""
+        """Return a hash of all that a model is given, 16 hexadecimal digits."""
         found = hashlib.sha256()
         groups = (self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values())
         for rows in groups:
@@ -122,7 +122,7 @@ class BucketedBatches:
         }
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """The rows `part` of update `step`, counted from 0.
+        """Return the rows `part` of update `step`, counted from 0.
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`; each
@@ -135,25 +135,25 @@ class BucketedBatches:
         return self._made(*self._filled(step), part)
 
     def with_lengths(self, lengths: Sequence[int]) -> Self:
-        """The same batches, of other lengths."""
+        """Return the same batches, of other lengths."""
         other = copy.copy(self)
         other.lengths = fitting_lengths(lengths, int(self._tokens.max()))
         other.fingerprint = self.fingerprint | {"lengths": list(other.lengths)}
         return other
 
     def lengths_in(self, epoch: int) -> list[int]:
-        """How long each batch of an epoch is, in tokens, in their order."""
+        """Return how long each batch of an epoch is, in tokens, in their order."""
         return [self._length(places) for places in self._epoch(epoch)]
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
-        """Rows and tokens of each batch of an epoch, in their order."""
+        """Return rows and tokens of each batch of an epoch, in their order."""
         return [(self.batch_size, length) for length in self.lengths_in(epoch)]
 
     def _length(self, places: np.ndarray) -> int:
         return padded_length(self.lengths, int(self._tokens[places].max()))
 
     def _made(self, places: np.ndarray, count: int, part: slice) -> TrainingBatch:
-        """A batch whose first `count` rows count."""
+        """Return a batch whose first `count` rows count."""
         length = self._length(places)
         share = 1 / len(self.examples.labels)
         real = (np.arange(len(places)) < count)[part]
@@ -188,7 +188,7 @@ class BucketedBatches:
         return plan[turn]
 
     def _epoch(self, epoch: int) -> list[np.ndarray]:
-        """All batches of an epoch, in order."""
+        """Return all batches of an epoch, in order."""
         order = _shuffled(key_of(self.seed, epoch, _POOLS), len(self.examples))
         batches, size = [], self.pool * self.batch_size
         for start in range(0, len(order), size):
@@ -199,7 +199,7 @@ class BucketedBatches:
         return [batches[n] for n in _shuffled(key_of(self.seed, epoch, _ORDER), len(batches))]
 
     def _batches_of(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
-        """A pool that is sorted by length as batches; `key` is for what they draw."""
+        """Return a pool that is sorted by length as batches; `key` is for what they draw."""
         return [pool[n : n + self.batch_size] for n in range(0, len(pool), self.batch_size)]
 
 
@@ -208,7 +208,7 @@ def _shuffled(key: np.ndarray, count: int) -> np.ndarray:
 
 
 def _labels(rows: Sequence, length: int) -> np.ndarray:
-    """(B,) of numbers, (B, classes) of rows of floats, float32 or int32.
+    """Return (B,) of numbers, (B, classes) of rows of floats, float32 or int32.
 
     Of sequences of whole numbers int32 (B, length), filled up with IGNORED.
     """

@@ -96,14 +96,14 @@ class PackedBatches(BucketedBatches):
         )
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
-        """Rows and tokens of each batch of an epoch, in their order."""
+        """Return rows and tokens of each batch of an epoch, in their order."""
         counts = self._rows_needed(self.row_length, epoch, self.steps_per_epoch)
         return [
             (max(count, self.least_rows) * self.micro_batches, self.row_length) for count in counts
         ]
 
     def _rows_needed(self, length: int, epoch: int = 0, updates: int = _TRIED) -> list[int]:
-        """Rows of each of an epoch's first updates, of the micro-batch that needs most."""
+        """Return rows of each of an epoch's first updates, of the micro-batch that needs most."""
         size = max(self.batch_size // self.micro_batches, 1)
         return [
             max(
@@ -114,7 +114,7 @@ class PackedBatches(BucketedBatches):
         ]
 
     def _batches_of(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
-        """A text of each stratum for each batch; see the module's docstring."""
+        """Return a text of each stratum for each batch; see the module's docstring."""
         count = -(-len(pool) // self.batch_size)
         strata = np.full((self.batch_size, count), -1)
         strata.flat[: len(pool)] = pool

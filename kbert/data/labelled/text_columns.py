@@ -53,7 +53,7 @@ class TextColumns(Examples):
         return cls(ids, [()] * len(ids), {}, texts=different, columns=columns, **others)
 
     def digest(self) -> str:
-        """A hash of all that a model is given, 16 hexadecimal digits."""
+        """Return a hash of all that a model is given, 16 hexadecimal digits."""
         found = hashlib.sha256(self.columns.tobytes())
         for text in self.texts:
             found.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
@@ -101,7 +101,7 @@ class ColumnBatches(BucketedBatches):
             self._ranks[self._by_label] = np.arange(len(examples))
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """The rows `part` of update `step`, counted from 0.
+        """Return the rows `part` of update `step`, counted from 0.
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, C, S), S one of `lengths`.
@@ -125,7 +125,7 @@ class ColumnBatches(BucketedBatches):
         )
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
-        """Rows and tokens of each batch of an epoch, in their order."""
+        """Return rows and tokens of each batch of an epoch, in their order."""
         return [(self.batch_size * self.count, length) for length in self.lengths_in(epoch)]
 
     def without_negatives(self, epochs: int) -> np.ndarray | None:
@@ -142,7 +142,7 @@ class ColumnBatches(BucketedBatches):
         return None
 
     def _columns(self, places: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The texts of records, (B, C), and their labels."""
+        """Return the texts of records, (B, C), and their labels."""
         examples = self.examples
         if len(examples.groups):
             drawn = self._drawn(places, epoch)

@@ -30,7 +30,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
-    """(line number, object) of JSON lines; blank lines are left out.
+    """Yield (line number, object) of JSON lines; blank lines are left out.
 
     Raises:
         OSError: it cannot be read.
@@ -43,14 +43,14 @@ def numbered_objects(path: Path) -> Iterator[tuple[int, dict]]:
 
 
 def between_tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of lines of cells between tabs; blank ones are left out."""
+    """Yield (line number, cells) of lines of cells between tabs; blank ones are left out."""
     for number, line in numbered_lines(path):
         if line.strip():
             yield number, line.split("\t")
 
 
 def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their first line: a quoted text may have several."""
+    """Yield rows with the number of their first line: a quoted text may have several."""
     rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), strict=True)
     number = 1
     while True:

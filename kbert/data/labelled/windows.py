@@ -5,7 +5,7 @@ LONGEST_QUESTION = 64  # tokens before a window, as Google's run_squad.py
 
 
 def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:
-    """(start, end) of windows of `width` tokens, each `overlap` tokens into the one before.
+    """Return (start, end) of windows of `width` tokens, each `overlap` tokens into the one before.
 
     The last one ends with the tokens and is as wide as the others: it may overlap more.
 

@@ -33,13 +33,13 @@ class Packed:
         self._total = int(lengths.sum()) + len(lengths) - 1
 
     def plan(self, epoch: int) -> np.ndarray:
-        """The numbers of an epoch's examples, in its order, int64."""
+        """Return the numbers of an epoch's examples, in its order, int64."""
         key, room = key_of(self.seed, _EPOCH, epoch), self.seq_len - 2
         count = -(-(self._total + self._shift(epoch)) // room)
         return np.argsort(fork(fork(key, np.arange(count)), _ORDER), kind="stable")
 
     def rows(self, epoch: int, numbers: np.ndarray) -> "PackedRows":
-        """The examples of an epoch with those numbers."""
+        """Return the examples of an epoch with those numbers."""
         room = self.seq_len - 2
         start = numbers * room - self._shift(epoch)
         end = np.minimum(start + room, self._total)
@@ -81,7 +81,7 @@ class PackedRows:
         return PackedRows(*arrays, self.begins, self.shards)
 
     def joined(self, several: list["PackedRows"]) -> "PackedRows":
-        """The examples of several, one after the other."""
+        """Return the examples of several, one after the other."""
         keys, start, end = (
             np.concatenate([getattr(rows, name) for rows in several])
             for name in ("keys", "start", "end")
@@ -89,7 +89,7 @@ class PackedRows:
         return PackedRows(keys, start, end, self.begins, self.shards)
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
-        """[CLS] tokens [SEP], padded; all in one segment."""
+        """Return [CLS] tokens [SEP], padded; all in one segment."""
         special = shards.tokenizer
         place = np.arange(seq_len)
         length = (self.end - self.start)[:, None]

@@ -56,7 +56,7 @@ class Pairs:
         self._ends = np.minimum(self._begins + PART, ends[self._document])
 
     def plan(self, epoch: int) -> np.ndarray:
-        """The first sentences of the examples of an epoch, in its order, int64."""
+        """Return the first sentences of the examples of an epoch, in its order, int64."""
         here, end, found = self._begins, self._ends, []
         key = self._epoch_key(epoch)
         while len(here):
@@ -69,7 +69,7 @@ class Pairs:
         return first[order]
 
     def rows(self, epoch: int, first: np.ndarray) -> "PairRows":
-        """The examples of an epoch that begin with those sentences."""
+        """Return the examples of an epoch that begin with those sentences."""
         keys = fork(self._epoch_key(epoch), first)
         part = np.searchsorted(self._begins, first, "right") - 1
         target, cut, end, is_random, _ = self._walk(keys, first, self._ends[part])
@@ -143,14 +143,14 @@ class PairRows:
         return PairRows(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
 
     def joined(self, several: list["PairRows"]) -> "PairRows":
-        """The examples of several, one after the other."""
+        """Return the examples of several, one after the other."""
         fields = self.__dataclass_fields__
         return PairRows(
             *(np.concatenate([getattr(rows, name) for rows in several]) for name in fields)
         )
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
-        """[CLS] A [SEP] B [SEP], padded."""
+        """Return [CLS] A [SEP] B [SEP], padded."""
         special = shards.tokenizer
         place = np.arange(seq_len)
         a, b = self.a_length[:, None], self.b_length[:, None]

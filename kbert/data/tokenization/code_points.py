@@ -49,7 +49,7 @@ class Replacements:
     dropped: np.ndarray
 
     def with_words(self, points: Iterable[int]) -> "Replacements":
-        """The table in which these code points stay, each a word by itself."""
+        """Return the table in which these code points stay, each a word by itself."""
         pages, rows = self.pages.copy(), list(self.rows)
         mark = ord("!")  # which is one, by every vocabulary's rules
         number = rows[pages[mark // PAGE]][mark % PAGE]
@@ -92,7 +92,7 @@ def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replac
 
 
 def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
-    """The values of a code point that becomes `text`."""
+    """Return the values of a code point that becomes `text`."""
     if marks_move and not text and unicodedata.category(point).startswith("M"):
         # Which ends a run of marks, or takes a place among those that are put in order.
         return (GONE | _class_of(_DECOMPOSED.normalize_str(point)[0]) << CLASS_BITS,)
@@ -105,7 +105,7 @@ def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
 
 
 def _class_of(point: str) -> int:
-    """The combining class; 0 where the Rust package's tables, which are older, have none."""
+    """Return the combining class; 0 where the Rust package's tables, which are older, have none."""
     found = unicodedata.combining(point)
     last = "\u0345"  # the one of the highest class
     moves = found and _DECOMPOSED.normalize_str(last + point)[0] != last
@@ -113,7 +113,7 @@ def _class_of(point: str) -> int:
 
 
 def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
-    """Each code point and what it becomes, words apart; surrogates are none.
+    """Yield each code point and what it becomes, words apart; surrogates are none.
 
     Planes 4 to 13, of which Unicode has given nothing to anyone, stay as they are.
     """
@@ -126,7 +126,7 @@ def _normalized(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple
 
 
 def _words_apart(text: str) -> str:
-    """The text with spaces around punctuation, and for every kind of space."""
+    """Return the text with spaces around punctuation, and for every kind of space."""
     found, end = [], 0
     for piece, (start, stop) in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text):
         alone = len(piece) == 1 and piece != _BETWEEN

@@ -97,11 +97,11 @@ class RustTokenizer:
             return self._rust.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
-        """The text of ids that the vocabulary has."""
+        """Return the text of ids that the vocabulary has."""
         return self._rust.decode(ids, skip_special_tokens=skip_special_tokens)
 
     def to_json(self) -> str:
-        """The text of `tokenizer.json`, without truncation and padding."""
+        """Return the text of `tokenizer.json`, without truncation and padding."""
         with self._lock:
             self._rust.no_truncation()
             return self._rust.to_str(pretty=True)

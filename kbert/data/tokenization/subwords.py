@@ -144,7 +144,7 @@ class Subwords:
         return RustTokenizer(self.rust, added, self.truncation_side, splits_at_blanks=False)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
-        """The values of transformers' `tokenizer_config.json`."""
+        """Return the values of transformers' `tokenizer_config.json`."""
         config: dict = {"tokenizer_class": self.tokenizer_class or KINDS[self.kind]}
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
         config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
@@ -181,7 +181,7 @@ def read_subwords(path: Path, special_tokens: dict[str, str], **settings) -> Sub
 
 
 def _joined(path: Path, special: dict[str, str], settings: dict) -> str:
-    """A tokenizer.json's text of a vocab.json and its merges, as transformers makes it."""
+    """Return a tokenizer.json's text of a vocab.json and its merges, as transformers makes it."""
     merges = path.with_name("merges.txt")
     if not merges.is_file():
         raise FileNotFoundError(2, f"no merges.txt beside {path.name}", str(path.parent))

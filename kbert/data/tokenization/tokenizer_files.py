@@ -60,7 +60,7 @@ class UnknownCasing(ValueError):
 
 
 def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
-    """Reads a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
+    """Read a folder or a file: `tokenizer.json` before `vocab.txt`, as transformers does.
 
     Args:
         path: a folder with one of the two or `vocab.json`, or one of the two under any name (JSON
@@ -160,7 +160,7 @@ def _is_in(entry: dict, found: dict) -> bool:
 
 
 def _wordpiece_of(values: dict, path: Path) -> dict:
-    """A tokenizer.json's WordPiece, under the names of `Vocabulary`."""
+    """Return a tokenizer.json's WordPiece, under the names of `Vocabulary`."""
     model = values.get("model")
     if model is None:
         keys = ", ".join(list(values)[:20]) or "no keys"
@@ -189,7 +189,7 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
 
 
 def _by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
-    """The tokens in the order of their ids; an id that is missing has no token."""
+    """Return the tokens in the order of their ids; an id that is missing has no token."""
     count = max(ids.values(), default=-1) + 1
     if count > bounds.LINES:
         raise ValueError(f"{path}: ids must be below {bounds.LINES:,}, got {count - 1:,}")
@@ -204,7 +204,7 @@ def _by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
 
 
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
-    """[CLS] and [SEP], as a template puts them around texts; None: there is no template.
+    """Return [CLS] and [SEP], as a template puts them around texts; None: there is no template.
 
     Refuses what does not make [CLS] A [SEP] of one text, [CLS] A [SEP] B [SEP] of two.
     """

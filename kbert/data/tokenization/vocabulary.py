@@ -134,7 +134,7 @@ class Vocabulary:
         return (*self.tokens, *beyond)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
-        """The values of transformers' `tokenizer_config.json`."""
+        """Return the values of transformers' `tokenizer_config.json`."""
         config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
         config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
         config |= truncation_config(self, max_length)
@@ -147,7 +147,7 @@ class Vocabulary:
 
 
 def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
-    """The tokens of a `vocab.txt`, in the order of their ids.
+    """Return the tokens of a `vocab.txt`, in the order of their ids.
 
     Lines end in LF or CRLF; blank lines at the end are no tokens. As Google's `load_vocab`, white
     space around a token is dropped. Only a line feed ends a line: U+2028 and U+0085 do not.

@@ -27,7 +27,7 @@ def bert_normalizer(
 
 
 def _build(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
-    """The Rust tokenizer, as transformers builds BertTokenizer's."""
+    """Return the Rust tokenizer, as transformers builds BertTokenizer's."""
     special = vocabulary.special_tokens
     word_piece = tokenizers.models.WordPiece(
         {token: place for place, token in enumerate(vocabulary.tokens)},

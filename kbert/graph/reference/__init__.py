@@ -47,7 +47,7 @@ class PublishedTotal:
 
 
 def text(name: str) -> str:
-    """The text of one of the package's tables."""
+    """Return the text of one of the package's tables."""
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -50,7 +50,7 @@ _NORMS = (
 
 
 def errata() -> tuple[Erratum, ...]:
-    """Every known erratum, its arithmetic done on the documents' own tables."""
+    """Return every known erratum, its arithmetic done on the documents' own tables."""
     return (*_structure(), *_meaning(), *_totals())
 
 

@@ -17,7 +17,7 @@ def gelu(x):
 
 @_register
 def gelu_tanh(x):
-    """The tanh approximation of GELU, as in google-research/bert's modeling.py."""
+    """Return the tanh approximation of GELU, as in google-research/bert's modeling.py."""
     return 0.5 * x * (1.0 + ops.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
@@ -29,7 +29,7 @@ def gelu_10(x):
 
 @_register
 def quick_gelu(x):
-    """The approximation of GELU by the logistic function."""
+    """Return the approximation of GELU by the logistic function."""
     return x * ops.sigmoid(1.702 * x)
 
 
@@ -47,7 +47,7 @@ def leaky_relu_01(x):
 
 @_register
 def laplace(x):
-    """A bounded approximation of squared ReLU (Ma et al. 2022, arXiv 2209.10655)."""
+    """Return a bounded approximation of squared ReLU (Ma et al. 2022, arXiv 2209.10655)."""
     return 0.5 * (1.0 + ops.erf((x - 0.707107) / (0.282095 * 1.4142135623730951)))
 
 
@@ -62,6 +62,6 @@ _BY_NAME = {function.__name__: function for function in _OWN}
 
 
 def activation(hidden_act: str):
-    """The function meant by a configuration's `hidden_act`; "gelu" is the erf form."""
+    """Return the function meant by a configuration's `hidden_act`; "gelu" is the erf form."""
     name = ACTIVATIONS[hidden_act]
     return _BY_NAME.get(name) or keras.activations.get(name)

@@ -141,7 +141,7 @@ class PositionEmbedding(keras.layers.Layer):
         return self.input_dim - self.first
 
     def of_sequence(self, table, length):
-        """The rows (S, H) of a table that a sequence of `length` tokens gets."""
+        """Return the rows (S, H) of a table that a sequence of `length` tokens gets."""
         table = ops.convert_to_tensor(table)
         return table[self.first : self.first + length] if self.first else table[:length]
 
@@ -241,7 +241,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
 
 def _of_each_token(mask):
-    """bool (B, S) as (B, 1, S); (B, S, S) as it is."""
+    """Return bool (B, S) as (B, 1, S); (B, S, S) as it is."""
     return ops.expand_dims(mask, 1) if len(mask.shape) == 2 else mask
 
 

@@ -43,7 +43,7 @@ class Attention:
         return self._merged(context), (query, keys, vectors, mask, signed)
 
     def backward(self, kept: Sequence, gradient) -> tuple:
-        """Gradients of query, keys, vectors and, None, of mask and seed."""
+        """Return gradients of query, keys, vectors and, None, of mask and seed."""
         query, keys, vectors, mask, signed = kept
         gradient = self._compiled(elementwise.own_heads, heads=query.shape[1])(gradient)
         of_left = self._matmul(gradient, vectors, False, True)  # (B, A, S, S)

@@ -126,7 +126,7 @@ class CutModel:
         self.heads_draw = bool(own_seed_states(self._heads))
 
     def outputs(self, values: dict, inputs: dict, recomputed: Callable | None = None) -> list:
-        """The model's outputs.
+        """Return the model's outputs.
 
         Args:
             values: of its variables, by their id.

@@ -6,7 +6,7 @@ from kbert.data.counter_draws import fork, key_of
 
 
 def seed_states(model) -> list:
-    """The states of the model's seed generators, in the order of its layers.
+    """Return the states of the model's seed generators, in the order of its layers.
 
     Keras: `variables` are "all layer state, including random seeds", `weights` without these.
 
@@ -27,7 +27,7 @@ def seed_states(model) -> list:
 
 
 def own_seed_states(layer) -> list:
-    """The states of one layer's or model's seed generators; none where it draws nothing."""
+    """Return the states of one layer's or model's seed generators; none where it draws nothing."""
     weights = set(map(id, layer.weights))
     return [variable for variable in layer.variables if id(variable) not in weights]
 
@@ -41,7 +41,7 @@ def _drops_out(layer) -> bool:
 
 
 def seeds_of(seed: int, step: int, replicas: range, micro_batches: int, states: int) -> np.ndarray:
-    """int32 (replicas, micro-batches, states, 2): one hash for each."""
+    """Return int32 (replicas, micro-batches, states, 2): one hash for each."""
     shape = (len(replicas), micro_batches, states, 2)
     if 0 in shape:
         return np.zeros(shape, np.int32)

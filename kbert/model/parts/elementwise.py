@@ -76,7 +76,7 @@ def measured_and_kept_in_turn(logits, labels, weights):
 
 
 def counted(logits, weights):
-    """Logits in float32, 0 where a label does not count: there they may be anything."""
+    """Return logits in float32, 0 where a label does not count: there they may be anything."""
     return ops.where(ops.expand_dims(weights > 0, -1), _wide(logits), 0.0)
 
 
@@ -108,7 +108,7 @@ def probabilities(scores, mask):
 
 
 def masked(scores, mask):
-    """Scores in float32, the lowest of all numbers where the mask is False."""
+    """Return scores in float32, the lowest of all numbers where the mask is False."""
     return ops.where(mask, _wide(scores), _LOWEST)
 
 
@@ -120,7 +120,7 @@ def exponentials(x, largest=None):
 
 
 def activated(x, bias, *, activation):
-    """The activation of x (B, S, F) plus bias."""
+    """Return the activation of x (B, S, F) plus bias."""
     return ops.cast(activation(_wide(x) + bias), x.dtype)
 
 
@@ -134,19 +134,19 @@ def split_heads(x, bias, *, parts: int, heads: int):
 
 
 def merged_heads(x):
-    """(B, A, S, D) -> (B, S, H)."""
+    """Rearrange (B, A, S, D) to (B, S, H)."""
     batch, heads, length, size = ops.shape(x)
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
 def own_heads(x, *, heads: int):
-    """(B, S, H) -> (B, A, S, D)."""
+    """Rearrange (B, S, H) to (B, A, S, D)."""
     batch, length, width = ops.shape(x)
     return ops.transpose(ops.reshape(x, (batch, length, heads, width // heads)), (0, 2, 1, 3))
 
 
 def dropped(x, seed, rate: float):
-    """Dropout (Srivastava et al. 2014), whose mask is a function of seed and place alone.
+    """Return dropout (Srivastava et al. 2014), whose mask is a function of seed and place alone.
 
     Args:
         x: float, any shape of less than 2³² numbers.
@@ -160,7 +160,7 @@ def dropped(x, seed, rate: float):
 
 
 def kept(x, seed, rate: float):
-    """bool of the shape of x: what dropout leaves of it; see `dropped`."""
+    """Return bool of the shape of x: what dropout leaves of it; see `dropped`."""
     return random_bits(ops.shape(x), seed) >= int(rate * 2**31)
 
 
@@ -179,7 +179,7 @@ def normalized_in_one_pass(x, gamma, beta, epsilon: float):
 
 
 def random_bits(shape, seed):
-    """int32 of a shape: 31 random bits each, a function of their place and of the seed.
+    """Return int32 of a shape: 31 random bits each, a function of their place and of the seed.
 
     A hash of the place: multiplications and shifts (Wellons, hash-prospector's lowbias32), half of
     the seed before the first, the other half before the next two. Not the backend's own generator:

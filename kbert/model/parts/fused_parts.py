@@ -185,7 +185,7 @@ class EncoderBlock:
         self._kit, self._recomputed = kit, kit.recomputed
 
     def __call__(self, values: dict, x, mask, read: Read = ALL):
-        """The block's output, (B, S, H), or what is read of it; see `CutModel`."""
+        """Return the block's output, (B, S, H), or what is read of it; see `CutModel`."""
         with scope(ATTENTION):
             x = self._attended(values, x, mask, read)
         with scope(FEED_FORWARD):
@@ -250,7 +250,7 @@ class EncoderBlock:
         return _product(self._kit, x, kernel)
 
     def _matrix(self, kernel, axes: int):
-        """(H, A, D) as (H, A·D), one axis in; (A, D, H) as (A·D, H), two axes in."""
+        """Return (H, A, D) as (H, A·D), one axis in; (A, D, H) as (A·D, H), two axes in."""
         return self._kit.ops.reshape(kernel, (math.prod(kernel.shape[:axes]), -1))
 
 
@@ -267,7 +267,7 @@ class Similarity:
         self._kit = kit
 
     def __call__(self, values: dict, x, table):
-        """(B, M, T) of x (B, M, H) and table (T, H); see `CutModel`."""
+        """Return (B, M, T) of x (B, M, H) and table (T, H); see `CutModel`."""
         product = _product(self._kit, x, table, transposed=True)
         return self._with_bias(product, values[id(self._bias)])
 
@@ -276,12 +276,12 @@ class Similarity:
 
 
 def seed_of(values: dict, states: list):
-    """int32 (2,) of a dropout's state; of no use where it drops nothing."""
+    """Return int32 (2,) of a dropout's state; of no use where it drops nothing."""
     return values[id(states[0])] if states else ops.zeros(2, "int32")
 
 
 def _product(kit: Kit, x, kernel, transposed: bool = False):
-    """(B, S, in)(in, out) as one product of B·S rows."""
+    """Return (B, S, in)(in, out) as one product of B·S rows."""
     ops = kit.ops
     rows = ops.reshape(x, (-1, x.shape[-1]))
     product = kit.matmul(rows, ops.cast(kernel, x.dtype), transposed=transposed)

@@ -15,7 +15,7 @@ ops = keras.ops
 
 @functools.cache
 def part(formula: Callable, **settings) -> Callable:
-    """A formula of `elementwise`; XLA fuses it."""
+    """Return a formula of `elementwise`; XLA fuses it."""
     if formula not in WRITTEN:
         return functools.partial(formula, **settings)
     written = WRITTEN[formula]
@@ -60,7 +60,7 @@ def _matmul_of_transposed(x, y, transpose_x: bool, transpose_y: bool):
 
 
 def recomputed(function: Callable) -> Callable:
-    """The function as it is; on a CPU XLA computes again early, and keeps as much."""
+    """Return the function as it is; on a CPU XLA computes again early, and keeps as much."""
     return function
 
 
@@ -70,12 +70,12 @@ def matmul(x, y, transposed: bool = False):
 
 
 def vectors(table, ids):
-    """(B, S, H) of table (T, H) and ids (B, S); NaN where an id is out of range."""
+    """Return (B, S, H) of table (T, H) and ids (B, S); NaN where an id is out of range."""
     return jnp.take(table, ids, axis=0)
 
 
 def rows_at(x, places):
-    """(B, R, H) of x (B, S, H) and places (B, R); NaN where a place is out of range."""
+    """Return (B, R, H) of x (B, S, H) and places (B, R); NaN where a place is out of range."""
     return jnp.take_along_axis(x, places[..., None], axis=1)
 
 

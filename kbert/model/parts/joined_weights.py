@@ -20,7 +20,7 @@ def move(
     new_moments: Callable,
     new_weight: Callable,
 ) -> None:
-    """Assigns weights and their moments, of any shapes, what an optimizer makes of each number.
+    """Assign weights and their moments, of any shapes, what an optimizer makes of each number.
 
     Args:
         states: weights, their first and their second moments; float32.

@@ -45,7 +45,7 @@ def has(model, expected: dict[str, type]) -> bool:
 
 
 def blocks(model) -> int:
-    """How many encoder blocks a model has."""
+    """Return how many encoder blocks a model has."""
     layers = {layer.name for layer in model.layers}
     number = 0
     while names.encoder_output(number + 1) in layers:

@@ -16,7 +16,7 @@ HEADS = (names.CLASSIFIER, names.TOKEN_CLASSIFIER)  # outputs that a packed batc
 
 
 def check(model, replicas: int) -> None:
-    """A ValueError where a model or devices are none that packing is for."""
+    """Raise a ValueError where a model or devices are none that packing is for."""
     if model.inputs[0].shape[1] is not None:
         raise ValueError(
             f"packing needs a model of any length, got one of {model.inputs[0].shape[1]} tokens: "
@@ -39,7 +39,7 @@ def within_texts(texts):
 
 
 def first_tokens(x, firsts):
-    """(B, 1, H): each text's first token; x: (R, S, H)."""
+    """Return (B, 1, H): each text's first token; x: (R, S, H)."""
     rows = ops.reshape(x, (-1, ops.shape(x)[-1]))
     return ops.expand_dims(ops.take(rows, firsts, axis=0), 1)
 

@@ -9,7 +9,7 @@ from kbert.model.parts import elementwise
 
 
 def part(formula: Callable, **settings) -> Callable:
-    """A formula of `elementwise`."""
+    """Return a formula of `elementwise`."""
     return functools.partial(formula, **settings)
 
 
@@ -25,7 +25,7 @@ def attended(rate: float) -> Callable:
 
 
 def recomputed(function: Callable) -> Callable:
-    """The function as it is."""
+    """Return the function as it is."""
     return function
 
 
@@ -35,15 +35,15 @@ def matmul(x, y, transposed: bool = False):
 
 
 def vectors(table, ids):
-    """(B, S, H) of table (T, H) and ids (B, S)."""
+    """Return (B, S, H) of table (T, H) and ids (B, S)."""
     return ops.take(table, ids, axis=0)
 
 
 def rows_at(x, places):
-    """(B, R, H) of x (B, S, H) and places (B, R)."""
+    """Return (B, R, H) of x (B, S, H) and places (B, R)."""
     return ops.take_along_axis(x, ops.expand_dims(places, -1), axis=1)
 
 
 def vectors_and_table(table, ids, dtype: str):
-    """Vectors of ids, and the table in a dtype."""
+    """Return vectors of ids, and the table in a dtype."""
     return vectors(table, ids), ops.cast(table, dtype)

@@ -111,7 +111,7 @@ class ReadRows:
         return _AtPlaces(places, self._gather)
 
     def taken(self, x, inputs: dict):
-        """The rows (B, R, H) of all, (B, S, H)."""
+        """Return the rows (B, R, H) of all, (B, S, H)."""
         if self._packing:
             return packed_rows.first_tokens(x, inputs[FIRSTS])
         return self._gather(x, self._places(inputs))
@@ -124,7 +124,7 @@ class ReadRows:
         return [*(rows[:, place] for place in range(before)), rows[:, before:]]
 
     def _places(self, inputs: dict):
-        """int32 (B, R)."""
+        """Return int32 (B, R)."""
         ids = inputs[names.TOKEN_IDS]
         places = [ops.zeros_like(ids[:, :1], "int32")] if names.FIRST_TOKEN in self._readers else []
         if names.MLM_GATHER in self._readers:
@@ -143,7 +143,7 @@ class LayersBlock:
         self._attention, self._feed_forward = of(names.ATTENTION), of(names.FEED_FORWARD)
 
     def __call__(self, values: dict, x, mask, read: Read = ALL):
-        """(B, R, H); see `cut_model.Parts`."""
+        """Return (B, R, H); see `cut_model.Parts`."""
         attention, *ended = self._attention
         queries = read.queries(x)
         y = layer_stateless(attention, values, x, mask=mask, queries=queries, training=True)

@@ -8,7 +8,7 @@ SCOPES = (EMBEDDINGS, ATTENTION, FEED_FORWARD, HEADS, LOSS, OPTIMIZER)
 
 
 def scope(name: str):
-    """A context in which operations are of that part; JAX alone has such names."""
+    """Return a context in which operations are of that part; JAX alone has such names."""
     import keras
 
     if keras.backend.backend() != "jax":

@@ -4,7 +4,7 @@ from keras import ops
 
 
 def stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
-    """A functional model's outputs, from the values of its variables by id."""
+    """Return a functional model's outputs, from the values of its variables by id."""
 
     given = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
     outputs = layer_stateless(model, values, given, training=training, **options)
@@ -22,6 +22,6 @@ def layer_stateless(layer, values: dict, inputs, **options):
 
 
 def value_of(values: dict, variable):
-    """A variable's, in its type: the one that is given, else its own."""
+    """Return a variable's value in its dtype: the given one, else its own."""
     given = values.get(id(variable))
     return variable.value if given is None else ops.cast(given, variable.dtype)

@@ -39,7 +39,7 @@ def part(formula: Callable, **settings) -> Callable:
 
 
 def recomputed(function: Callable) -> Callable:
-    """The function as it is."""
+    """Return the function as it is."""
     return function
 
 
@@ -100,7 +100,7 @@ def _split_heads(x, bias, *, parts: int, heads: int):
 
 
 def _merged_heads(x):
-    """(B, A, S, D) -> (B, S, H)."""
+    """Rearrange (B, A, S, D) to (B, S, H)."""
     batch, heads, length, size = ops.shape(x)
     return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, heads * size])
 
@@ -194,17 +194,17 @@ def _left(x, kept):
 
 
 def _column_sums(x):
-    """(H,) of x (N, H)."""
+    """Return (H,) of x (N, H)."""
     return tf.raw_ops.BiasAddGrad(out_backprop=x)
 
 
 def _rows(x):
-    """(…, H) as (N, H)."""
+    """Return (…, H) as (N, H)."""
     return _rows_and_shape(x)[0]
 
 
 def _rows_and_shape(x) -> tuple:
-    """(…, H) as (N, H), and its shape as a tensor.
+    """Return (…, H) as (N, H), and its shape as a tensor.
 
     Of a product's rows that were given a shape the product itself, and that shape: the remapper
     fuses a product with a bias where nothing else asks for it.

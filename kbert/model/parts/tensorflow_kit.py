@@ -24,7 +24,7 @@ _function = functools.partial(tf.function, jit_compile=True, autograph=False, re
 
 @functools.cache
 def part(formula: Callable, **settings) -> Callable:
-    """A formula of `elementwise` as one XLA program, and its gradient as another."""
+    """Return a formula of `elementwise` as one XLA program, and its gradient as another."""
     written = WRITTEN.get(formula)
     forward = _IN_TURN.get(formula) or (written.forward if written else keeping_nothing(formula))
     forward = _compiled(forward, **settings)
@@ -87,7 +87,7 @@ def _after(gradient, tensors) -> list:
 
 
 def recomputed(function: Callable) -> Callable:
-    """The function, of tensors, its parts computed again when its gradient is asked for.
+    """Return the function, of tensors, its parts computed again when its gradient is asked for.
 
     As `tf.recompute_grad`, which adds 0 to each argument to hold the computation back: a copy.
     """
@@ -112,12 +112,12 @@ def matmul(x, y, transposed: bool = False):
 
 
 def vectors(table, ids):
-    """(B, S, H) of table (T, H) and ids (B, S)."""
+    """Return (B, S, H) of table (T, H) and ids (B, S)."""
     return tf.gather(table, ids)
 
 
 def rows_at(x, places):
-    """(B, R, H) of x (B, S, H) and places (B, R)."""
+    """Return (B, R, H) of x (B, S, H) and places (B, R)."""
     return tf.gather(x, places, batch_dims=1)
 
 

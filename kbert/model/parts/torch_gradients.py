@@ -18,7 +18,7 @@ from kbert.model.parts import torch_products
 
 
 def dropped(x, rate: float):
-    """Dropout of x, float of any shape."""
+    """Return dropout of x, float of any shape."""
     return _Dropped.apply(x, *_kept(x, rate))
 
 
@@ -34,7 +34,7 @@ def attended(shares, vectors, rate: float):
 
 
 def recomputed(function: Callable) -> Callable:
-    """The function, of tensors, computed again when its gradient is asked for.
+    """Return the function, of tensors, computed again when its gradient is asked for.
 
     It draws nothing, takes all that has a gradient as its arguments, and ends with a product.
     """

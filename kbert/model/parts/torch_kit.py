@@ -59,12 +59,12 @@ def recomputed(function: Callable) -> Callable:
 
 
 def vectors(table, ids):
-    """(B, S, H) of table (T, H) and ids (B, S)."""
+    """Return (B, S, H) of table (T, H) and ids (B, S)."""
     return functional.embedding(torch.as_tensor(ids, device=table.device), table)
 
 
 def rows_at(x, places):
-    """(B, R, H) of x (B, S, H) and places (B, R)."""
+    """Return (B, R, H) of x (B, S, H) and places (B, R)."""
     return torch.take_along_dim(x, torch.as_tensor(places, device=x.device)[..., None].long(), 1)
 
 
@@ -108,7 +108,7 @@ def _normalized(x, gamma, beta, epsilon):
 
 
 def _probabilities(scores, mask):
-    """Writes over the scores: filled, they and their gradient, 0 there anyway, would be copied."""
+    """Write over the scores: filled, they and their gradient, 0 there anyway, would be copied."""
     # half of the lowest number: a masked score is finite in every dtype, and its share is 0
     least = torch.where(mask, 0.0, torch.finfo(scores.dtype).min / 2).to(scores.dtype)
     return scores.add_(least).softmax(-1)

@@ -22,7 +22,7 @@ PORTION = 2**25  # bytes of scores, of the 128 MiB of a v5e's VMEM
 
 
 def portions(batch: int, length: int, heads: int, itemsize: int) -> int:
-    """How many portions a batch is taken in, each of as many sequences.
+    """Return how many portions a batch is taken in, each of as many sequences.
 
     Args:
         batch, length: sequences of a chip, and their tokens.

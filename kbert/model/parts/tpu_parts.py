@@ -62,7 +62,7 @@ class TpuKit:
 
     @staticmethod
     def part(formula: Callable, **settings) -> Callable:
-        """A formula of `elementwise`, or its own, with autodiff's gradient; XLA fuses it."""
+        """Return a formula of `elementwise`, or its own, with autodiff's gradient; XLA fuses it."""
         formula = _OWN.get(formula, formula)
         if formula in (elementwise.normalized_sum, elementwise.normalized_embeddings):
             settings["norm"] = elementwise.normalized_in_one_pass

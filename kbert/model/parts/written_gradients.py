@@ -30,7 +30,7 @@ class Written(NamedTuple):
 
 
 def keeping_nothing(formula: Callable) -> Callable:
-    """The formula as a `Written.forward`."""
+    """Return the formula as a `Written.forward`."""
 
     def forward(*arguments, **settings):
         return formula(*arguments, **settings), []
@@ -98,7 +98,7 @@ def _dropped(x, left, rate: float):
 
 
 def _rows(x):
-    """(…, H) as (N, H)."""
+    """Return (…, H) as (N, H)."""
     return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 

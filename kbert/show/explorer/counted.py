@@ -48,7 +48,7 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
 
 def formulas(found: dict[str, dict[str, list[Layer]]]) -> list[str]:
-    """Every formula that the page computes."""
+    """Return every formula that the page computes."""
     rows: Sequence = [
         *(row for parts in found.values() for rows in parts.values() for row in rows),
         *ATTENTION_PARTS,
@@ -57,7 +57,7 @@ def formulas(found: dict[str, dict[str, list[Layer]]]) -> list[str]:
 
 
 def counting_data(spec: GraphSpec, batch_size: int) -> dict:
-    """The rows, the letters' values, presets, and the bytes of each dtype."""
+    """Return the rows, the letters' values, presets, and the bytes of each dtype."""
     config = spec.config
     sizes = closed_form.config_letters(config)
     labels = spec.num_labels if spec.has_labels else None

@@ -28,7 +28,7 @@ class Drawing:
 
 
 def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
-    """Each drawing's geometry, y downwards, in points.
+    """Return each drawing's geometry, y downwards, in points.
 
     `size` is (width, height); `nodes` and `frames` have [left, top, width, height] by name; `edges`
     are [from, to, output, points], the corners of a line, or of a curve its Bézier points.

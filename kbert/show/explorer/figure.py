@@ -53,7 +53,7 @@ STATES = (
 
 
 def figure_data(graphs: Mapping[str, Mapping[str, Sequence]]) -> dict[str, dict]:
-    """The geometry of each graph in each state, by "graph/state".
+    """Return the geometry of each graph in each state, by "graph/state".
 
     Raises:
         ImportError, RuntimeError: as `kbert.show.graphviz.layouts`.
@@ -117,7 +117,7 @@ class _Rows:
                 self.edges += self._into(self._shown(source), row.name, tensor)
 
     def _into(self, source: str, target: str, tensor: int) -> list[tuple[str, str, int]]:
-        """The edge to a layer, or through the parts of the attention that is open."""
+        """Return the edge to a layer, or through the parts of the attention that is open."""
         if not (target == ATTENTION and self.state.attention):
             return [(source, target, tensor)]
         first = [f"{target}/{name}" for name in ("query", "key", "value")]
@@ -126,7 +126,7 @@ class _Rows:
         return [*into, *((part, heads, 0) for part in first), (heads, output, 0)]
 
     def _shown(self, source: str) -> str:
-        """The box that a row's input comes from."""
+        """Return the box that a row's input comes from."""
         before, after = self.state.blocks or (False, False)
         if source == "{hidden}":
             return BLOCKS_BEFORE if before else names.EMBEDDING_NORM

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def javascript(formula: str) -> str:
-    """An arrow function of an object of BigInts by letter: `({H, T}) => H * T`; "" is 0."""
+    """Return an arrow function of an object of BigInts by letter: `({H, T}) => H * T`; "" is 0."""
     if not formula:
         return "() => 0n"
     _, tree = _parsed(formula)
@@ -18,13 +18,13 @@ def javascript(formula: str) -> str:
 
 
 def functions(formulas: Iterable[str]) -> str:
-    """A JavaScript object of those functions, by their formulas' texts."""
+    """Return a JavaScript object of those functions, by their formulas' texts."""
     lines = [f'"{formula}": {javascript(formula)}' for formula in sorted(set(formulas))]
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def mathml(formula: str) -> str:
-    """The formula as MathML, which browsers set without a script; its brackets are kept."""
+    """Return the formula as MathML, which browsers set without a script; its brackets are kept."""
     source, tree = _parsed(formula)
     return f"<math>{_ml(tree, source)}</math>"
 

@@ -12,7 +12,7 @@ _WIDEST = 420
 
 
 def generic_data(rows: Sequence[Row]) -> dict:
-    """The rows and one figure of them.
+    """Return the rows and one figure of them.
 
     Raises:
         ValueError: more than `MOST_LAYERS` layers.

@@ -30,7 +30,7 @@ FONT = "dejavu.woff"  # what is drawn where the machine has no fonts: Latin lett
 
 
 def page(title: str, data: dict, formulas: Iterable[str]) -> str:
-    """The page's HTML.
+    """Return the page's HTML.
 
     Args:
         title: what the page is of.
@@ -51,7 +51,7 @@ def page(title: str, data: dict, formulas: Iterable[str]) -> str:
 
 
 def script(data: dict, formulas: list[str]) -> str:
-    """All of the page's JavaScript, in a function of its own."""
+    """Return all of the page's JavaScript, in a function of its own."""
     mathml = {formula: formula_code.mathml(formula) for formula in formulas if formula}
     parts = [
         f"const MATHML = {_json(mathml)};",
@@ -62,7 +62,7 @@ def script(data: dict, formulas: list[str]) -> str:
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
-    """The part that needs no browser: what counts, and what refuses a configuration."""
+    """Return the part that needs no browser: what counts, and what refuses a configuration."""
     parts = [
         f"const DATA = {_json(data)};",
         f"const FORMULAS = {formula_code.functions(formulas)};",
@@ -72,7 +72,7 @@ def counting_script(data: dict, formulas: list[str]) -> str:
 
 
 def font() -> str:
-    """The font as a data URL."""
+    """Return the font as a data URL."""
     content = files(__package__).joinpath("page", FONT).read_bytes()
     return f"data:font/woff;base64,{base64.b64encode(content).decode()}"
 

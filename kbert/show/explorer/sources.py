@@ -11,7 +11,7 @@ from kbert.show.explorer.tensors import tensor_data
 
 
 def of_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
-    """The graph of a checkpoint, and of its tensors, by "layer/variable", what is in them.
+    """Return the graph of a checkpoint, and of its tensors, by "layer/variable", what is in them.
 
     Raises:
         FileNotFoundError, ValueError: as `kbert.load`.

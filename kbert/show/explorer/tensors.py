@@ -18,7 +18,7 @@ def tensor_data(arrays: Mapping[str, Callable[[], np.ndarray]]) -> dict[str, dic
 
 
 def described(array: np.ndarray) -> dict:
-    """The figures of one tensor, over its finite numbers, computed in float64.
+    """Return the figures of one tensor, over its finite numbers, computed in float64.
 
     `histogram` has `BINS` counts of equally wide bins from `min` to `max`, both included;
     `notFinite` is how many numbers are NaN or infinite.
@@ -44,7 +44,7 @@ def described(array: np.ndarray) -> dict:
 
 
 def _squares(parts: list[np.ndarray], middle: float) -> float:
-    """The sum of the squares of the distances from a number."""
+    """Return the sum of the squares of the distances from a number."""
     apart = (np.subtract(part, middle, dtype="float64") for part in parts)
     return sum(float(np.vdot(one, one)) for one in apart)
 

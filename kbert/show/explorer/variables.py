@@ -28,7 +28,7 @@ _LETTERS = {
 
 
 def variables(head: str) -> list[dict]:
-    """A head's variables, a block's as those of block {n}, layer {i} of a checkpoint.
+    """Return a head's variables, a block's as those of block {n}, layer {i} of a checkpoint.
 
     `names` and `shapes` are by format (`kbert.checkpoints.weight_names.COLUMNS`); None where a
     format has no name for it.

@@ -62,7 +62,7 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
 
 
 def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
-    """The questions of rows in memory.
+    """Return the questions of rows in memory.
 
     A row is a `Question`; a dict as `datasets` has SQuAD, {"question", "context", "answers":
     {"text": […], "answer_start": […]}}, with no answer where the context does not say, "id" may be
@@ -99,7 +99,7 @@ def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> lis
 
 
 def _as_entry(row: dict, place: str) -> dict:
-    """A row as SQuAD's files have a question."""
+    """Return a row as SQuAD's files have a question."""
     answers = row.get("answers")
     if isinstance(answers, dict):
         texts, starts = (
@@ -118,7 +118,7 @@ def _as_entry(row: dict, place: str) -> dict:
 
 
 def _of_articles(articles: list, where: str) -> list[Question]:
-    """The questions of SQuAD's articles; `where` is the file, for errors."""
+    """Return the questions of SQuAD's articles; `where` is the file, for errors."""
     questions = []
     for article in articles:
         for number, paragraph in enumerate(_list(article, "paragraphs", where), 1):
@@ -221,7 +221,7 @@ def _windows(record: Question, tokens: int, width: int, stride: int) -> list[tup
 
 
 def _span_of(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first and the last of a context's tokens with characters of the first answer."""
+    """Return the first and the last of a context's tokens with characters of the first answer."""
     if not answers:
         return None
     text, start = answers[0]
@@ -256,7 +256,7 @@ def best_answers(
     ends,
     longest: int = LONGEST_ANSWER,
 ) -> list[Span]:
-    """The span of each record with the largest sum of logits over all its windows.
+    """Return the span of each record with the largest sum of logits over all its windows.
 
     Args:
         records: the questions.

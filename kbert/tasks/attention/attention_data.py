@@ -40,7 +40,7 @@ class AttentionData:
     keys: np.ndarray | None = field(default=None, repr=False)
 
     def mean(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """float32 (S, S): of one layer or head, counted from 1; None: the mean over all."""
+        """Return float32 (S, S): of one layer or head, counted from 1; None: the mean over all."""
         weights = self.weights
         if head is not None:
             weights = weights[:, [place_of(self.heads, head, "head")]]
@@ -61,7 +61,7 @@ class AttentionData:
         return float(weights[self._token(token), self._token(other)])
 
     def statistics(self) -> list[HeadStatistics]:
-        """Each head's figures: entropy, distance, and at what it looks.
+        """Return each head's figures: entropy, distance, and at what it looks.
 
         See `kbert.tasks.attention.head_statistics` for what they are, and for the rule, that of
         Clark et al. 2019.
@@ -85,7 +85,7 @@ class AttentionData:
 
 
 def place_of(numbers: tuple[int, ...], asked, name: str) -> int:
-    """The place of a layer or head among those that there are; a ValueError for another."""
+    """Return the place of a layer or head among those that there are; a ValueError for another."""
     if isinstance(asked, bool) or asked not in numbers:
         raise ValueError(f"{name} must be one of {numbers[0]} … {numbers[-1]}, got {asked!r}")
     return numbers.index(asked)

@@ -27,7 +27,7 @@ class AttentionMap(AttentionData):
         head: int | None = None,
         special: str = "clipped",
     ) -> Path:
-        """Draws `mean(layer, head)` as a heat map: a row for each token that attends.
+        """Draw `mean(layer, head)` as a heat map: a row for each token that attends.
 
         Args:
             path: of the picture, .png, .svg or .pdf; written whole or not at all.
@@ -60,7 +60,7 @@ class AttentionMap(AttentionData):
         head: int | None = None,
         special: str = "hidden",
     ) -> Path:
-        """Writes the page that one looks at the attention on, or the numbers.
+        """Write the page that one looks at the attention on, or the numbers.
 
         The page is one file with everything in it: lines between the tokens, every head as a
         thumbnail, one as a heat map, its queries and keys, a table of `statistics()`. Up to 2^20

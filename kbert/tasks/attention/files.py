@@ -12,7 +12,7 @@ ENDINGS = (*PICTURES, PAGE, NUMBERS)
 
 
 def check_path(path: str | os.PathLike, endings: Sequence[str]) -> Path:
-    """The path; an error for an ending or a folder that cannot be."""
+    """Return the path; an error for an ending or a folder that cannot be."""
     path = Path(path)
     if path.suffix.lower() not in endings:
         raise ValueError(f"path must end with one of {', '.join(endings)}, got {path.name!r}")

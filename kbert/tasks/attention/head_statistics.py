@@ -48,7 +48,7 @@ def head_statistics(
     heads: Sequence[int],
     special: Sequence[int] = (),
 ) -> list[HeadStatistics]:
-    """The figures of each head, layer by layer; all tokens count, [CLS] and [SEP] too.
+    """Return the figures of each head, layer by layer; all tokens count, [CLS] and [SEP] too.
 
     Args:
         weights: float (layers, heads, S, S): rows attend to columns, and sum to 1.

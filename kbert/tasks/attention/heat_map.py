@@ -20,7 +20,7 @@ _PIXELS = 6000  # a side of a PNG, at most
 def draw(
     weights: np.ndarray, tokens: list[str], title: str, path: Path, top: float | None = None
 ) -> None:
-    """Writes the picture of weights (S, S), rows attend to columns; always the same bytes.
+    """Write the picture of weights (S, S), rows attend to columns; always the same bytes.
 
     Args:
         weights: from 0 to 1.
@@ -81,7 +81,7 @@ def _colours(figure, axes, weights: np.ndarray, top: float | None) -> None:
 
 
 def _titled(title: str, room: int) -> str:
-    """The title with its first line cut to so many letters."""
+    """Return the title with its first line cut to so many letters."""
     text, _, shown = title.rpartition("\n")
     text = printable.line(" ".join(text.split()))
     cut = text if len(text) <= room else f"{text[: room - 1]}…"
@@ -89,7 +89,7 @@ def _titled(title: str, room: int) -> str:
 
 
 def _label(axes, tokens: list[str], cell: float) -> None:
-    """Names rows and columns; where they are many, every n-th, which one can read then."""
+    """Name rows and columns; where they are many, every n-th, which one can read then."""
     every = -(-len(tokens) // _NAMED)
     size = min(9.0, 72 * cell * 0.8 * every)  # points
     places, names = range(0, len(tokens), every), tokens[::every]

@@ -72,7 +72,7 @@ class Attribution:
     similar_to: str | None = None
 
     def words(self) -> list[WordScore]:
-        """The words of the text, in its order, each with the sum of its tokens' scores."""
+        """Return the words of the text, in its order, each with the sum of its tokens' scores."""
         found: dict[tuple, WordScore] = {}
         parts = zip(self.scores, self.offsets, self.segments, self.word_ids, strict=True)
         for score, (start, end), text, word in parts:
@@ -85,7 +85,7 @@ class Attribution:
         return list(found.values())
 
     def summary(self) -> str:
-        """One line: what was attributed, and how near the scores' sum is to it."""
+        """Return one line: what was attributed, and how near the scores' sum is to it."""
         named = printable.cut(self.target, 30)
         return (
             f"{named} {self.value:.4f}, of the baseline {self.baseline_value:.4f}; the scores sum "
@@ -108,7 +108,7 @@ class Attribution:
         ]
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Writes the coloured text: a page (.html), or a picture (.png, .svg, .pdf).
+        """Write the coloured text: a page (.html), or a picture (.png, .svg, .pdf).
 
         Returns:
             The path.
@@ -162,7 +162,7 @@ class Attribution:
 
 
 def check_path(path: str | os.PathLike) -> Path:
-    """The path; an error for an ending or a folder that cannot be."""
+    """Return the path; an error for an ending or a folder that cannot be."""
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"path must end with one of {', '.join(ENDINGS)}, got {path.name!r}")

@@ -51,7 +51,7 @@ class Integrated:
 def integrate(
     call: Callable, x: np.ndarray, baseline: np.ndarray, others: list, steps: int | None
 ) -> Integrated:
-    """The attributions of one row.
+    """Return the attributions of one row.
 
     Args:
         call: from `kbert.model.gradients.with_gradient`, of points (K, S, H), a mask (K, S) and
@@ -82,7 +82,7 @@ def integrate(
 
 
 def _summed(call: Callable, steps: int, x, baseline, others: list) -> np.ndarray:
-    """float64 (S, H): (x − x') times the mean gradient on the way."""
+    """Return float64 (S, H): (x − x') times the mean gradient on the way."""
     places, weights = np.polynomial.legendre.leggauss(steps)  # within −1 … 1, sum 2
     total = np.zeros(x.shape)
     rows = _rows(x)
@@ -97,12 +97,12 @@ def _summed(call: Callable, steps: int, x, baseline, others: list) -> np.ndarray
 
 
 def _rows(x: np.ndarray) -> int:
-    """Points that are computed at a time."""
+    """Return the number of points computed at a time."""
     return max(2, min(10, _TOKENS // len(x)))
 
 
 def _evaluated(call: Callable, alphas: np.ndarray, x, baseline, others: list):
-    """Gradients (K, S, H) and values (K,) at the points baseline + alpha (x − baseline)."""
+    """Return gradients (K, S, H) and values (K,) at the points baseline + alpha (x − baseline)."""
     mask, *shared = others
     points = baseline + alphas[:, None, None].astype("float32") * (x - baseline)
     values, gradients = call(points, np.repeat(mask[None], len(points), axis=0), *shared)

@@ -38,7 +38,7 @@ h1 {{ margin: 0; font: 600 1.3rem/1.3 system-ui, sans-serif }}
 
 
 def whole(title: str, notes: list[str], texts: list[list[Span]]) -> str:
-    """The page: one file with everything in it.
+    """Return the page: one file with everything in it.
 
     Args: as for `fragment`.
     """
@@ -46,7 +46,7 @@ def whole(title: str, notes: list[str], texts: list[list[Span]]) -> str:
 
 
 def fragment(title: str, notes: list[str], texts: list[list[Span]]) -> str:
-    """The texts, each a paragraph, with a title above, and below what the colours mean.
+    """Return the texts, each a paragraph, with a title above, and below what the colours mean.
 
     Args:
         title: what was attributed.

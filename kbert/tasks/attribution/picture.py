@@ -22,7 +22,7 @@ _MOST_LINES = 400
 
 
 def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> None:
-    """Writes the picture; always the same bytes for the same texts.
+    """Write the picture; always the same bytes for the same texts.
 
     Args:
         title: the line above.
@@ -86,7 +86,7 @@ def _placed(texts: list[list[Span]]) -> tuple[list[tuple], int]:
 
 
 def _words(spans: list[Span]) -> Iterator[tuple[Span, str]]:
-    """Tokens as they are; what stands between them cut at ends of line, blanks apart."""
+    """Yield tokens as they are; what stands between them cut at ends of line, blanks apart."""
     for span in spans:
         text = printable.lines(span.text).replace("\t", " ")
         if span.tokens:
@@ -109,7 +109,7 @@ def _width(word: str) -> float:
 
 
 def _extent(text: str) -> float:
-    """Points from a text's first letter to its last."""
+    """Return points from a text's first letter to its last."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 

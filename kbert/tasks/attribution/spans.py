@@ -36,7 +36,7 @@ class Span:
 def spans_of(
     text: str, tokens: Sequence[tuple[int, int, str, float]], truncated: bool = False
 ) -> list[Span]:
-    """The pieces of a text, in order, all of it up to its last token.
+    """Return the pieces of a text, in order, all of it up to its last token.
 
     Args:
         text: the text.

@@ -43,7 +43,7 @@ class Outputs:
 
 
 def of_labels(model: keras.Model, scale: str) -> Outputs:
-    """A classifier's labels; `scale` is "softmax", "sigmoid" or "logit"."""
+    """Return a classifier's labels; `scale` is "softmax", "sigmoid" or "logit"."""
     rest = after_embeddings(model, model.get_layer(names.CLASSIFIER).output)
 
     def answers(states, mask):
@@ -56,7 +56,7 @@ def of_labels(model: keras.Model, scale: str) -> Outputs:
 
 
 def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
-    """The tokens that may stand at a place; the head is computed there alone."""
+    """Return the tokens that may stand at a place; the head is computed there alone."""
     blocks = sum(layer.name.endswith(f"-{names.ATTENTION}") for layer in model.layers)
     rest = after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
     dense, norm, similarity = (model.get_layer(name) for name in MLM_LAYERS)
@@ -77,7 +77,7 @@ def of_masked_tokens(model: keras.Model, scale: str) -> Outputs:
 
 
 def of_vectors(model: keras.Model, settings: SentenceSettings) -> Outputs:
-    """The cosine of a text's vector to a given one."""
+    """Return the cosine of a text's vector to a given one."""
     vectors = build_vectors(model, settings.pooling, dense=settings.dense).outputs[0]
     rest = after_embeddings(model, vectors[:, : settings.dimensions])
 
@@ -112,7 +112,7 @@ def scale_of_labels(bert: Bert, value: str) -> str:
 
 
 def vector_settings(bert: Bert) -> SentenceSettings:
-    """The checkpoint's own way to a vector, else the mean."""
+    """Return the checkpoint's own way to a vector, else the mean."""
     settings = settings_of(bert, "similar_to")
     lowercases = settings.lowercase and not require_tokenizer(bert, "attribute").lowercase
     if settings.default_prompt or lowercases:
@@ -130,7 +130,7 @@ def vector_settings(bert: Bert) -> SentenceSettings:
 
 
 def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> int:
-    """The output of a label, by its name or number; None: the likeliest of (labels,)."""
+    """Return the output of a label, by its name or number; None: the likeliest of (labels,)."""
     labels = label_names(bert, len(answers))
     if target is None:
         return int(answers.argmax())
@@ -143,7 +143,7 @@ def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> i
 
 
 def token_number(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) -> int:
-    """The id of a token; None: the likeliest of (T,)."""
+    """Return the id of a token; None: the likeliest of (T,)."""
     if target is None:
         return int(answers[: tokenizer.vocab_size].argmax())
     if not isinstance(target, str):
@@ -158,7 +158,7 @@ def token_number(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) 
 
 
 def mask_place(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
-    """The place of a text's [MASK] number `mask`, from 1."""
+    """Return the place of a text's [MASK] number `mask`, from 1."""
     token = tokenizer.token_of(tokenizer.mask_id)
     places = [at for at, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
     if not places:

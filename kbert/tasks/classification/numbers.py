@@ -39,7 +39,7 @@ def _of_value(value, what: str, place: str, names) -> float:
 
 
 def _labels_in(cell: str) -> tuple[str, ...]:
-    """All numbers are alike; what is none, as in a header, is a label of its own."""
+    """Return a cell's kind: numbers are alike; anything else, as in a header, is its own label."""
     try:
         float(cell)
     except ValueError:

@@ -74,7 +74,7 @@ ONE_LABEL = LabelKind(lambda cell, place: cell, in_memory.label_of, "a label", l
 def read_labelled(
     path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS, kind: LabelKind = ONE_LABEL
 ) -> list[Labelled]:
-    """The records of a file, UTF-8.
+    """Return the records of a file, UTF-8.
 
     `.json`, `.jsonl`: an object a line, {"text": …, "pair": …, "label": …}; the label is a text, a
     whole number or a truth value, "pair" may be missing. `.csv`: two or three columns between
@@ -115,7 +115,7 @@ def read_labelled(
 def given_labelled(
     data, name: str, options: ColumnOptions = NO_OPTIONS, kind: LabelKind = ONE_LABEL
 ) -> in_memory.LabelledRecords:
-    """The records of rows in memory.
+    """Return the records of rows in memory.
 
     A row is a `Labelled`; (text, label); (text, second text, label); ((text, second text), label);
     a dict with the columns that `kbert.data.labelled.columns` knows; or (such a dict, label), as
@@ -143,7 +143,7 @@ def _from_cells(
     kind: LabelKind,
     options: ColumnOptions,
 ) -> list[Labelled]:
-    """Records of a table's lines."""
+    """Return the records of a table's lines."""
     rows: list[Row] = [
         (f"{path}, line {number}", [cell.strip() for cell in cells]) for number, cells in numbered
     ]
@@ -208,7 +208,7 @@ def _way_to_name(names: Sequence[str]) -> str:
 def _record(
     cells: Sequence[str], columns: Columns, count: int, place: str, kind: LabelKind
 ) -> Labelled:
-    """A line's record; a ValueError where it has other columns, or an empty one."""
+    """Return a line's record; a ValueError where it has other columns, or an empty one."""
     if len(cells) != count:
         raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
     needed = columns[:2] if kind.may_be_empty else columns
@@ -221,7 +221,7 @@ def _record(
 
 
 def _header(cells: Sequence[str], place: str, options: ColumnOptions) -> Columns:
-    """The columns that a header names; says that it is one."""
+    """Return the columns that a header names; say that it is one."""
     columns = columns_of(cells, place, options)
     _logger.warning("%s: taken as a header: %s", place, ", ".join(cells))
     _warn_of_left_out(cells, columns, place)
@@ -251,7 +251,7 @@ def _from_rows(
     options: ColumnOptions,
     known: Mapping | None = None,
 ) -> in_memory.LabelledRecords:
-    """Records of (place, row); `known` has the names of a column's labels, by its own."""
+    """Return the records of (place, row); `known` has a column's label names, by its name."""
     records = in_memory.LabelledRecords()
     layouts: dict[tuple, Columns] = {}
     for place, row in rows:
@@ -285,7 +285,7 @@ def _from_rows(
 
 
 def _as_dict(row, place: str) -> dict:
-    """A row by its columns' names."""
+    """Return a row by its columns' names."""
     if isinstance(row, dict):
         return row
     if isinstance(row, list) and len(row) == 2 and isinstance(row[0], dict):
@@ -303,7 +303,7 @@ def _as_dict(row, place: str) -> dict:
 
 
 def labels_of(records: Sequence[Labelled]) -> tuple[str, ...]:
-    """The labels of the training data.
+    """Return the labels of the training data.
 
     In the order that the data say (`datasets.ClassLabel`), else whole numbers by their value, else
     sorted as text. A warning counts labels that look like none.
@@ -333,7 +333,7 @@ def in_order(found: set[str], told: Sequence[str] | None) -> tuple[str, ...]:
 def encode_labelled(
     records: Sequence[Labelled], tokenizer, labels: Sequence[str], max_length: int
 ) -> Examples:
-    """The records as a classifier reads them; a warning counts those that were cut.
+    """Return the records as a classifier reads them; a warning counts those that were cut.
 
     Raises:
         ValueError: a label that is not among `labels`; pairs and single texts mixed.
@@ -344,7 +344,7 @@ def encode_labelled(
 
 
 def number_of(label: str, record: Labelled, numbers: Mapping[str, int]) -> int:
-    """A label's number; a ValueError, with file and line, for one that the model has not."""
+    """Return a label's number; a ValueError, with file and line, for one that the model has not."""
     if label not in numbers:
         raise ValueError(
             f"{record.place}: label must be one of the model's {_listed(list(numbers))}, got "
@@ -356,7 +356,7 @@ def number_of(label: str, record: Labelled, numbers: Mapping[str, int]) -> int:
 def encode_texts(
     records: Sequence[Labelled], tokenizer, max_length: int, labels: Sequence
 ) -> Examples:
-    """The texts of records, with labels as `Examples` has them; a warning counts those cut.
+    """Return the texts of records, with labels as `Examples` has them; a warning counts those cut.
 
     Raises:
         ValueError: pairs and single texts mixed.
@@ -379,7 +379,7 @@ def encode_texts(
 
 
 def _portions(records: Sequence[Labelled]) -> Iterator[list[Labelled]]:
-    """The records, so many at a time that what Rust keeps of their texts is bounded."""
+    """Yield the records, so many at a time that what Rust keeps of their texts is bounded."""
     portion, size = [], 0
     for record in records:
         portion.append(record)

@@ -65,7 +65,7 @@ class SeveralLabels:
         return in_order(found, getattr(records, "labels", None))
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
-        """Labels as float32 (labels,), 0 or 1, each."""
+        """Return labels as float32 (labels,), 0 or 1, each."""
         numbers = {label: number for number, label in enumerate(labels)}
         rows = np.zeros((len(records), len(labels)), np.float32)
         for record, row in zip(records, rows, strict=True):

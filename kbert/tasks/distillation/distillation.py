@@ -67,11 +67,11 @@ class Distillation:
         return with_states(model, list(self._states), self._width) if self._states else model
 
     def batches(self, batches: Batches) -> "DistilledBatches":
-        """The batches with what the teacher says of each."""
+        """Return the batches with what the teacher says of each."""
         return DistilledBatches(self, batches, self._pad_id)
 
     def added_to(self, batch: TrainingBatch, tokens: np.ndarray | None) -> TrainingBatch:
-        """A batch with what the teacher says of it among its labels.
+        """Return a batch with what the teacher says of it among its labels.
 
         Args:
             batch: the student's.

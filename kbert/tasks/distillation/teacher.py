@@ -18,7 +18,7 @@ Source = Bert | str | os.PathLike
 
 
 def open_teacher(source: Source, tokenizer: Tokenizer, head: str | None = None) -> Bert:
-    """The teacher, whose ids mean what the student's do.
+    """Return the teacher, whose ids mean what the student's do.
 
     Args:
         source: a `Bert`, or a checkpoint of any format.
@@ -39,7 +39,7 @@ def open_teacher(source: Source, tokenizer: Tokenizer, head: str | None = None) 
 
 
 def check_reads(teacher: Bert, tokens: int, pairs: bool = False) -> None:
-    """A ValueError where the teacher cannot read sequences so long, or second texts."""
+    """Raise a ValueError where the teacher cannot read sequences so long, or second texts."""
     config = teacher.config
     if config.positions < tokens:
         raise ValueError(
@@ -87,7 +87,7 @@ class Teacher:
         self._function = compiled(self._model)
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Logits and hidden states, float32, by the name of the layer.
+        """Return logits and hidden states, float32, by the name of the layer.
 
         Args:
             inputs: a batch's.

@@ -54,7 +54,7 @@ class VectorEvaluation:
         return len(self._examples)
 
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> dict[str, float]:
-        """The metrics of `scores_of`, of cut vectors with the dimension behind their names.
+        """Return the metrics of `scores_of`, of cut vectors with the dimension behind their names.
 
         Args:
             predict: gives [vectors], (B, H), for inputs by name.
@@ -92,7 +92,7 @@ class VectorEvaluation:
 
 
 def scores_of(kind: str, examples: TextColumns, vectors: np.ndarray) -> Scores:
-    """How good vectors are, by cosine: per pair, per query or per sentence.
+    """Return how good vectors are, by cosine: per pair, per query or per sentence.
 
     Args:
         kind: of the records.

@@ -74,7 +74,7 @@ class _Layout(NamedTuple):
 
 
 def read_records(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[TextRecord]:
-    """The records of a file, UTF-8; all of one kind.
+    """Return the records of a file, UTF-8; all of one kind.
 
     `.json`, `.jsonl`: an object a line. `.csv`: columns between commas, with quotes as Python's csv
     reads them. Else a line each, columns between tabs. A first line of names of columns is a
@@ -109,7 +109,7 @@ def read_records(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -
 
 
 def given_records(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[TextRecord]:
-    """The records of rows in memory: all of one kind.
+    """Return the records of rows in memory: all of one kind.
 
     A row is a `TextRecord`; (text, text); (text, text, text, …); (text, text, number);
     (text, whole number): a label; or a dict with the columns that `read_records` knows.
@@ -126,7 +126,7 @@ def given_records(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list[
 
 
 def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> list[TextRecord]:
-    """Records of a table's lines."""
+    """Return the records of a table's lines."""
     if not rows:
         return []
     place, first = rows[0]
@@ -164,7 +164,7 @@ def _layout_of_cells(rows: Sequence[tuple[str, list[str]]], place: str) -> _Layo
 
 
 def _of_rows(rows: Iterable[tuple[str, object]], options: ColumnOptions) -> list[TextRecord]:
-    """Records of (place, row)."""
+    """Return the records of (place, row)."""
     records: list[TextRecord] = []
     layouts: dict[tuple, _Layout] = {}
     for place, row in rows:
@@ -232,7 +232,7 @@ def _renamed(names: Sequence[str], place: str, options: ColumnOptions) -> list[s
 
 
 def _record(row: Sequence, layout: _Layout, place: str) -> TextRecord:
-    """A row of a layout; texts and numbers checked."""
+    """Return a row of a layout; texts and numbers checked."""
     texts = tuple(in_memory.text_of(row[n], f"column {n + 1}", place) for n in layout.texts)
     if len(texts) > 2 and texts[1] in texts[2:]:
         raise ValueError(f"{place}: a negative must be another text than the positive, got both")
@@ -247,7 +247,7 @@ def _record(row: Sequence, layout: _Layout, place: str) -> TextRecord:
 
 
 def _number(value) -> float | None:
-    """A finite number; None for what is none."""
+    """Return a finite number; None for what is none."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

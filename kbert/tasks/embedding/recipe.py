@@ -139,7 +139,7 @@ class VectorTraining(Finetuning):
             )
 
     def _refuse_nothing_to_train(self) -> None:
-        """A ValueError where the pooler alone is left, which has no share in the vectors."""
+        """Raise a ValueError where the pooler alone is left, which has no share in the vectors."""
         owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
         if not self._parts.adapted and owners - self._parts.frozen <= {names.POOLER}:
             raise ValueError(
@@ -162,7 +162,7 @@ class VectorTraining(Finetuning):
             )
 
     def trained_part(self, model):
-        """The encoder: what has no gradient would still decay."""
+        """Return the encoder: what has no gradient would still decay."""
         return encoder_of(model)
 
     def first_layers(self):
@@ -181,7 +181,7 @@ class VectorTraining(Finetuning):
         return with_adapters(bert, engine.trained, self._base_path())
 
     def _pooler(self) -> dict:
-        """The source's, which is not trained."""
+        """Return the source's pooler, which is not trained."""
         if not self.spec.has_pooler:
             return {}
         if self.bert.spec.has_pooler:
@@ -204,7 +204,7 @@ class VectorTraining(Finetuning):
 
 
 def encoder_of(model):
-    """A model up to the last block's output, float (B, S, H); shares the weights."""
+    """Return a model up to the last block's output, float (B, S, H); shares the weights."""
     import keras
 
     from kbert.model.bert_model import BertModel

@@ -42,7 +42,7 @@ class SentenceVectors:
     def encode(
         self, records, tokenizer, labels, max_length: int, settings: SentenceSettings = DEFAULT
     ) -> TextColumns:
-        """The texts of records, behind the model's default prompt.
+        """Return the texts of records, behind the model's default prompt.
 
         A warning counts those that were cut, another those left out.
         """
@@ -66,7 +66,7 @@ class SentenceVectors:
     def evaluate(
         self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
     ) -> dict[str, float]:
-        """The figures of a model's own vectors, as `kbert.embed` gives them."""
+        """Return the figures of a model's own vectors, as `kbert.embed` gives them."""
         from kbert.tasks.checks import longest, require_tokenizer
         from kbert.tasks.embedding.inference import embed_ids
 
@@ -101,7 +101,7 @@ def loss_for(kind: str, asked: str | None) -> str:
 
 
 def check_fits(records: Sequence[TextRecord], loss: str) -> None:
-    """A ValueError, with file and line, for a record that a loss cannot have."""
+    """Raise a ValueError, with file and line, for a record that a loss cannot have."""
     if loss == "triplet" and len(records[0].texts) > 3:
         raise ValueError(
             f"{records[0].place}: one negative expected with loss triplet, got "
@@ -140,7 +140,7 @@ def with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
 
 
 def _targets(records: Sequence[TextRecord]) -> dict[str, np.ndarray]:
-    """Scores or labels, as `TextColumns` has them."""
+    """Return scores or labels, as `TextColumns` has them."""
     if records[0].score is not None:
         return {"scores": np.array([record.score for record in records], np.float32)}
     if records[0].label is None:

@@ -38,7 +38,7 @@ class BestWeights:
         self._last_scores: tuple[dict[str, float], Mapping[str, Scores]] | None = None
 
     def evaluate(self) -> dict[str, float]:
-        """The figures of the dev data."""
+        """Return the figures of the dev data."""
         figures = self._figures()
         found = rank(figures[self._name], figures.get("loss"))
         if found > self._best:
@@ -66,7 +66,7 @@ class BestWeights:
         return {} if self._dev is None else find_intervals(self._dev.scores)
 
     def restore(self, history) -> tuple[int, dict[str, float]]:
-        """Gives the engine the weights to keep; returns their update and their figures.
+        """Give the engine the weights to keep; return their update and their figures.
 
         Those that a callback restored at the end are kept, whatever did best.
         """

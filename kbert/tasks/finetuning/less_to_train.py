@@ -39,7 +39,7 @@ def trained_weights(
     settings: FinetuningSettings,
     pairs: Mapping[tuple[int, str], Pair] | None = None,
 ) -> TrainedWeights | None:
-    """A model's variables that are trained; None: all, at one rate.
+    """Return a model's variables that are trained; None: all, at one rate.
 
     `pairs` are the adapters to go on with.
     """

@@ -179,7 +179,7 @@ class Finetuning(Recipe):
             self._learn_of(teacher, lengths[-1])
 
     def _learn_of(self, source, tokens: int) -> None:
-        """Opens the teacher, of whom the batches then have its word."""
+        """Open the teacher, of whom the batches then have its word."""
         task, settings = self.task, self.settings
         tokenizer = require_tokenizer(self.bert, "finetune")
         teacher = open_teacher(source, tokenizer)
@@ -199,7 +199,7 @@ class Finetuning(Recipe):
         self.fingerprint["teacher"] = teaching.digest
 
     def _encode(self, limit: int, lengths: tuple[int, ...], shape_cost: float) -> tuple[int, ...]:
-        """The records as the model reads them; returns which of the lengths they have."""
+        """Encode the records as the model reads them; return which of the lengths they have."""
         tokenizer, size = require_tokenizer(self.bert, "finetune"), self.settings.batch_size
         encode = functools.partial(
             self.task.encode, tokenizer=tokenizer, labels=self.labels, max_length=limit
@@ -223,7 +223,7 @@ class Finetuning(Recipe):
         return lengths
 
     def _worth_a_shape(self, limit: int, shape_cost: float) -> tuple[int, ...]:
-        """The batches' lengths with which the run takes least time, and the limit."""
+        """Return the batches' lengths with which the run takes least time, and the limit."""
         needed = Counter(self.batches.lengths_in(0))
         of_run = {length: count * self.settings.epochs for length, count in needed.items()}
         chosen = cheapest_lengths(of_run, shape_cost)
@@ -262,7 +262,7 @@ class Finetuning(Recipe):
         return trained_weights(model, self._parts, self.settings, pairs)
 
     def first_layers(self):
-        """The source's; a head of other labels, or of another kind, begins anew."""
+        """Return the source's layers; a head with other labels, or of another kind, is new."""
         new = self._new_layers()
         if lost := [name for name in new if name not in (*self.spec.outputs, "Span")]:
             _logger.warning("newly initialized, which the source lacks: %s", ", ".join(lost))
@@ -319,7 +319,7 @@ class Finetuning(Recipe):
         self._intervals = self._best.find_intervals(self._metrics)
 
     def _split_punctuation(self) -> str | None:
-        """How the training data of a tagger cut texts into words, see `Bert`."""
+        """Return how the training data of a tagger cut texts into words, see `Bert`."""
         find = getattr(self.task, "split_punctuation", None)
         return None if find is None else find(self._train, self.bert.tokenizer)
 
@@ -388,7 +388,7 @@ def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
 
 
 def _require_same_labels(teacher: Bert, task: Task, labels: tuple[str, ...] | None) -> None:
-    """A ValueError where a teacher's outputs are not the student's."""
+    """Raise a ValueError where a teacher's outputs are not the student's."""
     outputs = ("Span",) if task.head == "qa" else GraphSpec(teacher.config, task.head).outputs
     require_head(teacher, "a teacher (but with alpha 0)", task.head, outputs)
     found, wanted = known_labels(teacher), labels

@@ -95,7 +95,7 @@ TASKS = {
 
 
 def tasks_named(names: str | Sequence[str]) -> list[GlueTask]:
-    """The tasks of some names, in GLUE's order.
+    """Return the tasks of some names, in GLUE's order.
 
     Args:
         names: "all", names between commas, or a list of them; "sst2" is SST-2.

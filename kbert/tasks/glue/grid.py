@@ -21,7 +21,7 @@ class Setting(NamedTuple):
         return f"batch {self.batch_size}, rate {self.learning_rate:g}, {epochs}"
 
     def folder(self, seed: int) -> str:
-        """The name of the folder of its run with a seed."""
+        """Return the name of the folder of its run with a seed."""
         rate = f"{self.learning_rate:g}"
         return f"batch{self.batch_size}-rate{rate}-epochs{self.epochs}-seed{seed}"
 
@@ -54,7 +54,7 @@ class Grid:
                 checked({of_each: value})
 
     def settings(self) -> list[Setting]:
-        """Every point, in order."""
+        """Return every point of the grid, in order."""
         each = self.batch_sizes, self.learning_rates, self.epochs
         return [Setting(*values) for values in dict.fromkeys(itertools.product(*each))]
 

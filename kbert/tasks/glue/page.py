@@ -25,7 +25,7 @@ _NOTE = (
 
 
 def write_glue_page(result: GlueResult, bert: Bert) -> None:
-    """Writes report.html into the result's folder.
+    """Write report.html into the result's folder.
 
     Args:
         result: what the runs came to.
@@ -61,7 +61,7 @@ def _cards(figures: list[Figure]) -> str:
 
 
 def _table(head: list[str], lines: list[list[str]], words: int, best: int | None = None) -> str:
-    """Cells are text; the first `words` columns stand left; row `best` is bold."""
+    """Return the table; the first `words` columns are left-aligned, row `best` is bold."""
 
     def cells(row: list[str], tag: str) -> str:
         return "".join(
@@ -80,7 +80,7 @@ def _table(head: list[str], lines: list[list[str]], words: int, best: int | None
 
 
 def _task(result: TaskResult, folder: os.PathLike) -> str:
-    """A task's runs, folded: the grid and the seeds, with a link to each run's own page."""
+    """Return a task's runs, folded: the grid and the seeds, with a link to each run's own page."""
     task = TASKS[result.task]
     names = list(result.runs[0].figures)
     lines = "".join(_run(run, run.setting == result.best, names, folder) for run in result.runs)

@@ -29,7 +29,7 @@ class TaskData(NamedTuple):
 
 
 def folders(data: str | os.PathLike, tasks: list[GlueTask]) -> dict[str, Path]:
-    """The folder of each task within GLUE's, by the task's name.
+    """Return the folder of each task within GLUE's, by the task's name.
 
     Raises:
         FileNotFoundError: no folder `data`; or one of the tasks has none in it.
@@ -53,7 +53,7 @@ def folders(data: str | os.PathLike, tasks: list[GlueTask]) -> dict[str, Path]:
 
 
 def read_task(task: GlueTask, folder: Path) -> TaskData:
-    """The records of train.tsv and of the dev files.
+    """Return the records of train.tsv and of the dev files.
 
     Raises:
         OSError: a file that cannot be read.
@@ -64,7 +64,7 @@ def read_task(task: GlueTask, folder: Path) -> TaskData:
 
 
 def read_file(task: GlueTask, path: Path) -> list[Labelled]:
-    """The records of one file with labels.
+    """Return the records of one file with labels.
 
     Lines that QQP's own download breaks, with other columns than its header, are left out with a
     warning, as `datasets` leaves them out; of other tasks they are an error.
@@ -94,7 +94,7 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
 
 
 def _checked(path: Path, records: list[Labelled], broken: list[str]) -> list[Labelled]:
-    """The records; says what was left out, and raises where that is no accident."""
+    """Return the records; say what was left out, and raise where that is no accident."""
     if len(broken) > max(3, _MOST_BROKEN * len(records)):
         raise ValueError(f"{broken[0]}; {len(broken):,} such lines")
     if broken:
@@ -130,7 +130,7 @@ def _layout(task: GlueTask, cells: list[str], place: str) -> tuple[_Layout, bool
 def _record(
     task: GlueTask, layout: _Layout, cells: list[str], place: str
 ) -> tuple[Labelled | None, str]:
-    """A line's record, or None and what is wrong with it."""
+    """Return a line's record, or None and what is wrong with it."""
     if len(cells) != layout.columns:
         return None, f"{place}: {layout.columns} columns expected for {task.name}, got {len(cells)}"
     cells = [cell.strip() for cell in cells]
@@ -155,7 +155,7 @@ def _label(task: GlueTask, cell: str) -> str | float | None:
 
 
 def digest_of(data: TaskData) -> str:
-    """A hash of all records, 16 hexadecimal digits."""
+    """Return a hash of all records, 16 hexadecimal digits."""
     found = hashlib.blake2b(digest_size=8)
     for records in (data.train, *data.dev.values()):
         for record in records:

@@ -13,7 +13,7 @@ ENOUGH_DOCUMENTS = 100
 def open_batches(
     places: dict, settings: PretrainingSettings
 ) -> tuple[PretrainingBatches, PretrainingBatches | None]:
-    """The batches to train with, and those to evaluate with or None.
+    """Return the batches to train with, and those to evaluate with or None.
 
     Args:
         places: the folders of "shards" and "dev"; the latter may be None.
@@ -75,7 +75,7 @@ class HeldOutEvaluation:
         self._count = min(most, max(1, batches.examples_per_epoch(0) // batches.batch_size))
 
     def __call__(self) -> dict[str, float]:
-        """Each output's loss and accuracy over all the batches, and the losses' sum."""
+        """Return each output's loss and accuracy over all the batches, and the losses' sum."""
         part = self._engine.rows(self._batches.batch_size)
         sums: dict[str, np.ndarray] = {}
         for step in range(self._count):

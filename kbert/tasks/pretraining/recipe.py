@@ -136,7 +136,7 @@ class Pretraining(Recipe):
             self._learn_of(self._teacher)
 
     def _learn_of(self, source: Source) -> None:
-        """Opens the teacher, of whom the batches then have its word."""
+        """Open the teacher, of whom the batches then have its word."""
         settings, batches = self.settings, self.batches
         head = "pretraining" if settings.alpha else None
         teacher = open_teacher(source, batches.shards.tokenizer, head)

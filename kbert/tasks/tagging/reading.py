@@ -50,7 +50,7 @@ class TaggedWords(NamedTuple):
 
 
 def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Sentence]:
-    """The sentences of a file, UTF-8.
+    """Return the sentences of a file, UTF-8.
 
     `.json`, `.jsonl`: an object a line, {"words": […], "labels": […]}, with the names of
     `given_tagged`. Else CoNLL: a word a line,
@@ -121,7 +121,7 @@ def _index(name: str, cells: list[str], place: str) -> int:
 
 
 def _checked_words(sentences: list[Sentence], options: ColumnOptions) -> list[Sentence]:
-    """The sentences of a CoNLL file without its header.
+    """Return the sentences of a CoNLL file without its header.
 
     Raises:
         ValueError: a text and its label on each line; a first line that may be a header or not.
@@ -146,7 +146,7 @@ def _checked_words(sentences: list[Sentence], options: ColumnOptions) -> list[Se
 
 
 def _labels_in(label: str) -> tuple[str, ...]:
-    """All labels of entities are alike, by which a header is told from a word."""
+    """Return the kinds of a label; all entities are one, to tell a header from a word."""
     return ("an entity's",) if _ENTITY.fullmatch(label) else (label,)
 
 
@@ -168,7 +168,7 @@ def _json_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
 
 
 def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.LabelledRecords:
-    """The sentences of rows in memory.
+    """Return the sentences of rows in memory.
 
     A row is a `Sentence`; (words, labels); or a dict with them as words or tokens, and labels,
     tags, ner_tags, pos_tags or upos. Labels are texts or whole numbers; a list of
@@ -203,7 +203,7 @@ def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.
 def _sentence(
     row: Mapping, place: str, options: ColumnOptions, known: Mapping | None = None
 ) -> Sentence:
-    """A row as a sentence; `known` has the names of a column's labels, by its own."""
+    """Return a row as a sentence; `known` has the names of a column's labels, by its own."""
     words = _column(row, _WORDS, place, options.text)
     labels = _column(row, _LABELS, place, options.label)
     for name in (words, labels):
@@ -222,7 +222,7 @@ def _sentence(
 
 
 def _column(row: Mapping, names: Sequence[str], place: str, named: str | None) -> str:
-    """The column that was named, else the one of some names that a row has.
+    """Return the column that was named, else the one of some names that a row has.
 
     It is the first of the names where a row has that and others.
     """
@@ -237,7 +237,7 @@ def _column(row: Mapping, names: Sequence[str], place: str, named: str | None) -
 
 
 def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
-    """The labels of the training data, sorted, or as a `datasets.ClassLabel` has them.
+    """Return the labels of the training data, sorted, or as a `datasets.ClassLabel` has them.
 
     Raises:
         ValueError: fewer than two labels.

@@ -29,7 +29,7 @@ class Tagging:
     encode = staticmethod(encode_tagged)
 
     def split_punctuation(self, records: Sequence[Sentence], tokenizer) -> str | None:
-        """The records' rule for splitting texts into words; see `find_punctuation`."""
+        """Return the records' rule for splitting texts into words; see `find_punctuation`."""
         return find_punctuation((word for one in records for word in one.words), tokenizer)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
@@ -58,7 +58,7 @@ class Tagging:
 
 
 def _compute(gold: np.ndarray, found: np.ndarray, entities: np.ndarray | None = None) -> dict:
-    """The metrics of sentences, whose words' labels are numbers."""
+    """Return the metrics of sentences, whose words' labels are numbers."""
     from kbert.tasks import metrics
 
     gold, found = np.concatenate(gold), np.concatenate(found)

@@ -85,7 +85,7 @@ def windows_of(encoding: Encoding, spans: Sequence[Span], width: int) -> list[Wi
 
 
 def _first_tokens(spans: Sequence[Span], offsets: Sequence[Span]) -> dict[int, int]:
-    """The first token of each word that has one."""
+    """Return the first token of each word that has one."""
     first: dict[int, int] = {}
     word = 0
     for token, (start, _) in enumerate(offsets):

@@ -2,7 +2,7 @@
 
 
 def start(devices: int | None = None):
-    """The engine of Keras's backend, on the devices and hosts that there are.
+    """Return the engine of Keras's backend, on the devices and hosts that there are.
 
     Several hosts: TF_CONFIG on TensorFlow; KERAS_DISTRIBUTION_JOB_ADDRESSES,
     KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID on JAX. On torch each device

@@ -65,7 +65,7 @@ class Engine(GradientCache, OptimizerStep):
         steps_per_execution: int | None = None,
         seed: int = 0,
     ) -> None:
-        """Makes the optimizer's variables; within `scope`, or after it.
+        """Make the optimizer's variables; within `scope`, or after it.
 
         Args:
             model: a functional model, built within `scope`.
@@ -121,7 +121,7 @@ class Engine(GradientCache, OptimizerStep):
         self._compile()
 
     def _compile(self) -> None:
-        """Makes the functions of the step, for what `prepare` was told."""
+        """Make the functions of the step, for what `prepare` was told."""
         raise NotImplementedError
 
     def scope(self):
@@ -133,11 +133,11 @@ class Engine(GradientCache, OptimizerStep):
         return True
 
     def default_steps_per_execution(self) -> int:
-        """How many updates one call of this device does."""
+        """Return how many updates one call of this device does."""
         return 1
 
     def ahead(self) -> int:
-        """How many calls may be in flight before the figures of the first of them are read.
+        """Return how many calls may be in flight before the figures of the first of them are read.
 
         An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
         """
@@ -177,7 +177,7 @@ class Engine(GradientCache, OptimizerStep):
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
     ) -> Callable[[], list[dict[str, float]]]:
-        """Updates one after the other, in one call of the device where the engine can.
+        """Update one after the other, in one call of the device where the engine can.
 
         Args:
             batches: this process's rows of each; of the same shapes, `steps_per_execution` at most.
@@ -195,11 +195,11 @@ class Engine(GradientCache, OptimizerStep):
         return wishes
 
     def barrier(self) -> None:
-        """Returns once every process is here."""
+        """Wait until every process is here."""
         self.of_any(NO_WISH)
 
     def leave(self) -> None:
-        """Says that this process ends with an error of its own, unknown to the others."""
+        """Say that this process ends with an error of its own, unknown to the others."""
 
     def lost_another(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
@@ -261,7 +261,7 @@ class Engine(GradientCache, OptimizerStep):
         return [variable.value for variable in self.trained.frozen]
 
     def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
-        """The model's outputs by name, from weights and seeds that are given.
+        """Return the model's outputs by name, from weights and seeds that are given.
 
         Where vectors of texts are learned: these alone, as `VectorLoss.vectors` has them. Frozen
         ones are given where they would be constants of a program otherwise.
@@ -283,7 +283,7 @@ class Engine(GradientCache, OptimizerStep):
         return found if training else {name: found[name] for name in self.output_names}
 
     def cut_model(self) -> CutModel | None:
-        """The model with other blocks, or in parts, where training needs it so."""
+        """Return the model with other blocks, or in parts, where training needs it so."""
         self.kit = self._kit() if fused_parts.fits(self.model) else None
         if self.trained.draws:
             adapters, rate = self.trained.adapters, self.trained.dropout
@@ -310,7 +310,7 @@ class Engine(GradientCache, OptimizerStep):
         return None
 
     def _parts(self, kit: fused_parts.Kit) -> fused_parts.FusedParts:
-        """The parts that the kit computes."""
+        """Return the parts that the kit computes."""
         return fused_parts.FusedParts(kit)
 
     def _loss_sums(self, logits, labels, weights):
@@ -331,7 +331,7 @@ class Engine(GradientCache, OptimizerStep):
 
 
 def shares(batch: TrainingBatch, replicas: int, micro_batches: int = 1) -> list[TrainingBatch]:
-    """A batch in equal parts, one for each replica.
+    """Return a batch in equal parts, one for each replica.
 
     Raises:
         ValueError: examples that replicas and micro-batches do not divide.

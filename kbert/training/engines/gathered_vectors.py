@@ -50,7 +50,7 @@ class GatheredVectors:
         return value / parts + (sums - value)
 
     def _of_all(self, arrays: list) -> list:
-        """All parts' rows one after the other; this part's own ones have gradients."""
+        """Return all parts' rows one after the other; this part's own ones have gradients."""
         parts, found = self._sharers(), []
         own = ops.equal(ops.arange(parts, dtype="int32"), self._place())
         sent = self._gathered([ops.stop_gradient(array) for array in arrays])

@@ -11,7 +11,7 @@ _OF_USERS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOL
 
 
 def set_options(options: dict[int, int]) -> bool:
-    """Sets options of this process, by their numbers.
+    """Set options of this process, by their numbers.
 
     Returns:
         Whether they are set; not where glibc is not there, or where the user has told it what to
@@ -24,12 +24,12 @@ def set_options(options: dict[int, int]) -> bool:
 
 
 def set_usual(*options: int) -> None:
-    """Sets them back."""
+    """Set them back."""
     set_options({option: USUAL[option] for option in options})
 
 
 def trim() -> bool:
-    """Gives the system back what is free; whether glibc is there to do it."""
+    """Give the system back what is free; whether glibc is there to do it."""
     libc = _glibc()
     if libc is None:
         return False

@@ -73,5 +73,5 @@ class GradientCache(GatheredVectors):
 
 
 def _joined(array):
-    """(micro-batches, B, …) as (micro-batches · B, …)."""
+    """Return (micro-batches, B, …) as (micro-batches · B, …)."""
     return ops.reshape(array, (-1, *ops.shape(array)[2:]))

@@ -19,7 +19,7 @@ class HostMemory:
         self._room: dict[str, np.ndarray] = {}
 
     def copies(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The same numbers, in this memory, once it returns.
+        """Return the same numbers, in this memory, once it returns.
 
         Args:
             arrays: by name, of any shape, dtype and strides.

@@ -56,7 +56,7 @@ def tf_config() -> dict | None:
 
 
 def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S) -> None:
-    """Waits until every other host takes connections; this one does so meanwhile.
+    """Wait until every other host takes connections; this one does so meanwhile.
 
     Raises:
         TimeoutError: the hosts that are not there, by name.
@@ -100,7 +100,7 @@ def start_jax(timeout_s: float = HOST_TIMEOUT_S) -> None:
 
 
 def _jax_processes() -> tuple[list[str], int, int]:
-    """The addresses, all or the first alone; how many processes; which one this is."""
+    """Return the addresses, all or the first alone; how many processes; which one this is."""
     addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
     _check_addresses(addresses, _ADDRESSES)
     count, mine = number_in(_COUNT), number_in(_ID)
@@ -167,7 +167,7 @@ def _named(numbers: list[int], addresses: list[str]) -> list[tuple[int, str | No
 
 
 def _number_from(connection: socket.socket, count: int) -> int:
-    """The number that another process says that it has; a ValueError where it says none.
+    """Return the number that another process says that it has; a ValueError where it says none.
 
     It is asked back, because what one has sent is still read when it has left.
     """
@@ -196,13 +196,13 @@ def _has_left(connection: socket.socket) -> bool:
 
 
 def number_in(variable: str) -> int:
-    """The whole number in a variable of the environment; −1 where there is none."""
+    """Return the whole number in a variable of the environment; −1 where there is none."""
     text = os.environ.get(variable, "").strip()
     return int(text) if text.isdecimal() else -1
 
 
 def _check_addresses(addresses: list[str], variable: str) -> None:
-    """Raises a ValueError for what is no host:port, and for one that stands twice."""
+    """Raise a ValueError for what is no host:port, and for one that stands twice."""
     for address in addresses:
         host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:

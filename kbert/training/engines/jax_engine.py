@@ -132,7 +132,7 @@ class JaxEngine(Engine):
         return update, (self._updated(), arrays, self._seeds(0, range(1))[0])
 
     def evaluation_program(self, batch: TrainingBatch) -> tuple:
-        """The same of `evaluate`; its arguments: variables, arrays (B, …)."""
+        """Return the same of `evaluate`; its arguments: variables, arrays (B, …)."""
         arrays = batch.inputs, batch.labels, batch.weights
         return jax.jit(self._measured), (self.weights, arrays)
 
@@ -188,7 +188,7 @@ class JaxEngine(Engine):
         return jax.lax.optimization_barrier(tensors) if self.platform == "cpu" else tensors
 
     def _gradients(self, weights, batch, seeds, scale, frozen):
-        """Sums over the micro-batches, one after the other: memory of one."""
+        """Sum over the micro-batches, one after the other: memory of one."""
         if self._caches(batch[1]):
             again = functools.partial(
                 self._gradients, weights, seeds=seeds, scale=scale, frozen=frozen
@@ -254,7 +254,7 @@ class JaxEngine(Engine):
         return loss.totals(loss.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The model's outputs for some examples, logits, without dropout."""
+        """Return the model's outputs for some examples, logits, without dropout."""
         weights, frozen = self._weights(), self._frozen_values()
         if self.distribution:  # each process its own examples, on its own
             weights = [weight.addressable_data(0) for weight in weights]
@@ -294,7 +294,7 @@ class JaxEngine(Engine):
 
 
 def _mapped(function, mesh, in_specs, out_specs):
-    """A function of each device's part.
+    """Return a function of each device's part.
 
     JAX's check of what is the same everywhere is left out: with it, the gradient of what all have
     is summed at once, at each of its uses.
@@ -308,7 +308,7 @@ def _mapped(function, mesh, in_specs, out_specs):
 
 
 def _devices(count: int | None) -> list:
-    """The devices to use: on each host the same number."""
+    """Return the devices to use: on each host the same number."""
     local = jax.local_devices()
     if count is None:
         count = len(local) if local[0].platform != "cpu" else 1

@@ -30,7 +30,7 @@ class Decision(NamedTuple):
     iteration: Any
 
     def at(self, share: float) -> "Decision":
-        """The same at a share of the learning rate."""
+        """Return the same at a share of the learning rate."""
         return self if share == 1 else self._replace(rate=self.rate * share)
 
 
@@ -122,7 +122,7 @@ class OptimizerStep(TrainingState):
         return [ops.where(decision.applied, after, before) for after, before in pairs]
 
     def _moved_weight(self, decision: Decision, decayed: bool, weight, first, second):
-        """A weight's new value, from its new moments."""
+        """Return a weight's new value, from its new moments."""
         applied, _, rate, iteration = decision
         moments = first, second
         new = optimizers.moved(self.settings, decayed, weight, moments, rate, iteration)

@@ -34,7 +34,7 @@ class Spread:
         self.distributed = strategy.num_replicas_in_sync > 1 or self.on_tpu
 
     def values(self, values: list):
-        """An argument of which each of this host's replicas has its own."""
+        """Return an argument of which each of this host's replicas has its own."""
         if not self.distributed:
             return values[0]
 
@@ -55,7 +55,7 @@ class Spread:
         return run
 
     def one_by_one(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
-        """The same of several updates: see `one_by_one`."""
+        """Return the same of several updates: see `one_by_one`."""
         if self.on_tpu:
             return self.on_each(one_by_one(of_replica, most, columns))
 
@@ -67,7 +67,7 @@ class Spread:
         return run
 
     def all_of(self, of_replica: Callable) -> Callable:
-        """A function of `values` whose results are lists, one of each replica."""
+        """Return a function of `values` whose results are lists, one of each replica."""
 
         @function
         def run(*arguments):

@@ -11,7 +11,7 @@ _NAME = "TPU_NAME"
 
 
 def of(devices: int | None) -> tf.distribute.Strategy:
-    """The strategy for several hosts (TF_CONFIG), a TPU, several devices or one.
+    """Return the strategy for several hosts (TF_CONFIG), a TPU, several devices or one.
 
     Args:
         devices: how many of this host's; None: all accelerators, one CPU.
@@ -62,7 +62,7 @@ def _mirrored(names: tuple[str, ...]) -> tf.distribute.Strategy:
 
 
 def _tpu(name: str, devices: int | None) -> tf.distribute.Strategy:
-    """All chips of the TPU of that name; "local": this host's own."""
+    """Return all chips of the TPU of that name; "local": this host's own."""
     strategy = _connected(name)
     chips = strategy.num_replicas_in_sync
     if devices not in (None, chips):

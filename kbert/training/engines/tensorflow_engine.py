@@ -178,7 +178,7 @@ class TensorFlowEngine(Engine):
         return returned_memory.returned() if returning else contextlib.nullcontext()
 
     def _each(self, batch: TrainingBatch, step: int, wishes: Wishes) -> list[tuple]:
-        """An update's arrays and seeds for each of this host's replicas."""
+        """Return an update's arrays and seeds for each of this host's replicas."""
         local = range(self.process * self.local, (self.process + 1) * self.local)
         arrays = self._arrays(batch, self.local, wishes)
         return list(zip(arrays, self._seeds(step, local), strict=True))
@@ -250,7 +250,7 @@ class TensorFlowEngine(Engine):
         weight.assign(new, read_value=False)
 
     def _assign(self, variables, values) -> None:
-        """Assigns values to variables on this replica."""
+        """Assign values to variables on this replica."""
         variables, values = [variable.value for variable in variables], list(values)
         if self.spread.distributed:
             tf.distribute.get_replica_context().merge_call(_assign_all, args=(variables, values))
@@ -271,7 +271,7 @@ class TensorFlowEngine(Engine):
         return of_all(arrays, self._place(), self.replicas)
 
     def _gradients(self, batch, seeds):
-        """Sums over the micro-batches of one replica."""
+        """Sum over the micro-batches of one replica."""
         if self._caches(batch[1]):
             weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
             again = functools.partial(self._gradients, seeds=seeds)
@@ -365,7 +365,7 @@ class TensorFlowEngine(Engine):
         return objectives.totals(objectives.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The model's outputs for some examples, logits, without dropout."""
+        """Return the model's outputs for some examples, logits, without dropout."""
         if not self.spread.on_tpu:
             with traced_gradients.owned_by(self):
                 found = self._forward(inputs)
@@ -392,7 +392,7 @@ class TensorFlowEngine(Engine):
 
 
 def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
-    """The function, traced once for arrays of any sizes; XLA has to compile for each."""
+    """Return the function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
         return function(of_replica, jit_compile=True)
     made: list[Callable] = []

@@ -89,7 +89,7 @@ class TorchEngine(Engine):
         return figures
 
     def _summed(self, tensors: list) -> list:
-        """Sums over all processes."""
+        """Sum over all processes."""
         return torch_hosts.summed(tensors) if self.processes > 1 else tensors
 
     def _place(self) -> int:
@@ -227,7 +227,7 @@ class TorchEngine(Engine):
         return objectives.totals(objectives.second_measures(labels), sums.cpu().numpy())
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The model's outputs for some examples, logits, without dropout."""
+        """Return the model's outputs for some examples, logits, without dropout."""
         (placed,) = self._placed((inputs,))
         with torch.no_grad():
             return [value.float().cpu().numpy() for value in self._forward(placed).values()]

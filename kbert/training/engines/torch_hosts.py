@@ -85,7 +85,7 @@ def gathered(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def take_from_first(tensors: list[torch.Tensor]) -> None:
-    """Sets contiguous tensors to what process 0 has; a ProcessLost where one is gone."""
+    """Set contiguous tensors to what process 0 has; a ProcessLost where one is gone."""
     with _heard():
         for tensor in tensors:
             dist.broadcast(tensor, 0, group=_group())
@@ -100,7 +100,7 @@ def _summed_at_once(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """The same in order, together while they are of one dtype and not too many bytes."""
+    """Yield the same in order, together while they are of one dtype and not too many bytes."""
     bucket: list[torch.Tensor] = []
     for tensor in tensors:
         size = sum(other.nbytes for other in bucket) + tensor.nbytes
@@ -122,7 +122,7 @@ def _heard(what: str = "sum") -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The first line, without the place in gloo's code."""
+    """Return the first line, without the place in gloo's code."""
     line = str(error).partition("\n")[0]
     return line.partition("] ")[2] or line
 
@@ -185,7 +185,7 @@ def _own_gpu() -> int:
 
 
 def _meet(address: str, mine: int, count: int, timeout_s: float) -> None:
-    """Joins the others, once all are there."""
+    """Join the others, once all are there."""
     try:
         store = _store(address, mine, timeout_s)
         here = (store, timeout_s)
@@ -255,7 +255,7 @@ def _call_roll(count: int, store, timeout_s: float) -> str:
 
 
 def _answer_roll(mine: int, store, timeout_s: float) -> str:
-    """Any other process: says that it is there, and hears who is absent."""
+    """Answer as any other process: say that it is there, and hear who is absent."""
     end = time.monotonic() + timeout_s + 2.0  # process 0 says it, if it waits as long
     store.set(f"process {mine}", "here")
     while not store.check([_ABSENT]):

@@ -63,7 +63,7 @@ class TrainingState:
         return int(self._on_host([self.counts[0].value])[0])
 
     def _variables(self) -> dict:
-        """Every variable of the state by its name."""
+        """Return every variable of the state by its name."""
         # without the seeds' paths: those count what the process made before
         found = {f"model/seed/{place}": state for place, state in enumerate(self.seed_states)}
         found |= {f"model/{weight.path}": weight for weight in self.model.weights}
@@ -78,7 +78,7 @@ class TrainingState:
         return found | {f"optimizer/{variable.name}": variable for variable in self.counts[:-1]}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every number that the next update depends on, by name."""
+        """Return every number that the next update depends on, by name."""
         return self._copied(HostMemory())
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -103,7 +103,7 @@ class TrainingState:
         raise NotImplementedError
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Sets all of it, bit for bit; nothing, where names or shapes are others.
+        """Set all of it, bit for bit; nothing, where names or shapes are others.
 
         Raises:
             ValueError: what is missing, unexpected or of another shape.
@@ -112,7 +112,7 @@ class TrainingState:
         self._set(self.counts[-1], np.array(0, np.float32))
 
     def restore_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Sets what `weights_now` gave, and leaves the optimizer's as they are."""
+        """Set what `weights_now` gave, and leave the optimizer's as they are."""
         self._restore(self._of_model(), weights)
 
     def _of_model(self) -> dict:
@@ -144,7 +144,7 @@ class TrainingState:
         return [*self.weights, *self.first, *self.second, *self.counts]
 
     def _split(self, values: list) -> tuple[list, list, list, list]:
-        """Values in the order of `_updated`, as its four parts."""
+        """Return values in the order of `_updated`, as its four parts."""
         count = len(self.weights)
         weights, first, second = (values[n * count : (n + 1) * count] for n in range(3))
         return weights, first, second, values[3 * count :]

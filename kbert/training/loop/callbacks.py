@@ -27,7 +27,7 @@ _BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_t
 
 
 def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> None:
-    """Raises a ValueError for what is no callback, or would do nothing or harm.
+    """Raise a ValueError for what is no callback, or would do nothing or harm.
 
     Args:
         callbacks: the run's.
@@ -132,7 +132,7 @@ class Callbacks:
         )
 
     def _set_optimizer(self) -> None:
-        """Gives the optimizer the iterations so far and the rate that follows them, as `fit`."""
+        """Give the optimizer the iterations so far and the rate that follows them, as `fit`."""
         optimizer, done = self._engine.model.optimizer, self._engine.iterations
         optimizer.iterations.assign(done)
         optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
@@ -181,7 +181,7 @@ def _loss_and_metric(labels) -> tuple[keras.losses.Loss, keras.metrics.Metric]:
 
 
 def _infer_mode(callback) -> None:
-    """Tells a callback that monitors a metric of kbert's whether higher is better.
+    """Tell a callback that monitors a metric of kbert's whether higher is better.
 
     Keras knows this of its own metrics alone, once they are built.
     """

@@ -10,7 +10,7 @@ Call = tuple[int, list[TrainingBatch]]  # the number of its first update, and it
 def calls(
     batches: Iterator[tuple[int, TrainingBatch]], most: int, pauses: Callable[[int], bool]
 ) -> Iterator[Call]:
-    """Batches in order, those of a call together.
+    """Yield batches in order, those of a call together.
 
     A call's batches have one shape. Where it ends depends on the updates' numbers and shapes alone:
     every host, and a run that goes on from a state, makes the same ones.

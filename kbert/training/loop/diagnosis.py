@@ -36,7 +36,7 @@ class Found:
 
 
 def first_bad(engine, batch: TrainingBatch, step: int) -> Found:
-    """Looks at the weights, then each layer's output in the graph's order, then the gradients."""
+    """Look at the weights, then each layer's output in the graph's order, then the gradients."""
     model = engine.model
     if bad := bad_weights(model):
         return Found(f"the weight {first_few(bad, 1)}")
@@ -77,7 +77,7 @@ class _LayerOutputs:
         self.probe = keras.Model(model.inputs, [tensor for _, tensor in outputs])
 
     def first_bad(self, batch: TrainingBatch) -> str | None:
-        """The first layer whose output is not finite."""
+        """Return the first layer whose output is not finite."""
         first = len(self.names)
         for start in range(0, len(batch), ROWS):
             part = batch.rows(slice(start, start + ROWS))
@@ -91,7 +91,7 @@ class _LayerOutputs:
 
 
 def bad_label_weights(batch: TrainingBatch) -> str | None:
-    """The first output whose labels weigh a number that is not finite."""
+    """Return the first output whose labels weigh a number that is not finite."""
     for name, weights in batch.weights.items():
         if not _finite(weights):
             return f"the batch's weights of {name}"

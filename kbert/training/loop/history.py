@@ -38,6 +38,6 @@ class History:
         return [line for line in self.updates if any(key.startswith("val_") for key in line)]
 
     def find_evaluation(self, metrics: dict[str, float]) -> dict | None:
-        """The recorded evaluation that gave these metrics; None where none did."""
+        """Return the recorded evaluation that gave these metrics; None where none did."""
         wanted = {f"val_{name}": value for name, value in metrics.items()}
         return next((one for one in self.evaluations if wanted.items() <= one.items()), None)

@@ -55,7 +55,7 @@ def train(
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Does the updates `start` … `steps` − 1 with an engine that is prepared.
+    """Do the updates `start` … `steps` − 1 with an engine that is prepared.
 
     Args:
         engine: see `kbert.training.engines`; restored, where `start` is not 0.
@@ -125,7 +125,7 @@ def train(
 
 
 def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, start: int):
-    """The callbacks and the compiled model that they see; None without callbacks."""
+    """Return the callbacks and the compiled model that they see; None without callbacks."""
     if not callbacks:
         return None
     params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
@@ -133,7 +133,7 @@ def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, sta
 
 
 def _first(engine) -> str:
-    """The line until the first update is done; torch compiles nothing."""
+    """Return the line until the first update is done; torch compiles nothing."""
     doing = "computing" if keras.backend.backend() == "torch" else "compiling"
     return f"{doing} the first update …"
 
@@ -194,7 +194,7 @@ class _Trainer:
         self._end()
 
     def _end(self) -> None:
-        """Tells the callbacks, and finds out whether one of them has set other weights."""
+        """Tell the callbacks, and find out whether one of them has set other weights."""
         alone = self.engine.processes == 1  # else they may differ in their callbacks
         before = self._digest() if self.callbacks and alone else None
         self._tell("on_train_end")
@@ -225,7 +225,7 @@ class _Trainer:
         self._read(at_most=self.ahead)
 
     def _between_calls(self) -> None:
-        """Evaluates, saves and stops, where it is time for it."""
+        """Evaluate, save and stop, where it is time for it."""
         plan, last = self.plan, self.done == self.plan.steps
         ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
         if ends or save or any(self.agreement.due()):
@@ -255,7 +255,7 @@ class _Trainer:
             self.history.stopped = patience or f"a callback stopped it after update {self.done:,}"
 
     def _read(self, at_most: int) -> None:
-        """Reads the figures of updates, until so many are in flight."""
+        """Read the figures of updates, until so many are in flight."""
         while len(self.in_flight) > at_most:
             step, batches, figures = self.in_flight.popleft()
             found = figures()  # waits for the device
@@ -329,7 +329,7 @@ class _Trainer:
                 _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
 
     def without_another(self, error: Exception) -> str:
-        """The message where another process is gone."""
+        """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
         go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""

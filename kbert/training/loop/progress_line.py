@@ -40,7 +40,7 @@ class Live:
         self._last: tuple[int, dict[str, float], float | None] | None = None
 
     def update(self, step: int, values: dict[str, float], seconds_left: float | None) -> None:
-        """Shows an update, where the last line is old enough."""
+        """Show an update, where the last line is old enough."""
         now = time.monotonic()
         self._last = step, values, seconds_left
         if self._show and now >= self._next:
@@ -48,7 +48,7 @@ class Live:
             self._show_last()
 
     def evaluated(self, step: int, values: dict[str, float]) -> None:
-        """Shows an evaluation, on a line that stays."""
+        """Show an evaluation, on a line that stays."""
         self._last = None
         if self._show:
             text = line(step, self._steps, values, None, "evaluated", width=self._width)
@@ -100,7 +100,7 @@ def line(
     width: int = COLUMNS,
     epoch: str = "",
 ) -> str:
-    """One line of fewer columns than `width`: what fits, the more important first.
+    """Return one line of fewer columns than `width`: what fits, the more important first.
 
     Args:
         step, steps: updates done, and of the whole run.

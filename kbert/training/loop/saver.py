@@ -38,7 +38,7 @@ class Saver:
         beside: bool = False,
         alone: bool = False,
     ) -> None:
-        """Saves the state after `done` updates; does nothing where that was begun.
+        """Save the state after `done` updates; do nothing where that was begun.
 
         Args:
             done: updates.
@@ -64,13 +64,13 @@ class Saver:
             self._engine.barrier()  # no host goes on before the chief's state is on the disk
 
     def check(self) -> None:
-        """Raises what a write came to that has ended; waits for none."""
+        """Raise what a write came to that has ended; waits for none."""
         if self._written is not None and self._written.done():
             with self.explained():
                 self._finish()
 
     def close(self) -> None:
-        """Ends the thread, once what was begun is written, and closes the run's files."""
+        """End the thread, once what was begun is written, and close the run's files."""
         self._thread.shutdown()
         if self._run is not None:
             self._run.close()
@@ -95,7 +95,7 @@ class Saver:
 
     @contextlib.contextmanager
     def explained(self):
-        """Gives an error of the disk the way on."""
+        """Give an error of the disk the way on."""
         try:
             try:
                 yield

@@ -58,7 +58,7 @@ class Plan:
         return rank(value, figures.get("val_loss"))
 
     def why_to_stop(self, evaluations: Sequence[dict]) -> str | None:
-        """Says why the run ends after the last of its evaluations; None while it does not.
+        """Say why the run ends after the last of its evaluations; None while it does not.
 
         It ends once `patience` evaluations in a row were not better than the best before them.
         """

@@ -64,7 +64,7 @@ class Speed:
 
 
 def tokens_of(batch: TrainingBatch, batch_size: int) -> float:
-    """Tokens of the whole update that a process's rows are a part of, padding included."""
+    """Return the number of tokens in a whole step, from a process's part of it, with padding."""
     return batch.inputs[names.TOKEN_IDS].size / len(batch) * batch_size
 
 

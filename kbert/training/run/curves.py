@@ -28,7 +28,7 @@ class Curve:
 
 
 def figures(records: list[dict]) -> str:
-    """All pictures, each curve in one of them: losses, accuracies, scores, norm, rate.
+    """Return all pictures, each curve in one of them: losses, accuracies, scores, norm, rate.
 
     Args:
         records: the lines of metrics.jsonl.

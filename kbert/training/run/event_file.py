@@ -40,7 +40,7 @@ class EventFile:
         self._write(_integer(2, step + 1) + _bytes(7, _START))
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        """Adds the values of one step, by their tags."""
+        """Add the values of one step, by their tags."""
         summary = b"".join(
             _bytes(1, _string(1, tag) + b"\x15" + struct.pack("<f", value))
             for tag, value in values.items()
@@ -48,7 +48,7 @@ class EventFile:
         self._write(_integer(2, step) + _bytes(5, summary))
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
     def _write(self, event: bytes) -> None:

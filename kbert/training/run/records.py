@@ -28,7 +28,7 @@ class RecordFile:
         self._file = self._path.open("ab", buffering=0)
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        """Adds a line; raises an OSError that names the file where the disk is full."""
+        """Add a line; raise an OSError that names the file where the disk is full."""
         data = _text({"step": step} | values).encode()
         try:
             written = self._file.write(data)
@@ -42,7 +42,7 @@ class RecordFile:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
 

@@ -97,7 +97,7 @@ def write_report(
 
 
 def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> None:
-    """Writes parts of HTML as one page, in the style of a run's report.
+    """Write parts of HTML as one page, in the style of a run's report.
 
     Args:
         path: the file.
@@ -125,7 +125,7 @@ def _ending(result: dict) -> str:
 
 
 def _cards(records: list[dict], result: dict, score: str) -> str:
-    """The figures that say how good the model is: on dev data where there are any."""
+    """Return the figures that say how good the model is: on dev data where there are any."""
     found = result.get("metrics") or _last_evaluation(records)
     if not found:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]

@@ -90,7 +90,7 @@ class RunFolder:
         keep_checkpoints: bool = False,
         chief: bool = True,
     ) -> "RunFolder":
-        """Makes the folder of a new run.
+        """Make the folder of a new run.
 
         Args:
             path: a folder that is not there, or is empty.
@@ -126,7 +126,7 @@ class RunFolder:
     @classmethod
     @printable.escaped_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
-        """The run in a folder.
+        """Return the run in a folder.
 
         Raises:
             FileNotFoundError: no run there.
@@ -181,7 +181,7 @@ class RunFolder:
             raise FileNotFoundError(errno.ENOENT, text, str(self.path))
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
-        """Raises a ValueError that names what differs between the run and what is there now."""
+        """Raise a ValueError that names what differs between the run and what is there now."""
         others = old_names.renamed(settings or self.settings)  # of a state of an older release
         fingerprint = old_names.renamed(fingerprint)
         own, others = (self.later | each for each in (self.settings, others))
@@ -195,7 +195,7 @@ class RunFolder:
             )
 
     def last_state(self) -> State | None:
-        """The last state that is whole and of this run; None where there is none.
+        """Return the last state that is whole and of this run; None where there is none.
 
         What is damaged or of another run is passed over, and the log says so.
 
@@ -207,7 +207,7 @@ class RunFolder:
         return state
 
     def best_state(self) -> State | None:
-        """The whole state with the highest score; None where no state has one."""
+        """Return the whole state with the highest score; None where no state has one."""
         return self._states.best()
 
     def has_state(self, step: int) -> bool:
@@ -215,7 +215,7 @@ class RunFolder:
         return self._whole == step
 
     def begin(self, step: int) -> list[dict]:
-        """Opens metrics.jsonl and TensorBoard's file, without what was recorded after `step`.
+        """Open metrics.jsonl and TensorBoard's file, without what was recorded after `step`.
 
         `close` goes with it.
 
@@ -236,13 +236,13 @@ class RunFolder:
         return self.read_records()
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        """Records one update: a line of metrics.jsonl and TensorBoard's scalars."""
+        """Record one update: a line of metrics.jsonl and TensorBoard's scalars."""
         if self._records is not None and self._events is not None:  # the chief's
             self._records.add(step, values)
             self._events.add(step, values)
 
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
-        """Writes a state and removes those that are neither of the last two nor the best.
+        """Write a state and remove those that are neither of the last two nor the best.
 
         Args:
             arrays: `engine.snapshot()`.
@@ -266,7 +266,7 @@ class RunFolder:
         self._states.remove_superseded(step)
 
     def finish(self, bert, result: dict, data: dict[str, str], *, title: str, score: str) -> None:
-        """Writes the final model in both formats and the report, and last that it is finished.
+        """Write the final model in both formats and the report, and last that it is finished.
 
         Args:
             bert: a `kbert.Bert`.
@@ -291,7 +291,7 @@ class RunFolder:
         _write_json(self.path / "result.json", _as_json(result))
 
     def write_report(self, *arguments, **options) -> None:
-        """Writes report.html; see `kbert.training.run.report_page.write_report`."""
+        """Write report.html; see `kbert.training.run.report_page.write_report`."""
         from kbert.training.run.report_page import write_report
 
         if self.chief:
@@ -299,7 +299,7 @@ class RunFolder:
             write_report(self, *arguments, **options)
 
     def tidy(self) -> None:
-        """Removes the states of a run that is finished, unless it keeps all.
+        """Remove the states of a run that is finished, unless it keeps all.
 
         Where there are several processes, once none reads them any more.
         """
@@ -307,12 +307,12 @@ class RunFolder:
             self._states.remove_all()
 
     def write_environment(self, engine, **more) -> None:
-        """Writes environment.json: versions and devices, no names of folders or hosts."""
+        """Write environment.json: versions and devices, no names of folders or hosts."""
         if self.chief:
             _write_json(self.path / "environment.json", environment.described(engine) | more)
 
     def warn_of_another_environment(self, engine) -> None:
-        """Says where the result will be equal to rounding only, since the run began otherwise."""
+        """Say where the result will be equal to rounding only, since the run began otherwise."""
         file = self.path / "environment.json"
         before, now = js.read_object(file) if file.is_file() else {}, environment.described(engine)
         for name in ("backend", "replicas", "devices"):
@@ -326,11 +326,11 @@ class RunFolder:
                 )
 
     def read_records(self) -> list[dict]:
-        """The lines of metrics.jsonl."""
+        """Return the lines of metrics.jsonl."""
         return read_records(self.path / "metrics.jsonl")
 
     def close(self) -> None:
-        """Closes the files that it has open."""
+        """Close the files that it has open."""
         for file in (self._records, self._events):
             if file is not None:
                 file.close()
@@ -338,7 +338,7 @@ class RunFolder:
 
 
 def refuse_used(path: str | os.PathLike, task: str) -> None:
-    """Raises a FileExistsError for a folder that holds a run, or anything else."""
+    """Raise a FileExistsError for a folder that holds a run, or anything else."""
     urls.refuse_url(path, to_write=True)
     path = Path(path)
     if (path / "settings.json").exists():

@@ -25,7 +25,7 @@ class DamagedState(ValueError):
 
 
 def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
-    """Writes a state: beside its place, flushed to the disk, then renamed.
+    """Write a state: beside its place, flushed to the disk, then renamed.
 
     Args:
         path: the file; its folder is there.
@@ -64,7 +64,7 @@ def read_facts(path: str | os.PathLike) -> dict:
 
 
 def read_state(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
-    """The arrays of a state and its facts, after the checksum was found right.
+    """Return the arrays of a state and its facts, after the checksum was found right.
 
     Raises:
         OSError: it cannot be read.

@@ -59,7 +59,7 @@ class States:
         return self.folder / f"step-{step:08d}.safetensors"
 
     def last(self) -> State | None:
-        """The last one that is whole and of this run; None where there is none.
+        """Return the last one that is whole and of this run; None where there is none.
 
         Raises:
             ValueError: one of this run made with other settings.
@@ -71,14 +71,14 @@ class States:
         return None
 
     def best(self) -> State | None:
-        """The whole one with the highest score; None where none has one."""
+        """Return the whole one with the highest score; None where none has one."""
         for path in sorted(self._files(), key=_score, reverse=True):  # the first of equals
             if _score(path)[0] > -np.inf and (state := self._read(path)):
                 return state
         return None
 
     def remove_superseded(self, step: int) -> None:
-        """Removes those up to an update that are neither of the last two nor the best one."""
+        """Remove those up to an update that are neither of the last two nor the best one."""
         files = [file for file in self._files() if _step(file) <= step]
         scored = [file for file in files if _score(file)[0] > -np.inf]
         best = max(scored, key=_score, default=None)  # the first of equals
@@ -87,7 +87,7 @@ class States:
                 file.unlink()
 
     def remove_all(self) -> None:
-        """Removes every state, those that were set aside too, and the folder once it is empty."""
+        """Remove every state, those that were set aside too, and the folder once it is empty."""
         for file in self.folder.glob("step-*.safetensors*"):
             if _NAME.fullmatch(file.name.removesuffix(".refused")):
                 file.unlink()
@@ -122,7 +122,7 @@ class States:
 
 
 def _score(path: Path) -> tuple[float, float]:
-    """The score and what breaks ties, higher is better; states of older runs have no tie."""
+    """Return the score and what breaks ties, higher is better; states of older runs have no tie."""
     try:
         facts = read_facts(path)
     except (DamagedState, OSError):

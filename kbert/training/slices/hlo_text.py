@@ -57,7 +57,7 @@ class Instruction:
 
 
 def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
-    """The entry's name, and each computation's instructions by its name."""
+    """Return the entry's name, and each computation's instructions by its name."""
     entry = ""
     found: dict[str, list[Instruction]] = {}
     for line in text.splitlines():
@@ -100,7 +100,7 @@ def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
 
 
 def _turns(one: Instruction, found: dict[str, list[Instruction]]) -> int:
-    """How often a loop's body is run."""
+    """Return the number of a loop's iterations."""
     condition = _CONDITION.search(one.text)
     text = "\n".join(line.text for line in found.get(condition[1], ())) if condition else ""
     if one.turns == 1 and (below := _BELOW.search(text)):

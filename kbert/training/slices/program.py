@@ -48,7 +48,7 @@ def compiled(slice_name: str, **request) -> dict:
 
 
 def mesh(slice_name: str):
-    """The slice's chips, side by side.
+    """Return the slice's chips, side by side.
 
     Args:
         slice_name: "v5e:4x4".
@@ -76,7 +76,7 @@ def update(
     optimizer: str = "adamw",
     what: str = "update",
 ):
-    """The engine's function, and abstract arguments laid over the slice.
+    """Return the engine's function, and abstract arguments laid over the slice.
 
     Args:
         mesh: of `mesh`.
@@ -144,7 +144,7 @@ def _model(config: dict, head: str, seq_len: int, max_predictions: int | None, p
 
 
 def _examples(model, count: int):
-    """A batch of zeros for a model's inputs and outputs."""
+    """Return a batch of zeros for a model's inputs and outputs."""
     import numpy as np
 
     from kbert.data.training_batch import TrainingBatch

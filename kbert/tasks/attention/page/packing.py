@@ -13,13 +13,13 @@ SIDE = 64  # of a thumbnail, in pixels
 
 
 def weight_bytes(weights: np.ndarray) -> bytes:
-    """Weights, from 0 to 1, as uint16 of the same shape."""
+    """Return weights, from 0 to 1, as uint16 of the same shape."""
     steps = np.rint(np.asarray(weights, "float64") * WEIGHT_STEPS)
     return np.clip(steps, 0, WEIGHT_STEPS).astype("<u2").tobytes()
 
 
 def largest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest weights of each row, the largest first.
+    """Return the largest weights of each row, the largest first.
 
     Args:
         weights: float (L, A, S, S).
@@ -37,12 +37,12 @@ def largest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def column_bytes(columns: np.ndarray) -> bytes:
-    """Places of tokens as uint16."""
+    """Return places of tokens as uint16."""
     return columns.astype("<u2").tobytes()
 
 
 def thumbnail_bytes(weights: np.ndarray, left_out: tuple[int, ...] = ()) -> bytes:
-    """Each head's weights on `SIDE` × `SIDE` pixels, a byte each: the largest of its block.
+    """Return each head's weights on `SIDE` × `SIDE` pixels, a byte each: the largest of its block.
 
     Args:
         weights: float (L, A, S, S).

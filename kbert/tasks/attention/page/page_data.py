@@ -34,7 +34,7 @@ class PageData:
 def page_data(
     found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = False
 ) -> PageData:
-    """The data of a map's page.
+    """Return the data of a map's page.
 
     Args:
         found: from `kbert.attention`.
@@ -132,7 +132,7 @@ def _cut(found: AttentionData) -> list[str]:
 
 
 def _weights(found: AttentionData) -> tuple[dict[str, bytes], dict]:
-    """The weights' bytes, and what the facts say of them."""
+    """Return the weights' bytes, and what the facts say of them."""
     if found.weights.size <= WHOLE:
         return {"weights": packing.weight_bytes(found.weights)}, {"largest": None, "notes": []}
     columns, weights = packing.largest(found.weights)
@@ -153,7 +153,7 @@ def _weights(found: AttentionData) -> tuple[dict[str, bytes], dict]:
 
 
 def _vectors(found: AttentionData) -> tuple[dict[str, bytes], dict]:
-    """Bytes of queries and keys, where they are there and not too many."""
+    """Return bytes of queries and keys, where they are there and not too many."""
     if found.queries is None or found.keys is None:
         note = "Queries and keys were not asked for: kbert.attention(…, vectors=True) keeps them."
         return {}, {"vector_size": None, "notes": [note]}

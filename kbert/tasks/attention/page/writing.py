@@ -29,7 +29,7 @@ _FRAME_HEIGHT = "48rem"
 def page(
     found: AttentionData, layer: int | None = None, head: int | None = None, special: bool = False
 ) -> str:
-    """The page as HTML: style, script and numbers are in it, and it asks for nothing else.
+    """Return the page as HTML: style, script and numbers are in it, and it asks for nothing else.
 
     Args, Raises: as for `kbert.tasks.attention.page.page_data.page_data`.
     """
@@ -50,7 +50,7 @@ def page(
 
 
 def frame(text: str, title: str) -> str:
-    """A page as a frame for a notebook's cell: what is in it cannot touch the notebook."""
+    """Return a page as a frame for a notebook's cell: what is in it cannot touch the notebook."""
     return (
         f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" '
         f'style="width: 100%; height: {_FRAME_HEIGHT}; border: 0" srcdoc="{html.escape(text)}">'
