@@ -157,7 +157,10 @@ def _count_blocks(config: BertConfig, column: str, tensors: Mapping[str, Tensor]
 
 
 def _known(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
-    """The names as the table has them; a name that stands nowhere is a mistake in writing."""
+    """Return the names as the table has them.
+
+    A name that stands nowhere is a mistake in writing.
+    """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
     in_table = {

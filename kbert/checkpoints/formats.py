@@ -136,7 +136,9 @@ def recognized(path: Path) -> str:
 
 
 def head_said(source: str | os.PathLike, form: str | None = None) -> str | None:
-    """The head that a checkpoint's own description says, its tensors unread; None: it does not.
+    """Return the head that a checkpoint's own description says, its tensors unread.
+
+    None: it does not.
 
     Raises:
         FileNotFoundError, ValueError: as `opened`, where no checkpoint is there.

@@ -22,7 +22,9 @@ def opened(file: Path) -> Iterator:
 
 
 def datasets(file: Path, group, form: str = "HDF5") -> dict:
-    """Every dataset of a group by its place there, unread; links to elsewhere are not followed.
+    """Return every dataset of a group by its place there, unread.
+
+    Links to elsewhere are not followed.
 
     Args:
         file: what errors call the file.

@@ -106,7 +106,10 @@ def _is_in_the_table(layer: str) -> bool:
 
 
 def _layers(path: Path, file) -> dict[str, dict] | None:
-    """The layers' configurations by name, those of models within among them; None: weights only."""
+    """Return the layers' configurations by name, those of models within among them.
+
+    None: weights only.
+    """
     with damage_in_one_line(path, "HDF5"):
         text = file.attrs.get("model_config")
     if text is None:
@@ -118,7 +121,10 @@ def _layers(path: Path, file) -> dict[str, dict] | None:
 
 
 def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:
-    """The layers of a model and of those within; Keras 2's Sequential had no object around them."""
+    """Yield the layers of a model and of those within.
+
+    Keras 2's Sequential had no object around them.
+    """
     config = js.check(model, _MODEL, source)["config"]
     layers = config if isinstance(config, list) else config.get("layers", [])
     js.check(layers, js.list_of(_LAYER, "a list of layers"), source, "config.layers")

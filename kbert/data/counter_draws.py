@@ -34,7 +34,10 @@ def uniform(keys: np.ndarray, purpose: int) -> np.ndarray:
 
 
 def below(keys: np.ndarray, purpose: int, bound) -> np.ndarray:
-    """A whole number of 0 … bound − 1 for each key, int64; off uniform by less than bound/2⁵³."""
+    """Return a whole number of 0 … bound − 1 for each key, int64.
+
+    Off uniform by less than bound/2⁵³.
+    """
     return (uniform(keys, purpose) * bound).astype(np.int64)
 
 

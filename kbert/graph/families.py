@@ -110,7 +110,10 @@ OTHER_GRAPHS = {
 
 
 def check_model_type(value, source: str) -> str:
-    """The model_type; a ValueError for another graph's, which says what that has of its own."""
+    """Return the model_type.
+
+    Raise a ValueError for another graph's, which says what that has of its own.
+    """
     if isinstance(value, str) and value in FAMILIES:
         return value
     other = OTHER_GRAPHS.get(value) if isinstance(value, str) else None

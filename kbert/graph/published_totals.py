@@ -17,7 +17,10 @@ class Step:
 
 
 def reconciled_totals(config: BertConfig) -> list[Step]:
-    """The published totals around base and large; for another configuration its own heads."""
+    """Return the published totals around base and large.
+
+    For another configuration its own heads.
+    """
     uncased = (get_config("base_uncased"), get_config("large_uncased"))
     if config not in (base, large, *uncased):
         if not config.family.next_sentence:

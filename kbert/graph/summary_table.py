@@ -16,7 +16,10 @@ _NOTEBOOK_WIDTH = 100  # what Jupyter shows of a line before it wraps, in the mi
 
 
 def width_shown() -> int | None:
-    """Columns that a line printed now may have; None in a pipe or a file: nothing bounds it."""
+    """Return columns that a line printed now may have.
+
+    None in a pipe or a file: nothing bounds it.
+    """
     notebooks = sys.modules.get("ipykernel.iostream")  # Jupyter's, Colab's, Visual Studio Code's
     if notebooks is not None and isinstance(sys.stdout, notebooks.OutStream):
         return _NOTEBOOK_WIDTH

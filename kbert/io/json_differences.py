@@ -10,7 +10,9 @@ _HASH = re.compile("[0-9a-f]{40,}")
 def differing(
     old, new, name: str = "", label: Callable = lambda number, entry: number
 ) -> Iterator[tuple[str, object, object]]:
-    """Each place where two values differ, and what they have there; null where one has nothing.
+    """Yield each place where two values differ, and what they have there.
+
+    Null where one has nothing.
 
     Args:
         old, new: the values.
@@ -29,7 +31,10 @@ def differing(
 
 
 def differences(old, new, name: str = "") -> list[str]:
-    """Each place where a run's value and the one of now differ; `name` is what both are of."""
+    """Return each place where a run's value and the one of now differ.
+
+    `name` is what both are of.
+    """
     return [
         f"{place}: the run has {_short(before)}, now {_short(now)}"
         for place, before, now in differing(old, new, name)

@@ -138,7 +138,10 @@ def fields(required: dict | None = None, optional: dict | None = None, closed=Fa
 
 
 def check(value, kind: Kind, source: str, place: str = ""):
-    """The value, which is of the kind; a ValueError that names the source and the place if not."""
+    """Return the value, which is of the kind.
+
+    Raise a ValueError that names the source and the place if not.
+    """
     if not kind.fits(value):
         where = f"{source}: {place.removeprefix('.')}" if place else source
         got = shown(value) if place else type(value).__name__

@@ -24,7 +24,10 @@ _ONE_LINE = re.compile(f"({_JOINER})|[{_INVISIBLE}]")
 
 
 def line(text) -> str:
-    """A text as one line; an end of line in it is escaped like any other control character."""
+    """Return a text as one line.
+
+    An end of line in it is escaped like any other control character.
+    """
     return _ONE_LINE.sub(_escaped, str(text))
 
 

@@ -142,7 +142,9 @@ def check_max_length(bert: Bert, max_length: int | None) -> None:
 
 
 def length_of_examples(bert: Bert, max_length: int | None) -> int:
-    """The tokens that a training example can have; None: 128, or fewer where the model has fewer.
+    """Return the tokens that a training example can have.
+
+    None: 128, or fewer where the model has fewer.
 
     Raises:
         ValueError: a `max_length` above the model's positions.

@@ -35,7 +35,10 @@ def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The correlation of Matthews for any number of classes (Gorodkin 2004); 0 without variance."""
+    """Return the correlation of Matthews for any number of classes (Gorodkin 2004).
+
+    0 without variance.
+    """
     gold, predicted = np.asarray(gold), np.asarray(predicted)
     classes = np.union1d(gold, predicted)
     of_gold = (gold[:, None] == classes).astype(np.float64)
@@ -57,7 +60,10 @@ def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The correlation of the ranks of two rows of numbers; equal ones have their mean rank."""
+    """Return the correlation of the ranks of two rows of numbers.
+
+    Equal ones have their mean rank.
+    """
     return pearson(_ranks(gold), _ranks(predicted))
 
 

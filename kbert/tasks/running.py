@@ -40,7 +40,9 @@ def function_of(
     build: Callable[[keras.Model], keras.Model],
     precision: str | None = None,
 ) -> Callable:
-    """The compiled function of a model made from `bert.model`; made once for each model and key.
+    """Return the compiled function of a model made from `bert.model`.
+
+    Made once for each model and key.
 
     Args:
         bert: whose model.
@@ -67,7 +69,10 @@ def function_of(
 
 
 def _in_precision(bert: Bert, dtype: str) -> keras.Model:
-    """The model's cast; itself where it is of the dtype throughout and no cast would gain."""
+    """Return the model's cast.
+
+    Itself where it is of the dtype throughout and no cast would gain.
+    """
     layers = [layer for layer in bert.model.layers if layer.weights]
     weights = {weight.dtype for layer in layers for weight in layer.weights}
     own = weights == {layer.compute_dtype for layer in layers} == {dtype}
@@ -209,7 +214,9 @@ def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
 
 
 def compiled(model: keras.Model) -> Callable:
-    """The model as a function of int32 (B, S) arrays, its inputs in their order; others follow.
+    """Return the model as a function of int32 (B, S) arrays, its inputs in their order.
+
+    Others follow.
 
     No new length or batch size retraces it.
     """
@@ -247,7 +254,10 @@ def _padded_length(bert: Bert, tokens: int) -> int:
 
 
 def _padded_count(rows: int, batch_size: int) -> int:
-    """Rows of a batch; on JAX a power of two, or a whole batch, so that it compiles for few."""
+    """Return rows of a batch.
+
+    On JAX a power of two, or a whole batch, so that it compiles for few.
+    """
     if keras.backend.backend() != "jax":
         return rows
     return min(1 << (rows - 1).bit_length(), batch_size)

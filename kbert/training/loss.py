@@ -89,7 +89,10 @@ def _counted(logits, weights):
 
 
 def _of_classes(logits, labels, weights, smoothing):
-    """The cross-entropy of softmax, and whether the largest logit is the label's; each (…)."""
+    """Return the cross-entropy of softmax, and whether the largest logit is the label's.
+
+    Each (…).
+    """
     logits = _counted(logits, ops.expand_dims(weights, -1))
     own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
     if smoothing:
@@ -99,7 +102,10 @@ def _of_classes(logits, labels, weights, smoothing):
 
 
 def _of_each(logits, labels):
-    """The cross-entropy of sigmoid, and whether it is on the label's side; each (B, classes)."""
+    """Return the cross-entropy of sigmoid, and whether it is on the label's side.
+
+    Each (B, classes).
+    """
     losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
     return losses, ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
 

@@ -30,7 +30,7 @@ class Teaching(Protocol):
         """The model with the outputs that lessons are of, beside its own; or the model itself."""
 
     def batches(self, batches: Batches) -> Batches:
-        """The recipe's batches with the lessons' labels."""
+        """Return the recipe's batches with the lessons' labels."""
 
 
 class Recipe(Protocol):
@@ -111,7 +111,7 @@ class Recipe(Protocol):
         return {}
 
     def content(self) -> dict:
-        """The settings as settings.json has them, with what else the result depends on."""
+        """Return the settings as settings.json has them, with what else the result depends on."""
 
     def places(self) -> dict[str, str | None]:
         """Return the paths of the data, by the argument's name, for a resumed run."""
@@ -120,13 +120,13 @@ class Recipe(Protocol):
         """Return a function that computes metrics of the engine's weights; None without data."""
 
     def trained(self, engine, history: History) -> Bert:
-        """The weights that are the result, as a float32 model of any length."""
+        """Return the weights that are the result, as a float32 model of any length."""
 
     def result(self, last: dict) -> dict:
         """Return the run's result for result.json; `last` is the last line of the history."""
 
     def described(self, done: int) -> dict[str, str]:
-        """How much was trained on in so many updates, in words by name, for the report."""
+        """Return how much was trained on in so many updates, in words by name, for the report."""
 
     def make_card(self, bert: Bert, result: dict) -> str:
         """Make the model's card, of `bert`, with what is in result.json."""

@@ -35,7 +35,10 @@ class Module:
 
 
 def found(name: str) -> Module | None:
-    """The matrix that a module's name means, in any family; None: it is no matrix of a block."""
+    """Return the matrix that a module's name means, in any family.
+
+    None: it is no matrix of a block.
+    """
     prefix, bare = split(name)
     for column in classes_by_column():
         for matrix, text in modules(column).items():
@@ -56,7 +59,10 @@ def split(name: str) -> tuple[str | None, str]:
 
 @functools.cache
 def modules(column: str) -> dict[str, str]:
-    """The modules of `MATRICES` in a family, without its prefix; {i} is the block, from 0."""
+    """Return the modules of `MATRICES` in a family, without its prefix.
+
+    {i} is the block, from 0.
+    """
     rows = {(row.layer, row.variable): row for row in weight_names.templates_of("encoder")}
     return {
         name: getattr(rows[names.encoder("{n}", one.part), one.variable], column).removesuffix(

@@ -50,7 +50,10 @@ def serving_model(
 
 
 def free_model(bert, **changes):
-    """The model of any length in float32, itself or a copy; `changes` are those of its spec."""
+    """Return the model of any length in float32, itself or a copy.
+
+    `changes` are those of its spec.
+    """
     changes = {"seq_len": None} | changes
     same = all(getattr(bert.spec, name) == value for name, value in changes.items())
     return bert.model if same and _computes_in_float32(bert.model) else _copy(bert, changes)

@@ -57,7 +57,10 @@ def smooth(onnx, onnxruntime, path: Path, feeds: Iterable[dict]) -> None:
 
 
 def _products(onnx, graph) -> dict[str, list]:
-    """The products with weights, by the activation that they take; weights of one product alone."""
+    """Return the products with weights, by the activation that they take.
+
+    Weights of one product alone.
+    """
     uses = [name for node in graph.node for name in node.input]
     once = {name for name, count in Counter(uses).items() if count == 1}
     own = {one.name for one in graph.initializer if len(one.dims) == 2} & once

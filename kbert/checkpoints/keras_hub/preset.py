@@ -203,7 +203,10 @@ def _sentence(task: str | None, settings: dict) -> SentenceSettings | None:
 
 
 def _vocabulary(path: Path) -> tuple[Path | None, bool | None]:
-    """The vocabulary's file, and whether it is uncased; None where kbert cannot tokenize alike."""
+    """Return the vocabulary's file, and whether it is uncased.
+
+    None where kbert cannot tokenize alike.
+    """
     file, description = path / objects.VOCABULARY, path / "tokenizer.json"
     if not file.is_file():
         return None, None

@@ -92,7 +92,10 @@ def classes_of(config: BertConfig) -> Classes:
 
 
 def classes_by_column() -> dict[str, Classes]:
-    """The classes by the column that has their weights' names; RoBERTa's stand for XLM-R's."""
+    """Return the classes by the column that has their weights' names.
+
+    RoBERTa's stand for XLM-R's.
+    """
     return {
         "transformers": BERT,
         "roberta": _BY_MODEL_TYPE["roberta"],

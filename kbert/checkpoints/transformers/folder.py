@@ -252,7 +252,10 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
 
 
 def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:
-    """The class that config.json names; None where it names none, or another of the family's."""
+    """Return the class that config.json names.
+
+    None where it names none, or another of the family's.
+    """
     names = values.get("architectures") or ()
     family = classes.bare.removesuffix("Model")
     if names and not any(name.startswith(family) for name in names):
@@ -298,7 +301,10 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
 
 
 def _new_labels(values: dict) -> tuple[str, ...] | None:
-    """The labels that transformers gives a newly initialized head; None: it has two of its own."""
+    """Return the labels that transformers gives a newly initialized head.
+
+    None: it has two of its own.
+    """
     names = values.get("id2label") or {}
     count = values.get("num_labels") or values.get("_num_labels") or 0
     if not names and js.matches(count, js.whole(1, _MOST_LABELS)):

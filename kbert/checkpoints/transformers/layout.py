@@ -104,7 +104,10 @@ def read_config(layout: Layout) -> BertConfig:
 def named_tensors(
     files: Layout, classes: Classes
 ) -> tuple[dict[str, Tensor], list[str], list[str]]:
-    """Every tensor by its name in the table, unread; what is no weight of its own; and notes."""
+    """Return every tensor by its name in the table, unread.
+
+    Return also the tensors that are no weights of their own, and notes.
+    """
     tensors: dict[str, Tensor] = {}
     path = files.weights or files.folder
     found, left_out, notes = read_all(files)

@@ -140,7 +140,7 @@ def tokens_of(block: Block, rust, settings: TokenizingSettings) -> Tokens:
 def _without_empty(
     lengths: np.ndarray, begins: np.ndarray, broken: bool
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Remove sentences without tokens (control characters only), and documents without sentences."""
+    """Remove sentences without tokens (control characters only) and empty documents."""
     kept = lengths > 0
     before = np.concatenate([[0], np.cumsum(kept)])
     begins = np.unique(before[begins])
@@ -150,7 +150,10 @@ def _without_empty(
 
 
 def _pieces(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:
-    """The sentences in portions of bounded size; a huge one comes in several, cut at spaces."""
+    """Yield the sentences in portions of bounded size.
+
+    A huge one comes in several, cut at spaces.
+    """
     places, texts, size = [], [], 0
     for place, sentence in enumerate(sentences):
         for text in cut(sentence, _PIECE):

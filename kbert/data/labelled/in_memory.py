@@ -121,7 +121,10 @@ def text_of(value, what: str, place: str, kind: str = "a text") -> str:
 
 
 def label_of(value, what: str, place: str, names: Sequence[str] | None = None) -> str:
-    """A label's name; a ValueError that says where it is neither a text nor a whole number."""
+    """Return a label's name.
+
+    Raise a ValueError that says where it is neither a text nor a whole number.
+    """
     if isinstance(value, float) and value.is_integer():  # a column with holes in it is of floats
         value = int(value)
     if names is not None and isinstance(value, int) and not isinstance(value, bool):

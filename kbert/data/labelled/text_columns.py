@@ -129,7 +129,9 @@ class ColumnBatches(BucketedBatches):
         return [(self.batch_size * self.count, length) for length in self.lengths_in(epoch)]
 
     def without_negatives(self, epochs: int) -> np.ndarray | None:
-        """The records of the first batch in which no text is a negative of another's; None: none.
+        """Return the records of the first batch in which no text is a negative of another's.
+
+        It is None if there is no such batch.
 
         The odd batch of an epoch counts where it has no other: else its loss is 0, once.
         """
@@ -154,7 +156,10 @@ class ColumnBatches(BucketedBatches):
         return texts, scores[:, None] if self._as_rows else scores
 
     def _drawn(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """Sentences, each with another of its label, and one of another label; (B, 2 or 3)."""
+        """Return sentences, each with another of its label, and one of another label.
+
+        The shape is (B, 2 or 3).
+        """
         keys = fork(key_of(self.seed, epoch, _PARTNERS), places)
         groups = self.examples.groups[places]
         sizes, firsts = self._sizes[groups], self._firsts[groups]

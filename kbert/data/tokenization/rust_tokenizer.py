@@ -47,7 +47,10 @@ class RustTokenizer:
         max_length: int | None,
         truncation: str,
     ) -> list[tokenizers.Encoding]:
-        """The encodings of texts, or of pairs, on every core; errors as `Tokenizer.encode`."""
+        """Return the encodings of texts, or of pairs, on every core.
+
+        Errors as `Tokenizer.encode`.
+        """
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
         if pairs is None and max_length is not None and self._side == "right":
             texts = [self._beginning(text, max_length) for text in texts]

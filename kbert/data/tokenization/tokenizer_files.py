@@ -122,7 +122,10 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
 
 
 def _tokenizer_json(path: Path) -> dict:
-    """The content of a tokenizer.json, checked as far as all kinds have it; none of vocab.json."""
+    """Return the content of a tokenizer.json, checked as far as all kinds have it.
+
+    None of vocab.json.
+    """
     if path.name == "vocab.json":
         return {}
     values = js.read(path, _TOKENIZER)

@@ -26,7 +26,7 @@ class Parts(Protocol):
     """Replacements of the graph's own layers; variables' values are keyed by the variables' ids."""
 
     def embeddings(self, model) -> Callable:
-        """A function of values, token ids and segment ids: x (B, S, H), token table (T, H).
+        """Return a function of values, token ids and segment ids: x (B, S, H), token table (T, H).
 
         It takes positions (B, S) too, where rows are packed.
         """
@@ -42,7 +42,7 @@ class Parts(Protocol):
         """Trained variables that encoder block `number` reads beside the model's own."""
 
     def similarity(self, model) -> Callable:
-        """The MLM head's logits, (B, M, T), of values, vectors (B, M, H) and the table."""
+        """Return the MLM head's logits, (B, M, T), of values, vectors (B, M, H) and the table."""
 
     @property
     def rows_at(self) -> Callable | None:

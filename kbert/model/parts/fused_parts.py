@@ -47,22 +47,22 @@ class Kit(Protocol):
     ops: Any
 
     def part(self, formula: Callable, **settings) -> Callable:
-        """A function of `elementwise` with its settings."""
+        """Return a function of `elementwise` with its settings."""
 
     def attended(self, rate: float) -> Callable:
         """Attention of query, keys and vectors (B, A, S, D), mask and seed: (B, S, H)."""
 
     def recomputed(self, function: Callable) -> Callable:
-        """The function, its parts computed again for its gradient where that is worth it."""
+        """Return the function, its parts computed again for its gradient where that is worth it."""
 
     def matmul(self, x, y, transposed: bool = False) -> Any:
         """x y, or x yᵀ."""
 
     def vectors(self, table, ids) -> Any:
-        """(B, S, H) of table (T, H) and ids (B, S)."""
+        """Return (B, S, H) of table (T, H) and ids (B, S)."""
 
     def rows_at(self, x, places) -> Any:
-        """(B, R, H) of x (B, S, H) and places (B, R)."""
+        """Return (B, R, H) of x (B, S, H) and places (B, R)."""
 
     def vectors_and_table(self, table, ids, dtype: str) -> Any:
         """These vectors, and the table in a dtype."""

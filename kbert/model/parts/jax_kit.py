@@ -81,7 +81,10 @@ def rows_at(x, places):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def vectors_and_table(table, ids, dtype: str):
-    """Vectors of ids, and the table in a dtype; the vectors' gradient is added into the table's."""
+    """Return vectors of ids, and the table in a dtype.
+
+    The vectors' gradient is added into the table's.
+    """
     return vectors(table, ids), table.astype(dtype)
 
 

@@ -45,7 +45,10 @@ def first_tokens(x, firsts):
 
 
 def embeddings(model) -> Callable:
-    """The embeddings by the graph's own layers, with positions (R, S); see `cut_model.Parts`."""
+    """Return the embeddings by the graph's own layers, with positions (R, S).
+
+    See `cut_model.Parts`.
+    """
     token, place = (model.get_layer(n) for n in (names.TOKEN_EMBEDDING, names.POSITION_EMBEDDING))
     before = keras.Model(ids_of(model), [place.input, token.output[1]])
     after = keras.Model(place.output, model.get_layer(names.EMBEDDING_NORM).output)

@@ -67,7 +67,9 @@ class _FirstOfEachText(Read):
 
 
 def readers(model) -> list[str]:
-    """The heads' layers that read the last block's output, if they take rows of it; else none.
+    """Return the heads' layers that read the last block's output, if they take rows of it.
+
+    There are none otherwise.
 
     A last block with layers of one's own is no block that is known to mix rows by attention alone.
 

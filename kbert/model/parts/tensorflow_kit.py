@@ -122,7 +122,9 @@ def rows_at(x, places):
 
 
 def vectors_and_table(table, ids, dtype: str):
-    """Vectors of ids, and the table in a dtype; the vectors' gradient is added into the table's.
+    """Return vectors of ids, and the table in a dtype.
+
+    The vectors' gradient is added into the table's.
 
     As it stands, TensorFlow makes a second dense gradient of the vectors', and a third of the two.
     """

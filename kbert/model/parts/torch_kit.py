@@ -48,7 +48,10 @@ def attended(rate: float) -> Callable:
 
 
 def recomputed(function: Callable) -> Callable:
-    """The function, of a tensor and weights; where it is large, computed again for its gradient."""
+    """Return the function, of a tensor and weights.
+
+    Where it is large, computed again for its gradient.
+    """
     again = torch_gradients.recomputed(function)
 
     def call(x, *weights):
@@ -69,7 +72,9 @@ def rows_at(x, places):
 
 
 def vectors_and_table(table, ids, dtype: str):
-    """Vectors of ids, and the table in a dtype; the vectors' gradient is added into the table's.
+    """Return vectors of ids, and the table in a dtype.
+
+    The vectors' gradient is added into the table's.
 
     As it stands, torch makes a second dense gradient of the vectors', and a third of the two.
     """

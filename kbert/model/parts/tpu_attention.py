@@ -91,7 +91,10 @@ def _one_by_one(function, *arrays: list) -> list:
 
 
 def _seed_of(seed, number: int, count: int):
-    """A portion's: its places are those of the whole batch; see `elementwise.random_bits`."""
+    """Return a portion's: its places are those of the whole batch.
+
+    See `elementwise.random_bits`.
+    """
     if count == 1:
         return seed
     part = seed[2] * count if len(seed) == 3 else 0

@@ -113,7 +113,10 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
 
 
 def _positions(edges: Sequence[Mapping]) -> dict[tuple[int, int], list[str]]:
-    """The edges' points by their two ends; Graphviz gives the edges in an order of its own."""
+    """Return the edges' points by their two ends.
+
+    Graphviz gives the edges in an order of its own.
+    """
     found: dict[tuple[int, int], list[str]] = {}
     for entry in edges:
         found.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])

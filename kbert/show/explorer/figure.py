@@ -88,7 +88,10 @@ class _Rows:
         return Drawing(nodes, self.edges, frames)
 
     def _opened(self, frames: dict[str, list[str]]) -> Iterator[tuple[str, tuple[int, int]]]:
-        """The boxes of a block and of those before and after it; frames and edges are filled."""
+        """Yield the boxes of a block and of those before and after it.
+
+        Frames and edges are filled.
+        """
         before, after = self.state.blocks or (False, False)
         if before:
             yield BLOCKS_BEFORE, _PILL

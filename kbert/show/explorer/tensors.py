@@ -50,7 +50,10 @@ def _squares(parts: list[np.ndarray], middle: float) -> float:
 
 
 def _finite(part: np.ndarray) -> np.ndarray:
-    """The finite numbers; those of dtypes that NumPy knows little of, bfloat16, as float32."""
+    """Return the finite numbers.
+
+    Those of dtypes that NumPy knows little of, bfloat16, as float32.
+    """
     if part.dtype not in (np.float32, np.float64):
         part = part.astype("float32")
     finite = np.isfinite(part)

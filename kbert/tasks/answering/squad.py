@@ -169,7 +169,9 @@ def _list(entry, name: str, place: str) -> list:
 def encode_squad(
     records: Sequence[Question], tokenizer, max_length: int, *, stride: int = STRIDE
 ) -> Examples:
-    """[CLS] question [SEP] window [SEP] for each window of each context; notes are `Window`s.
+    """Return [CLS] question [SEP] window [SEP] for each window of each context.
+
+    Notes are `Window`s.
 
     The labels are the tokens where the first answer begins and ends, by its characters; both are
     [CLS]'s, 0, in a window that does not hold all of it and where there is no answer; where the

@@ -56,7 +56,10 @@ class AttentionData:
         layer: int | None = None,
         head: int | None = None,
     ) -> float:
-        """How much `token` attends to `other`; each by its place, or as text where it is unique."""
+        """Return how much `token` attends to `other`.
+
+        Each by its place, or as text where it is unique.
+        """
         weights = self.mean(layer, head)
         return float(weights[self._token(token), self._token(other)])
 

@@ -103,7 +103,10 @@ def _scaled(logits, scale: str):
 
 
 def scale_of_labels(bert: Bert, value: str) -> str:
-    """How logits become probabilities, as `kbert.classify` has it; a regression's stay numbers."""
+    """Return how logits become probabilities, as `kbert.classify` has it.
+
+    A regression's stay numbers.
+    """
     require_head(bert, "attribute", "classifier", [names.POOLER, names.CLASSIFIER])
     if value == "logit" or bert.problem_type == "regression":
         return "logit"

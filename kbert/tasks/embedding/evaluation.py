@@ -190,5 +190,8 @@ def _of_labels(unit: np.ndarray, groups: np.ndarray) -> Scores:
 
 
 def _best(scores: np.ndarray, count: int) -> np.ndarray:
-    """The places of each row's highest scores, the highest first; of equal ones the first."""
+    """Return the places of each row's highest scores, the highest first.
+
+    Ties are in the order of their places.
+    """
     return np.argsort(-scores, axis=1, kind="stable")[:, :count]

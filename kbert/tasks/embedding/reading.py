@@ -147,7 +147,10 @@ def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> 
 
 
 def _labels_in(cell: str) -> tuple[str, ...]:
-    """All numbers are alike, by which a header is told from an example; a text is its own label."""
+    """Return the kinds of a cell: all numbers are one, to tell a header from an example.
+
+    A text is its own label.
+    """
     return (cell,) if _number(cell) is None else ("a number",)
 
 
@@ -221,7 +224,10 @@ def _layout_of(names: Sequence[str], place: str, options: ColumnOptions) -> _Lay
 
 
 def _renamed(names: Sequence[str], place: str, options: ColumnOptions) -> list[str]:
-    """The columns' names, lowercased; those that were named are text, pair and label or score."""
+    """Return the columns' names, lowercased.
+
+    Those that were named are text, pair and label or score.
+    """
     words = options.rename(names, place)
     if options.text is not None:  # others are hidden, but for negatives
         roles = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}

@@ -89,7 +89,10 @@ def refuse_uncounted_prompt(settings: SentenceSettings) -> None:
 
 
 def loss_for(kind: str, asked: str | None) -> str:
-    """The loss of a kind of records; a ValueError where the one that is asked for is not for it."""
+    """Return the loss of a kind of records.
+
+    Raise a ValueError where the one that is asked for is not for it.
+    """
     fitting = LOSSES_OF[kind]
     if asked is not None and asked not in fitting:
         kinds = [other for other, losses in LOSSES_OF.items() if asked in losses]

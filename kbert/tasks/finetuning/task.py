@@ -44,7 +44,7 @@ class Task(Protocol):
     problem_type: str | None
 
     def read(self, path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list:
-        """A file's records, in its order; each knows its file and line.
+        """Return a file's records, in its order; each knows its file and line.
 
         Args:
             path: the file.
@@ -56,14 +56,16 @@ class Task(Protocol):
         """
 
     def take(self, data, name: str, options: ColumnOptions = NO_OPTIONS) -> list:
-        """The records of rows in memory (`kbert.data.labelled.in_memory`); each knows its place.
+        """Return the records of rows in memory (`kbert.data.labelled.in_memory`).
+
+        Each knows its place.
 
         Raises:
             ValueError: what is wrong, with the row's place.
         """
 
     def labels(self, records: Sequence) -> tuple[str, ...] | None:
-        """The labels of the training data, sorted; None where the head has none."""
+        """Return the labels of the training data, sorted; None where the head has none."""
 
     def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> "Examples":
         """Encode records: the model's inputs, and the labels as numbers.
@@ -75,7 +77,7 @@ class Task(Protocol):
     def scores(
         self, records: Sequence, examples: "Examples", outputs: dict[str, list], labels
     ) -> "Scores":
-        """How good outputs are, per example; its `metrics` are over all.
+        """Return how good outputs are, per example; its `metrics` are over all.
 
         Args:
             records, examples: from `read` and `encode`.

@@ -160,7 +160,7 @@ class Engine(GradientCache, OptimizerStep):
         return slice(self.process * share, (self.process + 1) * share)
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
-        """One update.
+        """Return one update.
 
         Args:
             batch: this process's rows.
@@ -218,7 +218,7 @@ class Engine(GradientCache, OptimizerStep):
         return dict(zip(paths, map(sum, zip(*found, strict=True)), strict=True))
 
     def _gradients_now(self, arrays: tuple, seeds: np.ndarray) -> list[np.ndarray]:
-        """The gradients of one replica's examples."""
+        """Return the gradients of one replica's examples."""
         raise NotImplementedError
 
     # What an update is, in tensors of one replica.
@@ -296,7 +296,7 @@ class Engine(GradientCache, OptimizerStep):
         return CutModel(self.model, None, self.packing, rows_at=rows_at) if wanted else None
 
     def inference_model(self) -> CutModel | None:
-        """The model in parts where that is the better way to compute it without dropout."""
+        """Return the model in parts where that is the better way to compute it without dropout."""
         return None
 
     def _plain_kit(self) -> fused_parts.Kit:

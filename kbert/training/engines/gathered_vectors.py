@@ -33,7 +33,10 @@ class GatheredVectors:
         raise NotImplementedError
 
     def _gathered(self, arrays: list) -> list:
-        """Each part's arrays (B, …) as (parts, B, …) of all, the same everywhere; no gradients."""
+        """Return each part's arrays (B, …) as (parts, B, …) of all, the same everywhere.
+
+        No gradients.
+        """
         raise NotImplementedError
 
     def _vector_sums(self, vectors, labels, weights):

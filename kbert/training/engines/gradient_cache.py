@@ -36,7 +36,7 @@ class GradientCache(GatheredVectors):
         raise NotImplementedError
 
     def _slopes(self, function: Callable, x) -> tuple:
-        """The gradient of the first of a function's sums, by its argument; and the sums."""
+        """Return the gradient of the first of a function's sums, by its argument; and the sums."""
         raise NotImplementedError
 
     def _caches(self, labels: dict) -> bool:

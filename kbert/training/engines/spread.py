@@ -45,7 +45,10 @@ class Spread:
         return self._strategy.experimental_distribute_values_from_function(value)
 
     def on_each(self, of_replica: Callable) -> Callable:
-        """A function of `values`, where they are distributed; its result is the same on each."""
+        """Return a function of `values`, where they are distributed.
+
+        Its result is the same on each.
+        """
 
         # on TPU shapes stay as they are: one that is relaxed has no size that XLA would know
         @functools.partial(function, reduce_retracing=not self.on_tpu)

@@ -99,7 +99,7 @@ class TrainingState:
         return memory.copies(named) if device_names() == ["CPU"] else named
 
     def _on_host(self, values: list) -> list[np.ndarray]:
-        """Values of variables, copied no more than the backend must."""
+        """Return values of variables, copied no more than the backend must."""
         raise NotImplementedError
 
     def restore(self, state: dict[str, np.ndarray]) -> None:

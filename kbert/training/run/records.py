@@ -47,7 +47,9 @@ class RecordFile:
 
 
 def read_records(path: str | os.PathLike) -> list[dict]:
-    """The lines of a metrics.jsonl, up to the first that is not whole; none where it is not there.
+    """Return the lines of a metrics.jsonl, up to the first that is not whole.
+
+    None where it is not there.
 
     A number that JSON has no word for stands as null, and is read as NaN.
     """
