@@ -45,7 +45,7 @@ def errata() -> str:
     """Return what each text says, what is correct, and the arithmetic, computed at build time."""
     lines = [
         (
-            entry.source_says,
+            entry.source_says.removesuffix(" says").removesuffix(" say"),
             entry.says,
             entry.true,
             entry.arithmetic,

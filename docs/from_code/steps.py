@@ -21,9 +21,9 @@ STEPS = (
     Step(
         "Inputs",
         names.TOKEN_IDS,
-        "There are three: the token ids, the segment ids (which of two texts a token belongs to), "
-        "and which tokens to predict (Input-Masked). The article says two. Inputs have no "
-        "parameters.",
+        "BERT has three inputs: the token ids, the segment ids (which of two texts a token "
+        "belongs to), and which tokens to predict (Input-Masked). The article says two. Inputs "
+        "have no parameters.",
     ),
     Step(
         "Token embeddings",

@@ -115,7 +115,7 @@ def _meaning() -> list[Erratum]:
         Erratum(
             "004",
             "MLM-Sim compares with the masked token's embedding",
-            "it compares with all T token embeddings and adds one learned bias a token",
+            "it compares with all T token embeddings and adds one learned bias per token",
             f"output {similarity.output_shape}, T = {similarity.params:,} parameters",
             similarity.output_shape.endswith("30000)") and similarity.params == 30_000,
             (names.MLM_SIMILARITY,),
