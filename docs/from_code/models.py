@@ -1,4 +1,7 @@
-"""The models that people use, by name: models.tsv, in a table for each kind."""
+"""The tables of docs/how_to/get_a_model.md, made of models.tsv; they stand there for GitHub too.
+
+`python -m from_code.models`, in docs, prints them. A test compares them with the page.
+"""
 
 from from_code.table import table
 from kbert.checkpoints.hub.names import known_models
@@ -32,3 +35,7 @@ def page() -> str:
 def _line(row: dict[str, str]) -> tuple:
     name = row["name"] if row["address"].startswith("kaggle:") else row["address"]
     return f"`{name}`", row["use"], int(row["parameters"]), int(row["megabytes"])
+
+
+if __name__ == "__main__":
+    print(page(), end="")
