@@ -229,7 +229,7 @@ def save(
     """
     require_bert(bert, "save")
     if not str(path):
-        raise ValueError("path must be that of a folder or a file, got an empty one")
+        raise ValueError("path must be a folder or a file, got an empty path")
     given: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
     given["text"] = text or None
     options = {name: value for name, value in given.items() if value is not None}
@@ -289,7 +289,7 @@ def _built(
         report = _whole(transfer.fill(model, reading), fit, model, checkpoint)
     if own and num_labels != found.num_labels and not given:
         _logger.warning(
-            "%s has a classifier of %d labels, %d are asked for: a new one begins",
+            "%s has a head for %d labels, but num_labels is %d: a new head is initialized",
             checkpoint.source,
             found.num_labels,
             num_labels,
@@ -405,21 +405,21 @@ def _warn(checkpoint: Checkpoint, report: transfer.TransferReport, words, new: l
     if new:
         names = ", ".join(new)
         _logger.warning(
-            "%s: these weights are newly initialized, train them before you use them: %s",
+            "%s: newly initialized (not in the checkpoint): %s: train the model before you use it",
             *(checkpoint.source, names),
         )
     if checkpoint.sentence_problem:
         _logger.warning(
-            "the way to a sentence vector is left out, as kbert cannot compute it: %s",
+            "the pooling of sentence embeddings is not loaded, because kbert cannot compute it: %s",
             checkpoint.sentence_problem,
         )
     if report.not_finite:
         names = ", ".join(report.not_finite)
-        _logger.warning("%s has NaN or infinity in: %s", checkpoint.source, names)
+        _logger.warning("%s has NaN or infinity in these weights: %s", checkpoint.source, names)
     rows = checkpoint.spec.config.vocab_size
     if words is not None and words.vocab_size < rows:
         _logger.warning(
-            "%s: the vocabulary has %d tokens, the embedding %d rows: the last ones have no token",
+            "%s: the vocabulary has %d tokens, the embedding %d rows: the last rows have no token",
             checkpoint.source,
             words.vocab_size,
             rows,

@@ -246,16 +246,16 @@ def _warn_of_losses(bert, path: Path) -> None:
     """Say what the files do not hold, what they hold beyond the source, what Google ignores."""
     if bert.labels is not None:
         names = ", ".join(bert.labels)
-        _logger.warning("%s: Google's format has no place for the labels' names: %s", path, names)
+        _logger.warning("%s: Google's format cannot store the labels' names: %s", path, names)
     if bert.cross_encoder is not None:
         _logger.warning(
-            "%s: Google's format has no place for a cross-encoder's activation and prompt", path
+            "%s: Google's format cannot store a cross-encoder's activation and prompt", path
         )
     if bert.sentence is not None:
         pooling, normalize = "+".join(bert.sentence.poolings), bert.sentence.normalize
         option = "normalize" if normalize else "no-normalize"
         _logger.warning(
-            "%s: Google's format has no place for the way to a sentence vector: give it to embed, "
+            "%s: Google's format cannot store the pooling of sentence embeddings: give embed "
             "pooling=%r, normalize=%r (--pooling %s --%s)",
             *(path, pooling, normalize, pooling, option),
         )

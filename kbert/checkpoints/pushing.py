@@ -103,7 +103,7 @@ def _parse_target(name: str) -> ModelName:
 
     if str(name).startswith("kaggle:"):
         raise ValueError(
-            f"kbert pushes to Hugging Face alone, got {name}: save(bert, FOLDER, "
+            f"kbert pushes only to Hugging Face, got {name}: save(bert, FOLDER, "
             "format='keras_hub') writes what kagglehub.model_upload takes"
         )
     repo = str(name).removeprefix("hf:").lstrip("/")
@@ -122,7 +122,7 @@ def _require_token() -> None:
     from huggingface_hub import get_token
 
     if get_token() is None:
-        raise PermissionError(f"nobody is logged in to Hugging Face: {_LOG_IN}")
+        raise PermissionError(f"you are not logged in to Hugging Face: {_LOG_IN}")
 
 
 def _find_model(folder: str | os.PathLike) -> Path:
@@ -137,7 +137,7 @@ def _find_model(folder: str | os.PathLike) -> Path:
         run_models.model_of(path)  # raises where the run is not finished
         path = path / "model"
         if not path.is_dir():
-            raise FileNotFoundError(2, "the run is finished, and its model/ is gone", str(path))
+            raise FileNotFoundError(2, "the run is finished, but its model/ was removed", str(path))
     return path
 
 

@@ -37,7 +37,7 @@ def model_of(path: Path) -> Path:
     if not (path / "result.json").is_file():
         way_on = f"kbert {task} --resume {path}"
         raise FileNotFoundError(
-            2, f"a run that is not finished, which has no model yet: {way_on} goes on", str(path)
+            2, f"the run is not finished and has no model yet; to resume: {way_on}", str(path)
         )
     for name in _MODELS:
         if (path / name).exists():

@@ -54,7 +54,7 @@ def run(command: click.Command, arguments=None) -> None:
     except Exception as error:
         if not isinstance(error, MemoryError) and type(error).__name__ != "ResourceExhaustedError":
             raise
-        _fail(f"the memory must hold the model, got too little: {error}"[:300])
+        _fail(f"not enough memory for the model: {error}"[:300])
 
 
 def _hold_places_of_closed_streams() -> None:

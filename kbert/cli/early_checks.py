@@ -17,7 +17,7 @@ class Output(click.Path):
 
     def convert(self, value, param, ctx):
         if not str(value):
-            self.fail("a path expected, got an empty one", param, ctx)
+            self.fail("expected a path, got an empty one", param, ctx)
         urls.refuse_url(value, to_write=True)
         return super().convert(value, param, ctx)
 

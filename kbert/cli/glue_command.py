@@ -29,7 +29,7 @@ class _Numbers(click.ParamType):
         try:
             return tuple(self._kind(part) for part in value.split(","))
         except ValueError:
-            self.fail(f"numbers between commas expected, got {value!r}", param, ctx)
+            self.fail(f"expected numbers separated by commas, got {value!r}", param, ctx)
 
 
 @command(
@@ -122,7 +122,7 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     try:
         found = start(source, data, output=output, tasks=tasks, seeds=seeds, **grid, **options)
     except Stopped as stopped:
-        say("kbert: stopped; the state is saved: the same command goes on", err=True)
+        say("kbert: stopped and saved; to resume, run the same command again", err=True)
         raise click.exceptions.Exit(stopped.status) from None
     click.echo(str(found))
     click.echo(f"wrote {output / 'report.html'}")

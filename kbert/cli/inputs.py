@@ -25,7 +25,9 @@ def read_lines(path: str) -> list[str]:
     """
     name = "stdin" if path == "-" else path
     if path == "-" and (sys.stdin is None or sys.stdin.closed):
-        raise ValueError("stdin must have a text a line, got one that is closed: give a file")
+        raise ValueError(
+            "standard input must have one text per line, but it is closed: give a file"
+        )
     if path != "-":
         bounds.check_regular(path)
     content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -34,7 +36,7 @@ def read_lines(path: str) -> list[str]:
     if not lines[-1]:  # what follows the last line's end
         lines.pop()
     if not lines:
-        raise ValueError(f"{name} must have a text a line, got an empty file")
+        raise ValueError(f"{name} must have one text per line, but it is empty")
     return [
         decoded(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
@@ -46,7 +48,7 @@ def _warn_of_header(line: bytes, name: str) -> None:
     cells = [cell.strip().lower() for cell in re.split("[\t,]", line.decode(errors="replace"))]
     if set(cells) <= NAMES and not set(cells) <= {*NUMBERS}:
         logging.getLogger("kbert").warning(
-            "%s, line 1: %r is read as a text, as every line is: leave a header out",
+            "%s, line 1: %r is read as a text: remove the header",
             *(name, line.decode(errors="replace").strip()[:60]),
         )
 

@@ -81,7 +81,7 @@ class AliasedChoice(click.Choice):
     def convert(self, value, param, ctx):
         value = aliases.resolve(self._of, value)
         if self._of == "task" and (way := aliases.no_task(value)):
-            self.fail(f"{value!r} is no task of fine-tuning: {way}", param, ctx)
+            self.fail(f"{value!r} is not a task of fine-tuning: {way}", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -83,7 +83,9 @@ def pretrain(shards, config, init, dev, teacher, output, run, around, **settings
         if value is None:
             raise click.UsageError(f"{name} is missing: kbert pretrain SHARDS -o RUN --steps N")
     if init is not None and config is not None:
-        raise click.UsageError("--init brings its own configuration: leave --config out")
+        raise click.UsageError(
+            "--config cannot be given with --init, which has its own: leave --config out"
+        )
     _check(shards, config, output, (init, teacher), dev, settings)
     with starting_keras():
         from kbert.tasks.pretraining.pretrain import pretrain as start
@@ -134,7 +136,7 @@ def _go_on(run: Path, settings: dict, **options) -> None:
         if options["keep_checkpoints"] is not None:
             folder.keep_checkpoints = options["keep_checkpoints"]
         folder.tidy()
-        click.echo(f"{run} is finished: {finished['steps']:,} updates; its model: {run / 'model'}")
+        click.echo(f"{run} is finished: {finished['steps']:,} steps; its model: {run / 'model'}")
         return
     with starting_keras():
         from kbert.tasks.resume import resume
@@ -146,7 +148,9 @@ def _go_on(run: Path, settings: dict, **options) -> None:
 def refuse_other_task(folder, task: str) -> None:
     """A ValueError for a run that another command goes on with."""
     if folder.task != task:
-        raise ValueError(f"{folder.path} is no run of {task}: go on with {folder.way_on}")
+        raise ValueError(
+            f"{folder.path} is not a run of kbert {task}: resume it with {folder.way_on}"
+        )
 
 
 def stoppable(function, *arguments, **options):
@@ -177,7 +181,7 @@ def refuse_with_resume(**options) -> None:
     for name, value in options.items():
         if value is not None:
             raise click.UsageError(
-                f"--{name} does not go with --resume: leave it out, the run has its own"
+                f"--{name} cannot be given with --resume: leave it out, the run has its own"
             )
 
 

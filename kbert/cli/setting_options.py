@@ -149,4 +149,4 @@ class _Numbers(click.ParamType):
         try:
             return tuple(map(int, value.split(",")))
         except ValueError:
-            self.fail(f"whole numbers between commas expected, got {value!r}", param, ctx)
+            self.fail(f"expected whole numbers separated by commas, got {value!r}", param, ctx)

@@ -121,10 +121,10 @@ class Plan:
 
     def __repr__(self) -> str:
         memory = self.memory
-        time = "" if self.seconds is None else f", {self.seconds:.3g} s an update"
+        time = "" if self.seconds is None else f", {self.seconds:.3g} s per step"
         return (
             f"Plan({self.devices.name}, {self.batch_size} × {self.seq_len}: "
-            f"{memory.total / 2**30:.2f} of {memory.capacity / 2**30:.2f} GiB a chip{time})"
+            f"{memory.total / 2**30:.2f} of {memory.capacity / 2**30:.2f} GiB per chip{time})"
         )
 
 

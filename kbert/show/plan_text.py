@@ -17,7 +17,7 @@ def _head(title: str, found: Plan) -> str:
     chip, chips = found.devices.accelerator, found.devices.chips
     options = [found.precision]
     options += [f"{found.accumulation_steps} micro-batches"] if found.accumulation_steps > 1 else []
-    options += ["blocks computed again"] if found.gradient_checkpointing else []
+    options += ["gradient checkpointing"] if found.gradient_checkpointing else []
     options += [f"{found.freeze} frozen"] if found.freeze else []
     options += (
         [f"adapters of rank {found.lora_rank} on {found.lora_targets}"] if found.lora_rank else []
@@ -26,8 +26,8 @@ def _head(title: str, found: Plan) -> str:
         f"{title} on {found.devices.name}, {', '.join(options)}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
         f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
-        f"{found.seq_len} tokens a sequence, {found.max_predictions} predicted; "
-        f"{found.batch_size:,} sequences an update, {found.batch_size // chips:,} a chip"
+        f"{found.seq_len} tokens per sequence, {found.max_predictions} predicted; "
+        f"{found.batch_size:,} sequences per step, {found.batch_size // chips:,} per chip"
     )
 
 
@@ -38,10 +38,10 @@ def _memory(found: Plan) -> str:
         "Adam's moments": memory.moments,
         "gradients": memory.gradients,
         "activations": memory.activations,
-        "at once, at most": memory.total,
-        "of": memory.capacity,
+        "peak": memory.total,
+        "available": memory.capacity,
     }
-    lines: list[Sequence[str]] = [("MEMORY A CHIP", "MiB")]
+    lines: list[Sequence[str]] = [("MEMORY PER CHIP", "MiB")]
     lines += [(name, f"{size / 2**20:,.1f}") for name, size in parts.items()]
     # Gradients come as activations go: the parts are more than is there at once.
     largest = f"the largest batch that fits: {found.largest_batch:,}"
@@ -53,19 +53,21 @@ def _memory(found: Plan) -> str:
 def _way(found: Plan) -> str:
     memory = found.memory
     if memory.fixed > memory.capacity:
-        return "nor would one sequence: weights, moments and gradients alone are more"
-    return "not one sequence a chip does"
+        return (
+            "not even one sequence fits: weights, moments and gradients are larger than the memory"
+        )
+    return "not even one sequence per chip fits"
 
 
 def _update(found: Plan) -> str:
-    lines = [("AN UPDATE", ""), ("FLOPs", f"{found.flops:.4e}")]
+    lines = [("PER STEP", ""), ("FLOPs", f"{found.flops:.4e}")]
     if found.recomputed_flops:
-        lines.append(("computed again", f"{found.recomputed_flops:.4e}"))
+        lines.append(("recomputed FLOPs", f"{found.recomputed_flops:.4e}"))
     if found.seconds is None or found.hours is None:
-        return aligned(lines) + "\nno time: the table has no peak of float32; give peak_flops"
+        return aligned(lines) + "\nno time: the table has no peak for float32; give --peak-flops"
     seconds = [(f"seconds, at {found.utilization:.0%} of the peak", f"{found.seconds:,.4g}")]
     run = duration(found.hours * 3600)
-    seconds += [(f"{found.steps:,} updates", run), ("chip-hours", f"{found.chip_hours:,.0f}")]
+    seconds += [(f"{found.steps:,} steps", run), ("chip-hours", f"{found.chip_hours:,.0f}")]
     return aligned([*lines, *seconds])
 
 
@@ -76,13 +78,13 @@ def accelerators_text(title: str, **options) -> str:
         title: the configuration, as its user named it.
         options: of `plan`, without accelerator and batch.
     """
-    header = ("", "kind", "GiB", "GB/s", "TFLOP/s", "sequences a chip", "chip-hours")
+    header = ("", "kind", "GiB", "GB/s", "TFLOP/s", "sequences per chip", "chip-hours")
     lines: list[Sequence[str]] = [header]
     for one in accelerators().values():
         bandwidth = f"{(one.bandwidth or 0) / 1e9:,.0f}"
         sizes = (f"{one.memory / 2**30:,.0f}", bandwidth, f"{one.peak_flops / 1e12:,.4g}")
         lines.append((one.name, one.kind, *sizes, *_what_it_takes(title, one, options)))
-    asked = f"{options['seq_len']} tokens a sequence, {options['precision']}"
+    asked = f"{options['seq_len']} tokens per sequence, {options['precision']}"
     return (
         f"{title}, {asked}\n\n{aligned(lines)}\n\n"
         "chip-hours: of all steps of 256 sequences; more: kbert plan --tpu or --gpu\n"

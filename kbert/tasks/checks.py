@@ -66,7 +66,7 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
         raise ValueError(f"bert must be what kbert.load gives, got {type(bert).__name__}")
     if bert.tokenizer is None:
         raise ValueError(
-            f"{task} needs a tokenizer, and the checkpoint has no vocabulary: lay its vocab.txt "
+            f"{task} needs a tokenizer, and the checkpoint has no vocabulary: put its vocab.txt "
             "into its folder, or in Python dataclasses.replace(bert, tokenizer="
             "kbert.Tokenizer.from_vocab('vocab.txt', lowercase=True))"
         )
@@ -106,7 +106,8 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
     if lacking := [layer for layer in layers if layer in untrained]:
         way = _WAY_TO[head or bert.head]
         raise ValueError(
-            f"{task} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
+            f"{task} needs the weights of {', '.join(lacking)}, but they are "
+            "not in the checkpoint: those "
             f"in the model are random; take a checkpoint that has them, or {way}"
         )
 

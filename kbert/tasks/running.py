@@ -268,5 +268,6 @@ def _check_ids(bert: Bert, rows) -> None:
     if largest >= bert.config.vocab_size:
         raise ValueError(
             f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "
-            f"got {largest}: it is not this model's, whose own vocab.txt belongs into its folder"
+            f"got {largest}: the vocabulary is another model's: "
+            "put this model's vocab.txt into its folder"
         )

@@ -89,7 +89,7 @@ def moved(settings: Optimizer, decayed: bool, weight, moments, rate, iteration):
         weight: the variable's, as it is.
         moments: its new ones, (first, second).
         rate: the learning rate.
-        iteration: updates done before, float32.
+        iteration: steps done before, float32.
     """
     first, second = moments
     one, two = 1.0, 1.0

@@ -8,20 +8,21 @@ from kbert.graph.trained_parts import LORA_TARGETS
 
 @dataclass(frozen=True, kw_only=True)
 class PartSettings:
-    """Settings of what a run trains, beside the others.
+    """Settings for training only parts of a model.
 
     Args:
-        freeze: parts that stay as they are, between commas: "embeddings", "encoder", "pooler",
-            "head", and blocks, from 1: "3" or "1-8"; None: none. They have no gradients and no
-            moments.
+        freeze: parts that are not trained, separated by commas: "embeddings", "encoder", "pooler",
+            "head", and blocks, counted from 1, such as "3" or "1-8". None: all are trained. Frozen
+            parts have no gradients and no moments.
         lora_rank: rank of low-rank adapters (Hu et al. 2021, arXiv 2106.09685), which are trained
-            in the place of all weights but the head's; None: no adapters. The result has them in
-            its weights, and as `Bert.adapter`; the run's folder, as adapter/, as PEFT writes it.
-        lora_targets: which matrices have one, between commas: query, key, value, attention_output,
-            intermediate, output; in each block that is not frozen.
-        lora_alpha: they count lora_alpha / lora_rank times; None: once.
-        lora_dropout: share of the numbers that go into each adapter's A which training leaves out,
-            as PEFT's; W itself has all of them.
+            instead of all weights except the head's. None: no adapters. The result contains them,
+            merged into its weights and as `Bert.adapter`; the run's folder contains them as
+            adapter/, in PEFT's format.
+        lora_targets: matrices that get an adapter, separated by commas: query, key, value,
+            attention_output, intermediate, output; in each block that is not frozen.
+        lora_alpha: scale of the adapters: they count lora_alpha / lora_rank times. None: once.
+        lora_dropout: dropout rate of the adapters' inputs, as in PEFT. The base weights' inputs
+            have no dropout from it.
 
     Raises:
         ValueError: lora_targets, lora_alpha or lora_dropout without lora_rank.

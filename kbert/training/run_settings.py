@@ -23,21 +23,20 @@ class RunSettings:
     """The settings that every run has; they are kept in the run's settings.json.
 
     Args:
-        batch_size: examples of an update, over all devices and hosts.
-        optimizer: "adamw", as BERT was trained, or "lamb".
-        schedule: "linear" decay to 0 after the warm-up, or "constant".
-        weight_decay: of the optimizer; biases and LayerNorm have none.
-        clip_norm: what the global norm of the gradients is cut to; None: to nothing.
-        accumulation_steps: micro-batches that an update is made of, one after the other.
+        batch_size: number of examples per training step, over all devices and hosts.
+        optimizer: "adamw", with which BERT was trained, or "lamb".
+        schedule: "linear" decay of the learning rate to 0 after warm-up, or "constant".
+        weight_decay: weight decay of the optimizer. Biases and LayerNorm weights have none.
+        clip_norm: global norm to which the gradients are clipped. None: no clipping.
+        accumulation_steps: number of micro-batches per step, computed one after the other.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        jit: whether XLA compiles the step; None: as is faster on the device.
-        gradient_checkpointing: compute each encoder block again for the backward pass instead of
-            keeping
-            its activations: less memory, more time, the same numbers.
-        seed: of all that is drawn: first weights, the order of the data, masks, dropout.
-        patience: evaluations on dev data in a row without improvement after which the run ends;
-            None: it does all its steps. What improves is what `keep_best` goes by: the task's
-            score, of pretraining the loss.
+        jit: whether XLA compiles the step. None: what is faster on the device.
+        gradient_checkpointing: recompute each encoder block in the backward pass instead of
+            keeping its activations. It needs less memory and more time, with the same results.
+        seed: random seed of the initial weights, the order of the data, masks and dropout.
+        patience: number of evaluations in a row without improvement on the dev data after which
+            the run ends. None: all steps are done. Improvement is measured by the score that
+            `keep_best` uses: the task's metric, or the loss of pretraining.
 
     Raises:
         ValueError: a value out of its range.
@@ -119,17 +118,18 @@ class Surroundings:
     """What may differ between two starts of a run.
 
     Args:
-        devices: how many local devices; None: all. On torch 1, the process's own.
-        callbacks: Keras's: several, one, or None, as `fit` takes them.
-        progress: whether the live line is written.
-        peak_flops: FLOP/s of all devices together, for the MFU; None: a matrix product is timed,
-            but not on a CPU, which then has no MFU.
+        devices: number of local devices. None: all. With torch it is 1, the process's own.
+        callbacks: Keras callbacks: several, one, or None, as in `fit`.
+        progress: whether the progress line is printed.
+        peak_flops: FLOP/s of all devices together, from which the MFU is computed. None: a matrix
+            product is timed, except on a CPU, which has no MFU.
         keep_checkpoints: whether a finished run keeps its training states: the last two and the
-            best, each three times the model's size. None: False for a new run, and a resumed run
-            does as it began.
-        steps_per_execution: updates that the device does in one call, as Keras's `compile` has it:
-            the same updates, and fewer waits for the host. None: as suits the device. A state, an
-            evaluation and the end of an epoch end a call; a signal waits for its end.
+            best, each three times the model's size. None: False for a new run; a resumed run
+            keeps its setting.
+        steps_per_execution: number of steps per call of the device, as in Keras's `compile`. The
+            results are the same, with fewer waits for the host. None: what suits the device. A
+            saved state, an evaluation and the end of an epoch end a call; a signal waits for its
+            end.
 
     Raises:
         ValueError: a value out of its range.

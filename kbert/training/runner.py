@@ -104,7 +104,9 @@ def resume(
         state = run.last_state()
         _prepare(engine, recipe, surroundings, begin=state is None)
         if state is None:
-            _logger.warning("%s has no state that can be used: it begins again", run.path)
+            _logger.warning(
+                "%s has no usable training state: training starts from the beginning", run.path
+            )
             return _train(engine, recipe, run, surroundings)
         engine.restore(state.arrays)
         return _train(engine, recipe, run, surroundings, done=state.step)
@@ -114,7 +116,7 @@ def _opened(kind: type[Recipe], run: RunFolder, result: dict):
     from kbert.training.loop.history import History
 
     run.tidy()  # it may have been killed before
-    _logger.warning("%s is finished: %s updates", run.path, f"{result['steps']:,}")
+    _logger.warning("%s is finished: %s steps", run.path, f"{result['steps']:,}")
     history = History(run.read_records())
     return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
 

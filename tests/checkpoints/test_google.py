@@ -282,7 +282,7 @@ def test_google_format_refuses_or_warns_of_losses(small, tmp_path, caplog):
         kbert.save(bert, tmp_path / "bert.zip", format="google")
     assert list(tmp_path.iterdir()) == []
     kbert.save(bert, tmp_path / "out", format="google")
-    assert "Google's format has no place for the labels' names: " in caplog.text
+    assert "Google's format cannot store the labels' names: " in caplog.text
     assert "do not know hidden_act='gelu_new', layer_norm_eps=1e-05 (the form" in caplog.text
     assert kbert.load(tmp_path / "out").config == config
 

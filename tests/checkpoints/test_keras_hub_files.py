@@ -205,7 +205,7 @@ def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
     differs, lost = (record.getMessage() for record in caplog.records)
     for part in ("tanh GELU, not hidden_act=gelu", "1e-12, not 1e-05", "in the MLM head"):
         assert part in differs
-    assert lost.endswith("no place for: NSP, attention_probs_dropout_prob=0.2")
+    assert lost.endswith("cannot store: NSP, attention_probs_dropout_prob=0.2")
 
 
 def test_lossless_save_logs_no_warning(small, tmp_path, caplog):

@@ -164,7 +164,7 @@ def test_folders_without_a_whole_model_are_refused_before_any_request(owner, run
     refused(run / "model.keras", "kbert convert writes it as a folder")
     copy = shutil.copytree(run, tmp_path / "run")
     shutil.rmtree(copy / "model")
-    refused(copy, "the run is finished, and its model/ is gone")
+    refused(copy, "the run is finished, but its model/ was removed")
     (copy / "result.json").unlink()
     refused(copy, "a run that is not finished")
     shutil.copytree(folder, tmp_path / "part")
@@ -182,7 +182,7 @@ def test_formats_that_kbert_does_not_open_are_refused_before_they_are_written(ow
 
 
 def test_without_a_login_one_line_says_how(hub, folder, bert, capsys):
-    said = "PermissionError: nobody is logged in to Hugging Face: log in with `hf auth login`"
+    said = "PermissionError: you are not logged in to Hugging Face: log in with `hf auth login`"
     assert refusal(kbert.push, folder, "owner/small").startswith(said)
     assert refusal(kbert.save, bert, "hf://owner/small").startswith(said)
     done = kbert_command(capsys, "push", folder, "owner/small")

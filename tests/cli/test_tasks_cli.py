@@ -104,7 +104,7 @@ def incomplete(saved):
         ("answer", "tokens", ["who?", "cat"], "kbert finetune with the task qa"),
         ("similarity", "qa", ["cat", "dog", "--pooling", "pooler"], "choose another pooling"),
         ("similarity", "masked", ["cat", "dog", "--pooling", "pooler"], "choose another pooling"),
-        ("similarity", "wordless", ["cat", "dog"], "lay its vocab.txt into its folder"),
+        ("similarity", "wordless", ["cat", "dog"], "put its vocab.txt into its folder"),
     ],
 )
 def test_refusal_names_a_command_that_helps(capsys, incomplete, name, head, arguments, way_on):

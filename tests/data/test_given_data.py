@@ -307,7 +307,7 @@ def test_dataset_dict_is_refused():
 
 def test_columns_that_are_not_read_are_named(caplog):
     given_labelled([{"text": "a", "label": 1, "idx": 3, "context": "b", "place": "c"}], "train")
-    assert "train[0]: columns that are not read: context, place" in caplog.text
+    assert "train[0]: these columns are ignored: context, place" in caplog.text
 
 
 @pytest.mark.full

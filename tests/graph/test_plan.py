@@ -219,7 +219,7 @@ def test_plan_command_prints_memory_time_and_json(capsys):
     small = run(
         capsys, "plan", "large", "--gpu", "L4", "--batch-size", 4096, "--precision", "float32"
     )
-    assert "DOES NOT FIT" in small.out and "no peak of float32" in small.out
+    assert "DOES NOT FIT" in small.out and "no peak for float32" in small.out
     own = run(capsys, "plan", "base", "--peak", "9T", "--memory", "7GiB", "--batch-size", "3")
     assert own.status == 0 and "7 GiB and 9 TFLOP/s\n(peak and memory as given)" in own.out
     alone = run(capsys, "plan", "base", "--peak-flops", "9T")

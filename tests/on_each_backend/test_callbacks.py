@@ -82,7 +82,7 @@ def test_callbacks_see_compiled_model_and_current_weights(scores, tmp_path):
         keras.callbacks.ModelCheckpoint(best, monitor="val_accuracy", save_best_only=True),
     ]
     tuned = tune(callbacks, epochs=5, warmup_ratio=0.2, keep_best=False)
-    assert tuned.history.stopped == "a callback stopped it after update 15"
+    assert tuned.history.stopped == "a callback stopped it after step 15"
 
     for epoch, seen in enumerate(looks.found, start=1):
         assert seen["done"] == 5 * epoch

@@ -62,7 +62,7 @@ def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path, caplo
         assert_array_equal(of(bert.model, "Classifier")[0], of(old.model, "Classifier")[0])
         assert bert.report.initialized == ()
     other = kbert.load(folder, num_labels=3)
-    assert "has a classifier of 5 labels, 3 are asked for: a new one begins" in caplog.text
+    assert "has a head for 5 labels, but num_labels is 3: a new head is initialized" in caplog.text
     assert other.labels is None and other.model.outputs[0].shape == (None, 3)
     assert set(other.report.initialized) == {"classifier.weight", "classifier.bias"}
     assert set(other.report.ignored) == {"classifier.weight", "classifier.bias"}
@@ -118,7 +118,9 @@ def test_head_trained_by_fit_counts_as_trained(berts, tmp_path):
     )
     fit(bert, 0.0)
     for use in uses:
-        with pytest.raises(ValueError, match="weights of Classifier, which the checkpoint lacks"):
+        with pytest.raises(
+            ValueError, match="weights of Classifier, but they are not in the checkpoint"
+        ):
             use()
     before = bert.model.get_weights()
     fit(bert)

@@ -127,7 +127,7 @@ def test_a_header_names_its_columns_in_any_order(
     cells = header.split(" ")
     (record,) = read_labelled(write(f"{between.join(cells)}\n{between.join(row)}\n", name))
     assert record[:3] == expected
-    assert f"{name}, line 1: taken as a header: {', '.join(cells)}" in caplog.text
+    assert f"{name}, line 1: read as a header: {', '.join(cells)}" in caplog.text
     (record,) = read_labelled(write(json.dumps(dict(zip(cells, row, strict=True))), "some.jsonl"))
     assert record[:3] == expected
 
@@ -243,7 +243,7 @@ def test_labels_that_hardly_repeat_are_refused(write):
 
 def test_columns_that_are_not_read_are_named(write, caplog):
     read_labelled(write("text\tcategory\tlabel\tidx\na film\tx\t1\t0\n"))
-    assert "line 1: columns that are not read: category\n" in caplog.text
+    assert "line 1: these columns are ignored: category\n" in caplog.text
 
 
 def test_csv_is_read(write):

@@ -122,7 +122,7 @@ def test_header_of_words_is_skipped(tmp_path, caplog):
     text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
     found = read_tagged(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
-    assert "a.conll, line 1: taken as a header: token, ner" in caplog.text
+    assert "a.conll, line 1: read as a header: token, ner" in caplog.text
     for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
         found = read_tagged(written(tmp_path, text), options)
         assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]

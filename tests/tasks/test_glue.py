@@ -216,7 +216,7 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
         (["--data", "DATA", "--tasks", "snli"], "tasks must be all, or of CoLA"),
         (
             ["--data", "DATA", "--batch-sizes", "16,x"],
-            "numbers between commas expected, got '16,x'",
+            "expected numbers separated by commas, got '16,x'",
         ),
         (
             ["--data", "DATA", "--learning-rates", "0"],

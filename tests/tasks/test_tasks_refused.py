@@ -69,7 +69,9 @@ def test_model_with_another_head_is_refused(berts, task):
 def test_a_head_with_random_weights_is_refused(berts, task, layer):
     head, call = CALLS[task]
     report = TransferReport((), (), (), (), initialized_layers=(layer,))
-    with pytest.raises(ValueError, match=f"weights of {layer}, which the checkpoint lacks.*random"):
+    with pytest.raises(
+        ValueError, match=f"weights of {layer}, but they are not in the checkpoint.*random"
+    ):
         call(dataclasses.replace(berts[head], report=report), "[MASK]")
 
 

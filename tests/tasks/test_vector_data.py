@@ -263,4 +263,4 @@ def test_finetune_command_trains_and_evaluates_embed(source, tmp_path, capsys):
     done = kbert_command(capsys, "finetune", tmp_path / "model", "--task", "embed", *run)
     assert done.status == 2 and "bad.tsv, line 2: 2 columns expected" in done.err
     done = kbert_command(capsys, "finetune", "x", "--dimensions", "24;7")
-    assert done.status == 2 and "whole numbers between commas expected, got '24;7'" in done.err
+    assert done.status == 2 and "expected whole numbers separated by commas, got '24;7'" in done.err

@@ -112,7 +112,10 @@ def other_weights(folder):
         ),
         ({"teacher": "five"}, "got 0, 1, 2, 3, 4: fine-tune it on the same labels, or take alpha"),
         ({"teacher": "student"}, "needs a model with the head 'classifier', got 'encoder'"),
-        ({"alpha": 0, "hidden_loss": None}, "alpha must be above 0 for a teacher of whom no"),
+        (
+            {"alpha": 0, "hidden_loss": None},
+            "alpha must be above 0 for a teacher without hidden_loss",
+        ),
         ({"alpha": 1.5}, "alpha must be a share"),
         ({"hidden_loss": "all"}, "hidden_loss must be mse or cosine, got 'all'"),
         ({"temperature": 0}, "temperature must be a finite number above 0, got 0"),

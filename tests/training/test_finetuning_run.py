@@ -130,7 +130,7 @@ def test_run_of_older_kbert_without_packing_resumes(whole, crashed, tmp_path):
 
 
 def test_resume_refuses_other_data_or_settings(crashed, folder, sources, tmp_path):
-    with pytest.raises(ValueError, match=r"learning_rate.*begin a new run"):
+    with pytest.raises(ValueError, match=r"learning_rate.*start a new run"):
         resume(crashed, learning_rate=1.0, **QUIET)
     write_texts(tmp_path / "train.tsv", 66, 9)
     with pytest.raises(ValueError, match=r"data\.train\.examples"):
@@ -231,7 +231,7 @@ def test_head_with_same_labels_is_reused(berts, begun):
 
 def test_newly_initialized_layers_are_reported(berts, begun, caplog):
     begun(berts["qa"])
-    assert f"newly initialized, which the source lacks: {POOLER}" in caplog.text
+    assert f"newly initialized (not in the checkpoint): {POOLER}" in caplog.text
 
 
 @pytest.mark.full
@@ -306,7 +306,7 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
     [
         (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
         (["--resume", "RUN", "--task", "tag"], "--task does not go with --resume"),
-        (["--resume", "RUN"], "no run: a folder with a settings.json expected"),
+        (["--resume", "RUN"], "is not a run: a run's folder has a settings.json"),
         (["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"], "no.tsv: No such file"),
     ],
 )

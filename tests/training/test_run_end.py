@@ -71,7 +71,7 @@ def tuned(folder, output, **options):
 
 @pytest.fixture(scope="module")
 def stopped(folder):
-    """The folder of a run that was stopped after update 15, with its states."""
+    """The folder of a run that was stopped after step 15, with its states."""
     return pretrained(folder, folder / "stopped", 15, log_every=10, keep_checkpoints=True).folder
 
 
@@ -116,10 +116,10 @@ def test_report_exists_from_the_first_evaluation(folder, tmp_path):
             pages.append((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
 
     tuned(folder, tmp_path / "run", callbacks=[Reads()])
-    assert ["it trains: 3 of 9 updates done" in page for page in pages] == [True, False, False]
-    assert "it trains: 6 of 9 updates done" in pages[1]
+    assert ["it trains: 3 of 9 steps done" in page for page in pages] == [True, False, False]
+    assert "it trains: 6 of 9 steps done" in pages[1]
     last = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "all 9 updates done" in last
+    assert "all 9 steps done" in last
     parameters = [re.search(r"([\d,]+) parameters", page)[1] for page in (pages[0], last)]
     assert parameters[0] == parameters[1]
 
@@ -171,7 +171,7 @@ class Dies(keras.callbacks.Callback):
 # The best of (accuracy, loss) is the third; a lower loss of one accuracy is better too.
 PATIENCE = {"epochs": 9, "patience": 2}
 SCORES = (0.5, 0.7), (0.75, 0.6), (0.75, 0.4), (0.75, 0.4), (0.625, 0.1), (1.0, 0.0)
-STOPPED = "stopped after update 15: dev accuracy was best after update 9, and not better in 2"
+STOPPED = "stopped after step 15: dev accuracy was best after step 9, with no improvement in the 2"
 
 
 @pytest.mark.parametrize("with_folder", [True, pytest.param(False, marks=pytest.mark.full)])
@@ -231,8 +231,8 @@ def test_damaged_best_state_falls_back_to_second_best(
     assert again.metrics["loss"] == pytest.approx(figures["loss"], rel=1e-5)
     assert again.metrics["accuracy"] == 0.625  # of the evaluation after update 9
     assert "step-00000003.safetensors is damaged" in caplog.text
-    assert "the weights after update 3 did best" in caplog.text
-    assert "the result has those after update 9" in caplog.text
+    assert "the weights of step 3 had the best score" in caplog.text
+    assert "the result has the weights and metrics of step 9" in caplog.text
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["weights_of_update"] == 9 and result["metrics"] == again.metrics
 
@@ -244,7 +244,9 @@ def test_without_whole_scored_state_last_weights_are_scored(folder, tmp_path, ca
     run = damaged(tmp_path / "run", 4)
     again = resume(run, callbacks=[Stops(1)], **QUIET)
     assert again.history.updates[-1]["step"] == 6
-    assert "no whole state has them: the result has those after update 6" in caplog.text
+    assert (
+        "no intact state has them: the result has the weights and metrics of step 6" in caplog.text
+    )
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")
     assert again.metrics == pytest.approx(figures, rel=1e-5)
 

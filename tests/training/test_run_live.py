@@ -104,12 +104,12 @@ def test_last_step_is_always_shown(screen):
 def test_line_says_compiling_until_the_first_step():
     screen, file = Terminal(), io.StringIO()
     for stream in (screen, file):
-        with Live(9, stream=stream, first="compiling the first update …") as live:
-            assert seen(stream.getvalue())[0] == "compiling the first update …"
+        with Live(9, stream=stream, first="compiling the first step …") as live:
+            assert seen(stream.getvalue())[0] == "compiling the first step …"
             live._next = 0
             live.update(1, {"loss": 2.0}, 8)
     assert seen(screen.getvalue()) == ["1/9  loss 2.000  8s left", ""]  # it was written over
-    assert file.getvalue() == "compiling the first update …\n1/9  loss 2.000  8s left\n"
+    assert file.getvalue() == "compiling the first step …\n1/9  loss 2.000  8s left\n"
 
 
 def test_first_step_message_by_backend(monkeypatch):
@@ -123,7 +123,7 @@ def test_first_step_message_by_backend(monkeypatch):
         ("torch", "computing"),
     ):
         monkeypatch.setattr(keras.backend, "backend", lambda backend=backend: backend)
-        assert _first(None) == f"{verb} the first update …"
+        assert _first(None) == f"{verb} the first step …"
 
 
 def test_terminal_line_is_rewritten():

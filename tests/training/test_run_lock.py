@@ -120,6 +120,6 @@ def test_sigterm_saves_and_exits_with_143(folder, tmp_path, capsys, monkeypatch)
     status, _, err = kbert_command(
         capsys, "finetune", folder / "source", *data, "-o", tmp_path / "run", *options
     )
-    said = "stopped after update 2 of 6 and saved; go on with: kbert finetune --resume"
+    said = "stopped after step 2 of 6 and saved; to resume: kbert finetune --resume"
     assert status == 143 and said in err
     assert (tmp_path / "run" / "checkpoints" / "step-00000002.safetensors").is_file()

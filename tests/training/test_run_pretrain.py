@@ -116,7 +116,7 @@ def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     assert again.history.updates[-1]["step"] == 6
     asked = ("pretrain", "--resume", trained.folder)
     status, out, _ = kbert_command(capsys, *asked)
-    assert status == 0 and "is finished: 6 updates; its model:" in out
+    assert status == 0 and "is finished: 6 steps; its model:" in out
     status, out, err = kbert_command(capsys, *asked, "--steps", 9)
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
@@ -148,7 +148,10 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
     assert error.value.filename == str(tmp_path / "nowhere")
     file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
     status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
-    assert status == 2 and "no run of pretrain: go on with kbert finetune --resume" in err
+    assert (
+        status == 2
+        and "is not a run of kbert pretrain: resume it with kbert finetune --resume" in err
+    )
 
 
 def test_too_long_sentences_are_reported_once(data, caplog):
@@ -179,7 +182,7 @@ def test_full_disk_ends_the_run_with_a_whole_state(unfinished, forks, tmp_path):
     assert forks("torch").wait(process, 120) == 2
     last = (tmp_path / "out.txt").read_text().splitlines()[-1]
     assert "File too large" in last and "step-00000006" in last
-    assert "last good state is that after update" in last and f"--resume {unfinished}" in last
+    assert "last good state is from step" in last and f"--resume {unfinished}" in last
     assert not list((unfinished / "checkpoints").glob(".*"))
     assert resume(unfinished, **QUIET).history.updates[-1]["step"] == 6
 
@@ -201,7 +204,7 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
     with pytest.raises(OSError, match=r"tokens-00000\.npy") as error:
         pretrain(shards, config, output=tmp_path / "r", callbacks=[Removes()], **QUIET, **options)
     assert error.value.filename == str(tokens)
-    assert "saved after update" in caplog.text and "go on: kbert pretrain --resume" in caplog.text
+    assert "saved after step" in caplog.text and "to resume: kbert pretrain --resume" in caplog.text
     (tmp_path / "kept.npy").rename(tokens)
     again = resume(tmp_path / "r", **QUIET)
     assert [line["step"] for line in again.history.updates] == list(range(1, 21))
@@ -223,7 +226,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     status, err = forks("torch").wait(process, 120), out.read_text()
     assert status == 130, err
     last = err.splitlines()[-1]
-    assert last.startswith("kbert: stopped after update ") and "of 100,000 and saved" in last
+    assert last.startswith("kbert: stopped after step ") and "of 100,000 and saved" in last
     assert last.endswith(f"go on with: kbert pretrain --resume {run}")
     step = int(last.split("update ")[1].split(" of")[0].replace(",", ""))
     assert (run / "checkpoints" / f"step-{step:08d}.safetensors").exists()

@@ -116,10 +116,10 @@ def test_report_facts_match_the_run(both):
     shown = page.texts["b"]
     if task == "pretrain":
         assert shown[:3] == ["0.100", "0.089", "7.1%"]  # 9/90, 8/90, 0.0625 + 0.009
-        assert "all 90 updates done" in page.text
+        assert "all 90 steps done" in page.text
     else:
         assert shown[:3] == ["87.5%", "0.500", "75.0%"]  # the score first
-        assert "the weights are those after update 60" in page.text
+        assert "the weights are from step 60" in page.text
 
 
 def test_every_curve_is_drawn_once(both):
@@ -178,7 +178,7 @@ def test_report_never_shows_none_or_nan(both):
 
 def test_stopped_run_shows_its_smoothed_loss(tmp_path):
     lines = [line for line in lines_of("pretrain") if line["step"] <= 29]
-    stopped = "a callback stopped it after update 29"
+    stopped = "a callback stopped it after step 29"
     page = page_of(tmp_path / "run", "pretrain", lines, stopped=stopped)
     mean = (lines[27]["loss"] + lines[28]["loss"]) / 2  # a tenth of 29 lines
     assert page.texts["b"][0] == f"{mean:.3f}" and "mean of the last 2 recorded" in page.text

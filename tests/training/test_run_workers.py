@@ -123,7 +123,7 @@ def stopped(runs: Runs, run: str, index: int, lines: int, number: int) -> None:
     last = [runs.said(run, index).splitlines()[-1] for index in range(2)]
     done, place = recorded(runs.folder, run), runs.folder / run
     way_on = f"go on with: kbert pretrain --resume {place}"
-    assert last == [f"kbert: stopped after update {done} of 22 and saved; {way_on}"] * 2
+    assert last == [f"kbert: stopped after step {done} of 22 and saved; {way_on}"] * 2
     assert lines <= done < 22
     assert (place / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
 

@@ -164,9 +164,9 @@ def stops(
 )
 def test_all_hosts_stop_after_the_same_step(monkeypatch, kind, at, after, host, ahead):
     ends = stops(monkeypatch, host, kind, at, ahead)
-    why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
+    why = f"stopped after step {after} of {STEPS} and saved; to resume: RUN"
     if "callback" in kind:
-        why = f"a callback stopped it after update {after}"
+        why = f"a callback stopped it after step {after}"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
 
 
@@ -181,7 +181,7 @@ def test_all_hosts_stop_after_the_same_step(monkeypatch, kind, at, after, host, 
 )
 def test_hosts_stop_at_the_end_of_a_call(monkeypatch, together, at, after, ahead):
     ends = stops(monkeypatch, 1, "signal", at, ahead, together)
-    why = f"stopped after update {after} of {STEPS} and saved; go on with: RUN"
+    why = f"stopped after step {after} of {STEPS} and saved; to resume: RUN"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
 
 
@@ -206,7 +206,7 @@ def test_error_on_one_host_waits_for_no_other(monkeypatch, caplog, host):
     assert len(begun) == 1  # at the first state, and never again
     assert left == [host]
     assert saved.states == ([0, 3] if host == 0 else [])
-    assert ("saved after update 3" in caplog.text) == (host == 0)
+    assert ("saved after step 3" in caplog.text) == (host == 0)
 
 
 STUCK = """

@@ -50,7 +50,8 @@ def check(bert) -> None:
         needed += [names.POOLER] * ("pooler" in sentence.poolings)
     if lacking := _lacking(bert, needed):
         raise ValueError(
-            f"{_WHAT} needs the weights of {', '.join(lacking)}, which the checkpoint lacks: those "
+            f"{_WHAT} needs the weights of {', '.join(lacking)}, but they are "
+            "not in the checkpoint: those "
             "in the model are random"
         )
 
@@ -152,7 +153,9 @@ def _next_sentence(bert, model):
     if not (bert.config.family.next_sentence and _tells_two_texts(bert)):
         return None
     if _lacking(bert, [names.POOLER, names.NSP]):
-        _logger.warning("the SavedModel answers to no pairs: next sentences are not learnt")
+        _logger.warning(
+            "the SavedModel takes no pairs of texts: the model was not trained on next sentences"
+        )
         return None
     view = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
     return lambda *ids: {"probability": tf.nn.softmax(outputs(view, ids)[0])[:, 0]}

@@ -151,7 +151,9 @@ def _task_of(values, source: str) -> tuple[str | None, dict]:
     name = values["class_name"]
     if name in _HEADS:
         return name, js.check(arguments, _TASK, source, "config")
-    _logger.warning("%s is of %s, which kbert does not know: the encoder is read", source, name)
+    _logger.warning(
+        "%s is a %s, which kbert does not know: only the encoder is loaded", source, name
+    )
     return None, {}
 
 

@@ -143,7 +143,7 @@ def write_weights(
 
 
 def _write_optimizer(content) -> None:
-    """Keras's Adam as KerasHub's tasks begin with it: updates done, learning rate."""
+    """Keras's Adam as KerasHub's tasks begin with it: steps done, learning rate."""
     group = content.create_group("optimizer/vars")
     group.attrs["name"] = "adam"
     for number, value in enumerate(_OPTIMIZER):

@@ -174,7 +174,7 @@ def _warn_of_losses(bert, path: Path) -> None:
         what = "; ".join(otherwise)
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
     if lost := _lost(bert):
-        _logger.warning("%s: format keras_hub has no place for: %s", path, ", ".join(lost))
+        _logger.warning("%s: format keras_hub cannot store: %s", path, ", ".join(lost))
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
     first_values.warn_of_untrained(bert, path, held)
 

@@ -190,7 +190,9 @@ def write(
 def _warn_of_what_is_not_written(bert, path: Path) -> None:
     if bert.sentence_problem is not None:
         _logger.warning(
-            "%s is saved without a way to a sentence vector: %s", path, bert.sentence_problem
+            "%s is saved without the pooling of sentence embeddings: %s",
+            path,
+            bert.sentence_problem,
         )
     if bert.cross_encoder is not None and bert.cross_encoder.prompt:
         _logger.warning("%s is saved without the prompt %r", path, bert.cross_encoder.prompt)
@@ -271,7 +273,7 @@ def _problem_type(values: dict, file: Path | None) -> str | None:
     if found is None or found in PROBLEM_TYPES:
         return found
     _logger.warning(
-        "%s: problem_type must be one of %s, got %s: it is left out",
+        "%s: problem_type must be one of %s, got %s: it is ignored",
         *(file, ", ".join(PROBLEM_TYPES), js.shown(found)),
     )
     return None
@@ -290,7 +292,7 @@ def _labels(values: dict, count: int, file: Path | None) -> tuple[str, ...] | No
     places = [str(place) for place in range(count)]
     if not js.matches(names, _LABELS) or set(names) != set(places):
         _logger.warning(
-            "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is left out",
+            "%s: id2label must name the classifier's %d outputs, 0 … %d, got %s: it is ignored",
             file,
             count,
             count - 1,

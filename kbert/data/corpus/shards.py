@@ -187,7 +187,9 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
         raise FileNotFoundError(2, "no such folder", str(folder))
     if not (folder / INDEX).exists():
         begun = (folder / "begun.json").exists()
-        state = "prepare was interrupted: run it again, it goes on" if begun else "no index.json"
+        state = (
+            "kbert prepare was interrupted: run it again to finish" if begun else "no index.json"
+        )
         raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
     index = js.read_object(folder / INDEX)
     if index.get("kbert_shards") != VERSION:

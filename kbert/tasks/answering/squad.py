@@ -207,7 +207,7 @@ def encode_squad(
     if cut := sum(len(question) > LONGEST_QUESTION for question in asked):
         _logger.warning("%d of %d questions cut to %d tokens", cut, len(asked), LONGEST_QUESTION)
     if lost:
-        _logger.warning("%d of %d answers have no token: they are left out", lost, len(records))
+        _logger.warning("%d of %d answers contain no token and are left out", lost, len(records))
     return Examples(ids, segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 
 

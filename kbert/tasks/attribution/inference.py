@@ -129,7 +129,7 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
     if similar_to is not None:
         if pair is not None or target is not None:
             given = "pair" if pair is not None else "target"
-            raise ValueError(f"similar_to goes with one text alone, got {given} as well")
+            raise ValueError(f"similar_to goes with one text, got {given} as well")
     elif bert.head == "pretraining":
         require_head(bert, "attribute", "pretraining", MLM_LAYERS)
     elif bert.head not in _HEADS:

@@ -79,7 +79,7 @@ class Regression:
         for name, row in (("labels", gold), ("predictions", predicted)):
             if np.ptp(row) == 0:
                 _logger.warning(
-                    "all %d %s are %g: no correlation is defined, 0 is said",
+                    "all %d %s are %g: the correlation is undefined, 0 is returned",
                     *(len(row), name, row[0]),
                 )
 

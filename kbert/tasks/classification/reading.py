@@ -223,7 +223,7 @@ def _record(
 def _header(cells: Sequence[str], place: str, options: ColumnOptions) -> Columns:
     """Return the columns that a header names; say that it is one."""
     columns = columns_of(cells, place, options)
-    _logger.warning("%s: taken as a header: %s", place, ", ".join(cells))
+    _logger.warning("%s: read as a header: %s", place, ", ".join(cells))
     _warn_of_left_out(cells, columns, place)
     return columns
 
@@ -242,7 +242,7 @@ def _unnamed(cells: Sequence[str], place: str, between: str, options: ColumnOpti
 
 def _warn_of_left_out(names: Sequence[str], columns: Columns, place: str) -> None:
     if others := left_out(names, columns):
-        _logger.warning("%s: columns that are not read: %s", place, ", ".join(others)[:80])
+        _logger.warning("%s: these columns are ignored: %s", place, ", ".join(others)[:80])
 
 
 def _from_rows(

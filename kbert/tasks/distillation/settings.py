@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class DistillationSettings:
-    """Settings of runs with a `teacher`, beside the others; without one they must be left out.
+    """Settings of distillation, for runs with a `teacher`.
 
-    The loss is alpha · T² · KL(teacher ‖ student) at temperature T + (1 − alpha) · the labels' own
-    (Hinton et al. 2015, section 2), and hidden_loss_weight · that of the hidden states.
+    The loss is alpha · T² · KL(teacher ‖ student) at temperature T + (1 − alpha) · the loss of the
+    labels (Hinton et al. 2015, section 2) + hidden_loss_weight · the loss of the hidden states.
 
     Args:
-        temperature: T, which logits are divided by. Numbers ("regress") have the squared error to
-            the teacher's, and none.
-        alpha: share of the teacher's outputs in the loss; 0: labels and hidden states alone, of
-            any teacher with the vocabulary; 1: no labels.
-        hidden_loss: "mse": each block's, and the embeddings', to those of the teacher at the same
-            part of its depth (TinyBERT, Jiao et al. 2020, section 3); "cosine": the last block's
-            to the teacher's last (DistilBERT, Sanh et al. 2019); None: outputs alone.
-        hidden_loss_weight: what each of these counts for.
+        temperature: T, by which the logits are divided. The task "regress" has no temperature: its
+            loss is the squared error to the teacher's number.
+        alpha: weight of the teacher's outputs in the loss. 0: only labels and hidden states; then
+            any teacher with the same vocabulary will do. 1: no labels.
+        hidden_loss: loss between hidden states. "mse": those of each block and the embeddings, to
+            the teacher's at the same relative depth (TinyBERT, Jiao et al. 2020, section 3).
+            "cosine": that of the last block to the teacher's last (DistilBERT, Sanh et al. 2019).
+            None: no such loss.
+        hidden_loss_weight: weight of each hidden-state loss.
     """
 
     temperature: float = 2.0
@@ -42,6 +43,6 @@ def check(settings: DistillationSettings, teacher) -> None:
                 )
     elif settings.alpha == 0 and settings.hidden_loss is None:
         raise ValueError(
-            "alpha must be above 0 for a teacher of whom no hidden_loss are learned, got 0: "
-            "raise it, or take hidden_loss mse or cosine"
+            "alpha must be above 0 for a teacher without hidden_loss, got 0: "
+            "raise alpha, or give hidden_loss mse or cosine"
         )

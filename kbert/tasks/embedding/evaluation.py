@@ -128,7 +128,10 @@ def _of_scores(scores: np.ndarray, cosines: np.ndarray) -> Scores:
     for name, row in (("scores", scores), ("predictions", cosines)):
         if np.ptp(row) == 0:
             _logger.warning(
-                "all %d %s are %g: no correlation is defined, 0 is said", len(row), name, row[0]
+                "all %d %s are %g: the correlation is undefined, 0 is returned",
+                len(row),
+                name,
+                row[0],
             )
 
     def compute(scores, cosines):

@@ -134,7 +134,7 @@ def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> 
         raise ValueError(f"{place}: {_EXPECTED}, got 1 column: {hint}")
     if is_header(rows, options, _labels_in, names=_NAMES):
         layout = _layout_of(first, place, options)
-        _logger.warning("%s: taken as a header: %s", place, ", ".join(first))
+        _logger.warning("%s: read as a header: %s", place, ", ".join(first))
         rows = rows[1:]
     elif options.named:
         layout = _layout_of([str(n + 1) for n in range(len(first))], place, options)

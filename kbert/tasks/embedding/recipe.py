@@ -143,13 +143,15 @@ class VectorTraining(Finetuning):
         owners = {layer.name for layer in graph_layers(self.spec) if layer.params}
         if not self._parts.adapted and owners - self._parts.frozen <= {names.POOLER}:
             raise ValueError(
-                f"freeze must leave something of the encoder to train for embed, got "
+                f"freeze must leave a part of the encoder to train for embed, got "
                 f"{self.settings.freeze!r}"
             )
 
     def _refuse_duplicates(self) -> None:
         if self.settings.batch_size == 1 and self.batches.count == 2:
-            raise ValueError("batch_size must be at least 2 with loss infonce, got 1: no negatives")
+            raise ValueError(
+                "batch_size must be at least 2 with loss infonce, got 1: there are no negatives"
+            )
         places = None
         if self.batches.count == 2:
             places = self.batches.without_negatives(self.settings.epochs)
@@ -186,7 +188,7 @@ class VectorTraining(Finetuning):
             return {}
         if self.bert.spec.has_pooler:
             return {names.POOLER: self.bert.model.get_layer(names.POOLER)}
-        _logger.warning("newly initialized, which the source lacks: %s", names.POOLER)
+        _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
         return {names.POOLER: None}
 
     def described(self, done: int) -> dict[str, str]:
@@ -200,7 +202,7 @@ class VectorTraining(Finetuning):
             found["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} {self._dev_kind}"
         if self._parts.frozen:
             found["Trained"] = amount_trained(self._parts)
-        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
 
 def encoder_of(model):

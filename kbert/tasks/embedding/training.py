@@ -130,7 +130,7 @@ def with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
     kept = [record for record in records if counts[record.label] > 1]
     if len(kept) < len(records):
         _logger.warning(
-            "%d of %d sentences left out, whose label no other has",
+            "%d of %d sentences are left out: no other sentence has their label",
             len(records) - len(kept),
             len(records),
         )

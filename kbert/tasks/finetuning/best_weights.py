@@ -94,8 +94,8 @@ class BestWeights:
         found = whole.step if whole else last
         if found != best:
             _logger.warning(
-                "the weights after update %d did best, and no whole state has them: the result has "
-                "those after update %d, and their figures",
+                "the weights of step %d had the best score, but no intact state has them: the "
+                "result has the weights and metrics of step %d",
                 best,
                 found,
             )

@@ -79,7 +79,8 @@ def open_source(
         if not of_run:
             raise ValueError(f"{source} has an adapter with other settings: give {wanted}")
         _logger.warning(
-            "%s has an adapter with other settings (%s): its weights are the base of a new adapter",
+            "%s has an adapter with other settings (%s): it is merged into the base, "
+            "and a new adapter is trained",
             *(source, wanted),
         )
         return load(source, lowercase=lowercase), None
@@ -89,7 +90,7 @@ def open_source(
     for place in adapter.pairs:
         matrix = AdaptedMatrix(*place, 0, 0)
         kernel_of(merged.model, matrix).assign(kernel_of(plain.model, matrix))
-    _logger.warning("%s: training goes on with its adapter, of the base %s", source, base)
+    _logger.warning("%s: its adapter is trained further, on the base %s", source, base)
     return dataclasses.replace(merged, adapter=None), dataclasses.replace(adapter, base_path=base)
 
 

@@ -130,7 +130,9 @@ class Finetuning(Recipe):
         taught = run.fingerprint.get("teacher") is not None
         for name in ("source", "train", *(["teacher"] if taught else [])):
             if sources[name] is None:
-                raise ValueError(f"{name} must be given to go on: the run began with no file of it")
+                raise ValueError(
+                    f"{name} must be given to resume the run: it was not started from a file"
+                )
         recipe = cls.of_task(task_of(run.settings["task"]), settings, sources)
         recipe.is_resumed = True
         return recipe
@@ -265,7 +267,7 @@ class Finetuning(Recipe):
         """Return the source's layers; a head with other labels, or of another kind, is new."""
         new = self._new_layers()
         if lost := [name for name in new if name not in (*self.spec.outputs, "Span")]:
-            _logger.warning("newly initialized, which the source lacks: %s", ", ".join(lost))
+            _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(lost))
         found = layers_of(self.bert.model)
         return {name: layer for name, layer in found.items() if name not in new} | new
 
@@ -338,7 +340,7 @@ class Finetuning(Recipe):
             found["Dev data"] = f"{self._file_name('dev')}{len(self.dev):,} examples"
         if self._parts.frozen:
             found["Trained"] = amount_trained(self._parts)
-        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} updates"}
+        return found | {"Seen": f"{done / epoch:.2f} epochs of {epoch:,} steps"}
 
     def _describe_models(self) -> dict[str, str]:
         """Say what the run started from, and its teacher: addresses, or names without folders."""

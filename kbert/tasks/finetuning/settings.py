@@ -13,50 +13,53 @@ from kbert.training.run_settings import RunSettings
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
-    """Settings of `finetune`, beside those of every run (`RunSettings`), of what is trained
-    (`PartSettings`) and of a teacher.
+    """Settings of `finetune`.
+
+    The settings of every run (`RunSettings`), of the trained parts (`PartSettings`) and of
+    distillation (`DistillationSettings`) belong to them.
 
     Args:
-        epochs: passes over the training data.
-        text_column, text_pair_column, label_column: names of the columns of the data, where they
-            are none of those that are recognized (`kbert.data.labelled.columns`); without a header
-            their numbers, from 1 on. Of "tag" the words and their labels, of "qa" question,
-            context and answers, of "embed" two texts and their score, or one and its label.
-        no_header: whether the first line of a file is an example, whatever it looks like.
-        lowercase: whether the source's vocabulary is uncased, where its files do not say it; None:
-            as they say.
-        max_length: tokens of an example at most; None: 128, or as many as the model has positions,
-            where those are fewer. The rest is cut off, or read in windows.
-        lengths: that batches may have, ascending; None: few where XLA compiles for each; on a CPU
-            else nearly all that they need, on a GPU every fourth. With `packing` the one of its
-            rows; None: the one that wastes least.
-        packing: whether several examples share a row, each with attention within it and positions
-            of its own: the same numbers, nearly no padding and one shape. Batches are then of all
-            lengths, where else each is of like lengths. For "classify" and "tag", on one device.
-        label_smoothing: share of each label that goes to all labels alike (Szegedy et al. 2016,
+        epochs: number of passes over the training data.
+        text_column, text_pair_column, label_column: names of the data's columns, if they are not
+            recognized (`kbert.data.labelled.columns`). Without a header: their numbers, from 1.
+            For "tag": the words and their labels. For "qa": question, context and answers. For
+            "embed": two texts and their score, or a text and its label.
+        no_header: read the first line of a file as an example, even if it looks like a header.
+        lowercase: whether the source's vocabulary is uncased, if its files do not say it. None: as
+            the files say.
+        max_length: maximum number of tokens per example. None: 128, or as many as the model has
+            positions, if those are fewer. The rest is cut off, or read in windows.
+        lengths: lengths of the batches, ascending. None: few if XLA compiles each; otherwise
+            nearly all that are needed on a CPU, every fourth on a GPU. With `packing`: the one
+            length of the rows; None: the one that wastes least.
+        packing: pack several examples into one row, each with its own attention and positions. The
+            results are the same, with nearly no padding and one shape. Batches then mix all
+            lengths, while otherwise each has similar ones. For "classify" and "tag", on one device.
+        label_smoothing: share of each label that is spread over all labels (Szegedy et al. 2016,
             section 7); for "classify" and "tag".
-        class_weights: "balanced" has a label of a class count for the number of labels over that of
-            the classes and of its own (as scikit-learn's); None: each the same. For "classify" and
-            "tag"; losses of evaluations have neither.
-        loss: of "embed": "infonce" (each text chooses its own partner among all of the batch's:
-            in-batch negatives), "triplet", "cosine" or "cosent"; None: infonce, for scored pairs
-            cosent. See `kbert.training.vector_loss`.
-        pooling: of "embed", how token vectors become one: "mean", "cls" or "max"; None: the
+        class_weights: "balanced" weights each label by the number of labels divided by the number
+            of classes and the label's own count (as scikit-learn does). None: all labels weigh the
+            same. For "classify" and "tag"; losses of evaluations have neither.
+        loss: loss of "embed": "infonce" (each text must find its partner among all texts of the
+            batch: in-batch negatives), "triplet", "cosine" or "cosent". None: infonce, or cosent
+            for scored pairs. See `kbert.training.vector_loss`.
+        pooling: how "embed" turns token vectors into one: "mean", "cls" or "max". None: the
             checkpoint's own, else mean.
-        scale: what cosines are multiplied with, of infonce and cosent: 1 / temperature.
-        margin: of triplet, in the vectors' own unit.
-        dimensions: of "embed", lengths that vectors are to be cut to (Matryoshka), each with the
-            loss of its own; None: whole vectors alone.
-        learning_rate: the highest, reached at the end of the warm-up.
-        warmup_ratio: of the updates, over which the rate grows from 0.
-        head_learning_rate: the highest of the head; None: as the others.
-        layer_decay: what the rate is multiplied with from layer to layer, from the head down, as
-            ELECTRA's (`kbert.graph.trained_parts.rate_shares`); None: 1.
-        keep_best: whether the result has the weights that did best on the dev data, or the last.
-        evaluate_every: updates between two evaluations; None: an epoch.
-        save_every: updates between two states; None: at evaluations that are the best so far and
-            at the end.
-        log_every: updates between two lines of metrics.jsonl.
+        scale: factor of the cosines in infonce and cosent: 1 / temperature.
+        margin: margin of triplet, in the unit of the embeddings.
+        dimensions: lengths to which embeddings can be cut (Matryoshka), for "embed"; each has its
+            own loss. None: only the full length.
+        learning_rate: peak learning rate, reached after warm-up.
+        warmup_ratio: share of the steps that are warm-up, in which the rate grows from 0.
+        head_learning_rate: peak learning rate of the head. None: `learning_rate`.
+        layer_decay: factor of the learning rate from each layer to the one below, from the head
+            down, as in ELECTRA (`kbert.graph.trained_parts.rate_shares`). None: 1.
+        keep_best: whether the result has the weights with the best score on the dev data, or the
+            last ones.
+        evaluate_every: number of steps between two evaluations. None: one epoch.
+        save_every: number of steps between two saved states. None: at evaluations that are the
+            best so far, and at the end.
+        log_every: number of steps between two lines of metrics.jsonl.
 
     Raises:
         ValueError: a value out of its range.

@@ -189,8 +189,8 @@ def _figures(folder: Path, made_of: dict) -> dict[str, float]:
     for name, value in json.loads(json.dumps(made_of)).items():
         if content["made_of"].get(name) != value:
             raise ValueError(
-                f"{folder} was made of other {name}: {content['made_of'].get(name)}, now {value}: "
-                "choose another output"
+                f"{folder} was made with other {name}: {content['made_of'].get(name)}, now "
+                f"{value}: choose another output"
             )
     return content["figures"]
 

@@ -18,9 +18,9 @@ from kbert.tasks.glue.results import (
 from kbert.training.run.report_page import write_page
 
 _NOTE = (
-    "All figures are percents. Ours are means over seeds on dev data ± the sample's standard "
-    "deviation, of the setting that did best there; most of the published ones are of the test "
-    "data, as said below: they are near each other, not the same."
+    "All metrics are percentages. Ours are means over seeds on the dev data ± the sample's "
+    "standard deviation, for the setting that did best there. Most published ones are on the test "
+    "data (see below), so the two are comparable but not the same."
 )
 
 
@@ -42,7 +42,7 @@ def write_glue_page(result: GlueResult, bert: Bert) -> None:
     parts = [
         f"<h1>GLUE</h1><p class=dim>{html.escape(result.folder.name)} · {model}</p>",
         _cards(result.figures),
-        "<h2>Beside the published figures</h2>",
+        "<h2>Compared with published metrics</h2>",
         _table(header(), rows(result.figures), words=2),
         f"<p class=small>{_NOTE}</p>",
         *(_task(task, result.folder) for task in result.tasks),

@@ -79,8 +79,8 @@ class Pretraining(Recipe):
             value = getattr(settings, name)
             if value is not None and not places.get("init"):
                 raise ValueError(
-                    f"{name} must be of a checkpoint to begin with, init, got {value!r} and none: "
-                    "first weights would stay as they were drawn: give init, or leave it out"
+                    f"{name} needs a checkpoint to start from (init), got {value!r} without one: "
+                    f"give init, or leave {name} out"
                 )
         self._own_config = own_config
         # the settings have put their numbers for None
@@ -92,7 +92,9 @@ class Pretraining(Recipe):
     def of_run(cls, run: RunFolder, settings: PretrainingSettings, moved: dict) -> "Pretraining":
         teacher = moved.pop("teacher") or run.places.get("teacher")
         if teacher is None and run.fingerprint.get("teacher") is not None:
-            raise ValueError("teacher must be given to go on: the run began with no file of it")
+            raise ValueError(
+                "teacher must be given to resume the run: it was not started from a file"
+            )
         places = run.places | {name: str(path) for name, path in moved.items() if path is not None}
         if moved["shards"] is None and not Path(places["shards"]).exists():
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"

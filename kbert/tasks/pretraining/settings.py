@@ -16,26 +16,29 @@ MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
-    """Settings of `pretrain`, beside those of every run (`RunSettings`), of what is trained of
-    `init` (`PartSettings`) and of a teacher.
+    """Settings of `pretrain`.
+
+    The settings of every run (`RunSettings`), of the trained parts of `init` (`PartSettings`) and
+    of distillation (`DistillationSettings`) belong to them.
 
     Args:
-        steps: updates.
-        seq_len: tokens of an example.
-        max_predictions: predictions of an example at most; None: 15 % of seq_len, rounded up.
-        learning_rate: the highest, reached at the end of the warm-up.
-        warmup_steps: updates of linear warm-up; None: a tenth of all, at most 10,000.
-        mlm_probability: how many of the tokens are predicted.
-        short_seq_probability: how many of the examples are short.
-        whole_word: predict all pieces of a word or none.
-        mlm_only: full sequences and no next-sentence prediction.
-        dev_ratio: share of the documents kept to evaluate with; 0: none; None: 0.05 where there
-            are 100 documents and no `dev`.
-        evaluate_every: updates between two evaluations; None: a tenth of all.
-        evaluation_batches: of an evaluation, at most.
-        save_every: updates between two states; None: a tenth of all, at most 1,000.
-        log_every: updates between two lines of metrics.jsonl; None: such that there are 10,000 at
-            most.
+        steps: number of training steps.
+        seq_len: number of tokens per example.
+        max_predictions: maximum number of masked tokens per example. None: `mlm_probability` of
+            seq_len, rounded up.
+        learning_rate: peak learning rate, reached after warm-up.
+        warmup_steps: number of steps of linear warm-up. None: a tenth of all, at most 10,000.
+        mlm_probability: share of the tokens that are predicted.
+        short_seq_probability: share of the examples that are shorter than seq_len.
+        whole_word: mask all pieces of a word or none.
+        mlm_only: train on full sequences, without next-sentence prediction.
+        dev_ratio: share of the documents held out for evaluation. 0: none. None: 0.05 if there are
+            at least 100 documents and no `dev`.
+        evaluate_every: number of steps between two evaluations. None: a tenth of all.
+        evaluation_batches: maximum number of batches per evaluation.
+        save_every: number of steps between two saved states. None: a tenth of all, at most 1,000.
+        log_every: number of steps between two lines of metrics.jsonl. None: so many that there are
+            at most 10,000 lines.
 
     Raises:
         ValueError: a value out of its range.

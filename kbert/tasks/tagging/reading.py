@@ -140,7 +140,7 @@ def _checked_words(sentences: list[Sentence], options: ColumnOptions) -> list[Se
     options = dataclasses.replace(options, text=named[0] if named else None, label=None)
     if not rows or not is_header(rows, options, _labels_in, names=_NAMES, few=_MANY):
         return sentences
-    _logger.warning("%s: taken as a header: %s", words[0][2], ", ".join(words[0][:2]))
+    _logger.warning("%s: read as a header: %s", words[0][2], ", ".join(words[0][:2]))
     first = Sentence(*(values[1:] for values in sentences[0]))
     return [first, *sentences[1:]] if first.words else sentences[1:]
 

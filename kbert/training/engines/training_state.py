@@ -18,7 +18,7 @@ class TrainingState:
         weights: its variables that are trained, in Keras's order, and those of adapters.
         trained: what they are.
         first, second: the moments of each.
-        counts: updates done, loss scale, good updates since it changed, updates in a row that were
+        counts: steps done, loss scale, good updates since it changed, updates in a row that were
             not applied.
         seed_states: of the dropouts.
     """

@@ -23,8 +23,8 @@ class History:
 
     def __repr__(self) -> str:
         if not self.updates:
-            return "History(no updates)"
-        figures = [f"{len(self.updates)} recorded, to update {self.updates[-1].get('step')}"]
+            return "History(no steps)"
+        figures = [f"{len(self.updates)} recorded, to step {self.updates[-1].get('step')}"]
         losses = [line["loss"] for line in self.updates if "loss" in line]
         if losses:
             figures.append(f"loss {losses[0]:.4g} … {losses[-1]:.4g}")

@@ -62,7 +62,7 @@ def train(
         batches: makes the batch of each update.
         steps: updates of the whole run.
         run: where to record and to save; None: nothing is kept.
-        start: updates done.
+        start: steps done.
         evaluate: figures of the weights as they are, by name ("loss", "accuracy"); every host
             calls it.
         evaluate_every: updates between two evaluations; None: one, at the end.
@@ -105,7 +105,7 @@ def train(
         stop_requests(alone=engine.processes == 1) as stop_request,
         # Batches are made in a thread, ahead of their updates: the device does not wait for them.
         # Each depends on its number alone, so it is the same whenever it is made, and where a run
-        # goes on, the number of updates done is all of its position in the data.
+        # goes on, the number of steps done is all of its position in the data.
         Prefetched(batches, part, start, steps, ahead=at_once) as prefetched,
     ):
         speed, size = Speed(flops, peak), batches.batch_size
@@ -135,7 +135,7 @@ def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, sta
 def _first(engine) -> str:
     """Return the line until the first update is done; torch compiles nothing."""
     doing = "computing" if keras.backend.backend() == "torch" else "compiling"
-    return f"{doing} the first update …"
+    return f"{doing} the first step …"
 
 
 class _Trainer:
@@ -252,7 +252,7 @@ class _Trainer:
             raise Stopped(self._how_to_go_on(), self.agreement.signal)
         if wishes.callback and not last:
             patience = plan.why_to_stop(self.history.evaluations)
-            self.history.stopped = patience or f"a callback stopped it after update {self.done:,}"
+            self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
 
     def _read(self, at_most: int) -> None:
         """Read the figures of updates, until so many are in flight."""
@@ -287,9 +287,10 @@ class _Trainer:
             return
         found = diagnosis.first_bad(self.engine, batch, step)
         where = found.text(self.engine.rows(self.batch_size).start or 0)
-        again = f", as the {self.skipped - 1} before it," if self.skipped > 1 else ""
+        again = f" (and of the {self.skipped - 1} before it)" if self.skipped > 1 else ""
         raise NotFinite(
-            f"update {step + 1}{again} is not finite (loss {values['loss']:g}, gradient norm "
+            f"the loss or gradient of step {step + 1}{again} is not finite "
+            f"(loss {values['loss']:g}, gradient norm "
             f"{values['gradient_norm']:g}): batch {step}, {where}; {self.saver.last_good()}"
         )
 
@@ -326,7 +327,7 @@ class _Trainer:
             self._read(at_most=0)
             self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it
             if self.run is not None and self.run.chief:
-                _logger.warning("saved after update %d; go on: %s", self.done, self.run.way_on)
+                _logger.warning("saved after step %d; to resume: %s", self.done, self.run.way_on)
 
     def without_another(self, error: Exception) -> str:
         """Return the message where another process is gone."""
@@ -337,7 +338,7 @@ class _Trainer:
         return f"another process of this run is gone ({why}); {self.saver.last_good()}{go_on}"
 
     def _how_to_go_on(self) -> str:
-        text = f"stopped after update {self.done:,} of {self.plan.steps:,}"
+        text = f"stopped after step {self.done:,} of {self.plan.steps:,}"
         if self.run is None:
             return f"{text}; nothing is saved without a run folder"
-        return f"{text} and saved; go on with: {self.run.way_on}"
+        return f"{text} and saved; to resume: {self.run.way_on}"

@@ -103,7 +103,7 @@ def line(
     """Return one line of fewer columns than `width`: what fits, the more important first.
 
     Args:
-        step, steps: updates done, and of the whole run.
+        step, steps: steps done, and of the whole run.
         values: the figures by name, as in metrics.jsonl; an evaluation's begin with "val_".
         seconds_left: until the end; None: not known.
         note: behind the updates.

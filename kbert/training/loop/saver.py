@@ -83,8 +83,8 @@ class Saver:
             self._finish()
         place = self._run.place
         if place is None:
-            return "its states are gone with it, or where it was moved to"
-        return f"the last good state is that after update {self.saved:,} in {place}"
+            return "the folder was moved or removed, and its states with it"
+        return f"the last good state is from step {self.saved:,} in {place}"
 
     def _finish(self) -> None:
         if self._written is not None:
@@ -106,6 +106,6 @@ class Saver:
         except OSError as error:
             assert self._run is not None
             good = f"{self.last_good()}; " if self.saved is not None else ""
-            room = "once there is room: " if error.errno in _FULL else "go on with: "
+            room = "free space, then resume: " if error.errno in _FULL else "to resume: "
             text = f"{error.strerror or error}; {good}{room}{self._run.way_on}"
             raise OSError(error.errno, text, error.filename) from None

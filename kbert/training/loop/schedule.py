@@ -70,6 +70,6 @@ class Plan:
             return None
         name, step = self.score.removeprefix("-"), evaluations[best]["step"]
         return (
-            f"stopped after update {evaluations[-1]['step']:,}: dev {name} was best after update "
-            f"{step:,}, and not better in {self.patience} evaluations since (patience)"
+            f"stopped after step {evaluations[-1]['step']:,}: dev {name} was best after step "
+            f"{step:,}, with no improvement in the {self.patience} evaluations since (patience)"
         )

@@ -101,7 +101,7 @@ def _figure(title: str, curves: list[Curve], number: int) -> str:
 
 def _ends(points: list[tuple[float, float]]) -> str:
     (first, begin), (last, end) = points[0], points[-1]
-    return f"{begin:.4g} at update {first:,}, {end:.4g} at update {last:,}"
+    return f"{begin:.4g} at step {first:,}, {end:.4g} at step {last:,}"
 
 
 def _drawn(curve: Curve, place: "_Axes", number: int) -> str:
@@ -111,7 +111,7 @@ def _drawn(curve: Curve, place: "_Axes", number: int) -> str:
         return text
     return text + "".join(
         f'<circle class="k{number}" cx="{place.x(step):.1f}" cy="{place.y(value):.1f}" r="3">'
-        f"<title>update {step:,}: {value:.4g}</title></circle>"
+        f"<title>step {step:,}: {value:.4g}</title></circle>"
         for step, value in curve.points
     )
 

@@ -25,7 +25,7 @@ class EventFile:
 
     Args:
         folder: TensorBoard's log folder; made where it is not there.
-        step: updates done so far. What older files of the folder say of later ones is void:
+        step: steps done so far. What older files of the folder say of later ones is void:
             TensorBoard drops it, so that a resumed run has no step twice.
     """
 

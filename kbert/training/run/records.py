@@ -17,7 +17,7 @@ class RecordFile:
 
     Args:
         path: the file; made where it is not there.
-        step: updates done so far. Later lines, which a killed run left, are cut, and a line that
+        step: steps done so far. Later lines, which a killed run left, are cut, and a line that
             is not whole.
     """
 

@@ -116,12 +116,12 @@ def write_page(path: str | os.PathLike, title: str, parts: Sequence[str]) -> Non
 def _ending(result: dict) -> str:
     done, asked = result["steps"], result["asked"]
     if "stopped" not in result:
-        return f"it trains: {done:,} of {asked:,} updates done"
-    text = f"all {done:,} updates done"
+        return f"it trains: {done:,} of {asked:,} steps done"
+    text = f"all {done:,} steps done"
     if result["stopped"]:
         text = f"{html.escape(result['stopped'])}, of {asked:,}"
     kept = result.get("weights_of_update", done)
-    return text if kept == done else f"{text}; the weights are those after update {kept:,}"
+    return text if kept == done else f"{text}; the weights are from step {kept:,}"
 
 
 def _cards(records: list[dict], result: dict, score: str) -> str:
@@ -129,7 +129,7 @@ def _cards(records: list[dict], result: dict, score: str) -> str:
     found = result.get("metrics") or _last_evaluation(records)
     if not found:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
-        over = "the last update" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
+        over = "the last step" if len(losses) == 1 else f"mean of the last {len(losses)} recorded"
         return _listed_cards([(f"training loss, {over}", f"{statistics.fmean(losses):.3f}")])
     names = sorted(found, key=lambda name: name != score)
     intervals = result.get("intervals", {})
@@ -184,8 +184,8 @@ def _facts(
     if share and environment.get("peak_flops"):  # a run that goes on may have no peak any more
         peak = f"{environment['peak_flops'] / 1e9:,.3g} GFLOP/s"
         found["Utilization"] = (
-            f"{share:.0%} of the peak: the model's matrix products, done in the time that an "
-            f"update takes, against {peak} ({environment['peak_flops_source']})"
+            f"{share:.0%} of the peak: the model's matrix products, done in the time of a "
+            f"step, against {peak} ({environment['peak_flops_source']})"
         )
     return found
 
@@ -229,7 +229,7 @@ def _evaluations(records: list[dict], kept: int | None) -> str:
         for line in lines
     )
     note = "<p class=small>Bold: the weights that were kept.</p>" if kept is not None else ""
-    table = f"<table><thead><tr><th class=n>update</th>{head}</tr></thead><tbody>{rows}</tbody>"
+    table = f"<table><thead><tr><th class=n>step</th>{head}</tr></thead><tbody>{rows}</tbody>"
     return f"<h2>Evaluations</h2><div class=wide>{table}</table></div>{note}"
 
 

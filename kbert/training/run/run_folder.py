@@ -135,7 +135,9 @@ class RunFolder:
         path = Path(path)
         file = path / "settings.json"
         if not file.is_file():
-            raise FileNotFoundError(2, "no run: a folder with a settings.json expected", str(path))
+            raise FileNotFoundError(
+                2, "is not a run: a run's folder has a settings.json", str(path)
+            )
         content = old_names.renamed(js.read_object(file))
         js.check(content, _CONTENT, str(file))
         return cls(path, content, chief)
@@ -190,8 +192,8 @@ class RunFolder:
         if different:
             first = first_few(different, 3, "; ")
             raise ValueError(
-                f"{self.path} was made with other data or settings: {first}: put them back, "
-                "or begin a new run"
+                f"{self.path} was made with other data or settings: {first}: use the same ones, "
+                "or start a new run"
             )
 
     def last_state(self) -> State | None:
@@ -246,7 +248,7 @@ class RunFolder:
 
         Args:
             arrays: `engine.snapshot()`.
-            step: updates done.
+            step: steps done.
             score: of an evaluation at that step, and what breaks ties; higher is better.
 
         Raises:
@@ -318,7 +320,7 @@ class RunFolder:
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
-                    "%s had %s %s, now %s: equal to rounding only",
+                    "%s was started with %s %s, now it is %s: results are equal up to rounding",
                     self.path,
                     name,
                     before[name],
@@ -344,13 +346,13 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
     if (path / "settings.json").exists():
         raise FileExistsError(
             17,
-            f"holds a run: go on with kbert {task} --resume {path}, or choose another",
+            f"holds a run: resume it with kbert {task} --resume {path}, or choose another folder",
             str(path),
         )
     if path.exists() and (
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
-        raise FileExistsError(17, "must be a new or an empty folder for the run", str(path))
+        raise FileExistsError(17, "must be a new or an empty folder", str(path))
 
 
 def _as_json(value):

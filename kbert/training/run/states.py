@@ -30,7 +30,7 @@ class State:
     """A state that was read and found whole.
 
     Attributes:
-        step: updates done.
+        step: steps done.
         arrays: what `engine.restore` takes.
         score: of the evaluation at that step, higher is better; None without one.
         path: its file.
@@ -67,7 +67,7 @@ class States:
         for path in reversed(self._files()):
             if state := self._read(path):
                 return state
-            _logger.warning("%s: going on from the one before it", path.name)
+            _logger.warning("%s: using the state before it instead", path.name)
         return None
 
     def best(self) -> State | None:
@@ -112,10 +112,10 @@ class States:
             _logger.warning("%s", error)
             return None
         if facts.get("run") != self._run:
-            _logger.warning("%s is of another run", path)
+            _logger.warning("%s belongs to another run", path)
             return None
         if not js.matches(facts, _FACTS):
-            _logger.warning("%s is damaged: its facts are not a state's", path)
+            _logger.warning("%s is damaged: its metadata are not those of a training state", path)
             return None
         self._check(facts["fingerprint"], facts["settings"])
         return State(facts["step"], arrays, facts["score"], path)

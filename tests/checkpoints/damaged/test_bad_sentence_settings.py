@@ -69,7 +69,7 @@ def test_sentence_settings_that_are_not_computed_are_reported(
 def test_bad_sentence_settings_block_only_their_users(folder, tmp_path, caplog):
     write(folder, *BAD[1][:2])
     bert = kbert.load(folder, head="encoder")
-    assert "the way to a sentence vector is left out" in caplog.text
+    assert "the pooling of sentence embeddings is not loaded" in caplog.text
     for call in (
         lambda: kbert.embed(bert, "cat"),
         lambda: kbert.search(bert, "cat", ["dog"]),
@@ -79,7 +79,7 @@ def test_bad_sentence_settings_block_only_their_users(folder, tmp_path, caplog):
             call()
     assert kbert.embed(bert, "cat", pooling="mean").shape == (24,)
     kbert.save(bert, tmp_path / "out")
-    assert "out is saved without a way to a sentence vector" in caplog.text
+    assert "out is saved without the pooling of sentence embeddings" in caplog.text
     assert kbert.load(tmp_path / "out").sentence_problem is None
 
 
