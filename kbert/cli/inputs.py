@@ -25,9 +25,7 @@ def read_lines(path: str) -> list[str]:
     """
     name = "stdin" if path == "-" else path
     if path == "-" and (sys.stdin is None or sys.stdin.closed):
-        raise ValueError(
-            "standard input must have one text per line, but it is closed: give a file"
-        )
+        raise ValueError("stdin must have one text per line, but it is closed: give a file")
     if path != "-":
         bounds.check_regular(path)
     content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()

@@ -147,7 +147,7 @@ def refusal(function, *arguments, **options) -> str:
         ("s3://owner/small", "must be owner/name"),
         ("owner/a--b", "must be owner/name"),
         ("owner/..", "must be owner/name"),
-        ("kaggle://keras/bert/keras/mine", "kbert pushes to Hugging Face alone"),
+        ("kaggle://keras/bert/keras/mine", "kbert pushes only to Hugging Face"),
     ],
 )
 def test_bad_names_are_refused_before_any_request(owner, folder, name, message):
@@ -166,7 +166,7 @@ def test_folders_without_a_whole_model_are_refused_before_any_request(owner, run
     shutil.rmtree(copy / "model")
     refused(copy, "the run is finished, but its model/ was removed")
     (copy / "result.json").unlink()
-    refused(copy, "a run that is not finished")
+    refused(copy, "the run is not finished")
     shutil.copytree(folder, tmp_path / "part")
     (tmp_path / "part/model.safetensors").unlink()
     refused(tmp_path / "part", "beside config.json")
@@ -177,7 +177,7 @@ def test_formats_that_kbert_does_not_open_are_refused_before_they_are_written(ow
     for form in ("saved_model", "onnx", "keras", "peft", "nonsense"):
         said = refusal(kbert.save, bert, "hf://owner/small", format=form)
         assert "format must be one of transformers, transformers_onnx, google, keras_hub" in said
-    assert "kbert pushes to Hugging Face alone" in refusal(kbert.save, bert, "kaggle://a/b/keras/c")
+    assert "kbert pushes only to Hugging Face" in refusal(kbert.save, bert, "kaggle://a/b/keras/c")
     assert owner.requests == []
 
 

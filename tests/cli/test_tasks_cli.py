@@ -182,7 +182,7 @@ MISTAKES = [  # command, head, arguments; what the line must say
     ("answer", "encoder", ["who?", "cat"], ["'qa'", "'encoder'"]),
     ("similarity", "encoder", ["cat"], ["at least two"]),
     ("embed", "encoder", ["latin.txt", "-o", "o.npy"], ["latin.txt, line 2", "UTF-8", "0xe9"]),
-    ("embed", "encoder", ["empty.txt", "-o", "o.npy"], ["empty.txt", "empty file"]),
+    ("embed", "encoder", ["empty.txt", "-o", "o.npy"], ["empty.txt", "it is empty"]),
     ("embed", "encoder", ["none.txt", "-o", "o.npy"], ["none.txt", "No such file"]),
     ("embed", "encoder", ["empty.txt"], ["--output"]),
     ("embed", "encoder", ["empty.txt", "-o", "o.txt"], [".npy", "o.txt"]),

@@ -210,7 +210,7 @@ def test_plan_command_prints_memory_time_and_json(capsys):
     line = ["base", "--tpu", "v5e:4x4", "--batch-size", "4096"]
     done = run(capsys, "plan", *line)
     assert (done.status, done.err) == (0, "")
-    assert "at once" in done.out and "fits" in done.out and "chip-hours" in done.out
+    assert "peak  " in done.out and "fits" in done.out and "chip-hours" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     found = json.loads(run(capsys, "plan", *line, "--format", "json").out)
     expected = plan("base", tpu="v5e:4x4", batch_size=4096)

@@ -160,7 +160,7 @@ def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
     with pytest.raises(NotFinite) as error:
         start("run", [Spoils()])
     text = str(error.value)
-    assert "update 7 is not finite" in text and "batch 6, rows 0, 1, 2, 3, 4 and 1 more" in text
+    assert "step 7 is not finite" in text and "batch 6, rows 0, 1, 2, 3, 4 and 1 more" in text
     assert "first bad: the output of Encoder-1-FeedForward-Norm" in text
     (step,) = re.findall(r"the last good state is from step (\d) in", text)
     assert read_facts(tmp_path / "run" / "checkpoints" / f"step-{step:0>8}.safetensors")

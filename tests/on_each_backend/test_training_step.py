@@ -406,7 +406,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     with pytest.raises(NotFinite) as error:
         train(engine, batches, STEPS, run=run, save_every=2, progress=False)
     text = str(error.value)
-    assert f"update {BAD + 1} is not finite" in text and "\n" not in text
+    assert f"step {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
     assert f"the last good state is from step {BAD} in" in text
     assert_equal(engine.state(), good)
@@ -633,7 +633,7 @@ def test_no_step_in_a_call_follows_a_non_finite_one(both):
         engine.restore(state)
     for step in range(BAD):
         one.updates([Batches().batch(step)], step)
-    with pytest.raises(NotFinite, match=rf"update {BAD + 1} is not finite .* batch {BAD}, row 4"):
+    with pytest.raises(NotFinite, match=rf"step {BAD + 1} is not finite .* batch {BAD}, row 4"):
         train(several, Batches(), STEPS, progress=False)
     assert_equal(several.state(), one.state())
 

@@ -111,7 +111,7 @@ def test_an_answer_without_a_token_counts_for_nothing(caplog):
     records = [asked("a \u200b b", "\u200b"), asked("a b", "b")]
     with caplog.at_level(logging.WARNING, "kbert"):
         examples = encode_squad(records, tokenizer(), 20)
-    assert caplog.messages == ["1 of 2 answers have no token: they are left out"]
+    assert caplog.messages == ["1 of 2 answers contain no token and are left out"]
     batch = BucketedBatches(examples, batch_size=2).batch(0)
     labels, weights = batch.labels[SPAN_START], batch.weights[SPAN_START]
     assert sorted(weights) == [0, 0.5]  # half of the loss

@@ -161,10 +161,10 @@ def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretende
     assert kept == [tmp_path / "MRPC" / "batch16-rate5e-05-epochs2-seed3"]
     again = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=5)
     assert len(pretended) == 22 and len(again.figures[0].values) == 5
-    with pytest.raises(ValueError, match="was made of other options"):
+    with pytest.raises(ValueError, match="was made with other options"):
         kbert.glue(bert, data, output=tmp_path, tasks="mrpc", max_length=9)
     write_task(tmp_path / "other", "MRPC", 12)
-    with pytest.raises(ValueError, match="was made of other data"):
+    with pytest.raises(ValueError, match="was made with other data"):
         kbert.glue(bert, tmp_path / "other", output=tmp_path, tasks="mrpc")
 
 

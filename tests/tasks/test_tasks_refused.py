@@ -127,7 +127,7 @@ def test_model_other_than_a_bert_is_one_line(what, tmp_path):
 def test_bad_save_path_is_refused_before_writing(berts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, says in (
-        ("", "got an empty one"),
+        ("", "got an empty path"),
         ("a.zip", "reads and does not write"),
         ("a.h5", ".h5"),
     ):
@@ -140,7 +140,7 @@ def test_a_tokenizer_of_another_model_is_refused(berts, small):
     tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(99)), "elephant"]
     tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
     other = dataclasses.replace(berts["encoder"], tokenizer=tokenizer)
-    with pytest.raises(ValueError, match=r"within the embedding, 0 … 98.*not this model's"):
+    with pytest.raises(ValueError, match=r"within the embedding, 0 … 98.*another model's"):
         embed(other, "elephant")
 
 

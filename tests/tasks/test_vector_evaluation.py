@@ -57,7 +57,7 @@ def test_a_constant_prediction_has_no_correlation(caplog):
     with caplog.at_level(logging.WARNING):
         found = scores_of("scored pairs", examples, np.ones((4, 3))).metrics()
     assert found == {"spearman": 0.0, "pearson": 0.0}
-    assert "all 2 predictions are 1: no correlation is defined, 0 is said" in caplog.text
+    assert "all 2 predictions are 1: the correlation is undefined, 0 is returned" in caplog.text
 
 
 def test_search_equals_sentence_transformers(berts, monkeypatch):

@@ -135,7 +135,9 @@ def test_resume_refuses_other_data_or_settings(crashed, folder, sources, tmp_pat
     write_texts(tmp_path / "train.tsv", 66, 9)
     with pytest.raises(ValueError, match=r"data\.train\.examples"):
         resume(crashed, train=tmp_path / "train.tsv", **QUIET)
-    with pytest.raises(FileExistsError, match=f"go on with kbert finetune --resume {crashed}, or"):
+    with pytest.raises(
+        FileExistsError, match=f"resume it with kbert finetune --resume {crashed}, or"
+    ):
         finetune(folder / "source", "classify", output=crashed, **sources, **SETTINGS)
 
 
@@ -305,8 +307,8 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
     ("arguments", "said"),
     [
         (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
-        (["--resume", "RUN", "--task", "tag"], "--task does not go with --resume"),
-        (["--resume", "RUN"], "is not a run: a run's folder has a settings.json"),
+        (["--resume", "RUN", "--task", "tag"], "--task cannot be given with --resume"),
+        (["--resume", "RUN"], "no run in this folder: it has no settings.json"),
         (["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"], "no.tsv: No such file"),
     ],
 )

@@ -96,7 +96,7 @@ def test_continued_pretraining_with_lora(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 3, "progress": False, "output": tmp_path / "run"}
     with pytest.raises(
-        ValueError, match="lora_rank must be of a checkpoint to begin with, init, got 2"
+        ValueError, match="lora_rank needs a checkpoint to start from \\(init\\), got 2"
     ):
         kbert.pretrain(tmp_path / "shards", "tiny", lora_rank=2, **options)
     config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))

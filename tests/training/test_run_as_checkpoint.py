@@ -62,7 +62,9 @@ def test_unfinished_run_says_how_to_resume(copied, capsys, task):
     (copied / "result.json").unlink()
     settings = copied / "settings.json"
     settings.write_text(settings.read_text().replace('"finetune"', f'"{task}"', 1))
-    says = f"a run that is not finished, which has no model yet: kbert {task} --resume {copied}"
+    says = (
+        f"the run is not finished and has no model yet; to resume: kbert {task} --resume {copied}"
+    )
     with pytest.raises(FileNotFoundError, match=says):
         kbert.load(copied)
     for name in ("classify", "inspect"):

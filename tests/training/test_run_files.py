@@ -181,7 +181,7 @@ def test_damaged_state_is_skipped_with_a_warning(run, caplog):
     os.truncate(newest, 300)
     assert RunFolder.open(run.path).last_state().step == 2
     assert "step-00000004.safetensors is damaged" in caplog.text
-    assert "the one before it" in caplog.text
+    assert "the state before it" in caplog.text
     run.begin(2)
     assert steps(run) == [2]  # what cannot be used is set aside
 
@@ -195,7 +195,7 @@ def test_state_of_another_run_is_skipped_with_a_warning(run, tmp_path, caplog):
     foreign = other.path / "checkpoints" / "step-00000005.safetensors"
     foreign.rename(run.path / "checkpoints" / foreign.name)
     assert run.last_state().step == 2
-    assert "step-00000005.safetensors is of another run" in caplog.text
+    assert "step-00000005.safetensors belongs to another run" in caplog.text
 
 
 def test_changed_settings_are_named(run):
@@ -215,7 +215,9 @@ def test_changed_settings_are_named(run):
 
 
 def test_run_folder_must_be_new_or_empty(run, tmp_path):
-    with pytest.raises(FileExistsError, match="holds a run: go on with kbert pretrain --resume"):
+    with pytest.raises(
+        FileExistsError, match="holds a run: resume it with kbert pretrain --resume"
+    ):
         RunFolder.create(run.path, SETTINGS, DATA)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", encoding="utf-8")

@@ -100,8 +100,8 @@ def test_moved_run_folder_is_named_in_the_error(folder, tmp_path, again):
         tune(folder, run, callbacks=[Moves(run, to, again)])
     assert error.value.filename == str(run)
     assert error.value.strerror == (
-        "the folder was moved or removed while the run trained; the last good state is that after "
-        f"update 2 in {to}; go on with: kbert finetune --resume {to}"
+        "the folder was moved or removed while the run trained; the last good state is from "
+        f"step 2 in {to}; to resume: kbert finetune --resume {to}"
     )
     assert not run.exists() or not list(run.iterdir())
     assert resume(to, **QUIET).history.updates[-1]["step"] == 6

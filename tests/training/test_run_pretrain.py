@@ -112,7 +112,7 @@ def test_mfu_follows_the_accounting(trained):
 
 def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     again = resume(trained.folder, **QUIET)
-    assert "is finished: 6 updates" in caplog.text
+    assert "is finished: 6 steps" in caplog.text
     assert again.history.updates[-1]["step"] == 6
     asked = ("pretrain", "--resume", trained.folder)
     status, out, _ = kbert_command(capsys, *asked)
@@ -122,7 +122,7 @@ def test_resume_of_finished_run_says_so(trained, caplog, capsys):
 
 
 def test_resume_refuses_other_settings_by_name(unfinished):
-    with pytest.raises(ValueError, match=r"learning_rate: the run has 0\.003, now 0\.1: put"):
+    with pytest.raises(ValueError, match=r"learning_rate: the run has 0\.003, now 0\.1: use"):
         resume(unfinished, learning_rate=0.1, **QUIET)
     with pytest.raises(ValueError, match="no option 'learningrate': did you mean learning_rate"):
         resume(unfinished, learningrate=0.1, **QUIET)
@@ -227,7 +227,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     assert status == 130, err
     last = err.splitlines()[-1]
     assert last.startswith("kbert: stopped after step ") and "of 100,000 and saved" in last
-    assert last.endswith(f"go on with: kbert pretrain --resume {run}")
+    assert last.endswith(f"to resume: kbert pretrain --resume {run}")
     step = int(last.split("update ")[1].split(" of")[0].replace(",", ""))
     assert (run / "checkpoints" / f"step-{step:08d}.safetensors").exists()
 

@@ -100,7 +100,7 @@ def test_write_error_is_raised_with_the_way_to_resume(engine, disk, how):
     assert error.value.errno == errno.ENOSPC and error.value.filename == "the file"
     assert error.value.strerror == (
         "No space left on device; the last good state is from step 4 in RUN; free space, "
-        "is room: kbert go on"
+        "then resume: kbert go on"
     )
     assert saver.saved == 4
 

@@ -135,9 +135,7 @@ class RunFolder:
         path = Path(path)
         file = path / "settings.json"
         if not file.is_file():
-            raise FileNotFoundError(
-                2, "is not a run: a run's folder has a settings.json", str(path)
-            )
+            raise FileNotFoundError(2, "no run in this folder: it has no settings.json", str(path))
         content = old_names.renamed(js.read_object(file))
         js.check(content, _CONTENT, str(file))
         return cls(path, content, chief)

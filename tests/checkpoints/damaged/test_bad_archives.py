@@ -136,4 +136,4 @@ def test_too_little_memory_is_one_line(capsys, monkeypatch):
         monkeypatch.setattr("kbert.model.builder.build", fail)
         done = command(capsys, "summary", "tiny", "--built")
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-        assert done.err.startswith("kbert: the memory must hold the model, got too little")
+        assert done.err.startswith("kbert: not enough memory for the model")
