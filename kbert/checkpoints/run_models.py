@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from kbert.checkpoints.hub.model_card import README
 from kbert.io import json_schema as js
 
 _MODELS = ("model.keras", "model")  # the same weights; the first is one file
@@ -21,6 +20,8 @@ def is_one(path: Path) -> bool:
 
 def find_card(model: Path) -> str | None:
     """Return the card of a model in a run's folder, whichever of its two files it is."""
+    from kbert.checkpoints.hub.model_card import README  # Keras-free, but slow for --help
+
     file = model.parent / "model" / README
     if not file.is_file() or not is_one(model.parent):
         return None

@@ -63,7 +63,7 @@ def results(small, tmp_path_factory):
         (kbert.compare_heads(small), ["4 of 24 × 6"]),
         (HeadsReport(kbert.base, ((1, 0, 63),) * 12, {"W_Q": 3.5e-06}), ["12 of 768 × 64"]),
         (history(), ["700", "9.49", "2.5", "3.25", "stopped"]),
-        (History(), ["no updates"]),
+        (History(), ["no steps"]),
         (Trained(loaded, history(), Path("/runs/first")), ["2.5", "first", "encoder"]),
         (Finetuned(loaded, history(), METRICS, Path("/runs/tuned")), ["0.125", "tuned"]),
         (Finetuned(loaded, History(), {}, None), ["no dev data", "None"]),
