@@ -21,16 +21,27 @@ def _command(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=f"kbert {name}", **cli.context_settings)
     usage = " ".join(command.collect_usage_pieces(context))
     examples = "\n".join(command.examples)
-    options = [_option(option, context) for option in command.params]
     return "\n\n".join(
         [
             f"(command-{name})=\n### kbert {name}",
             f"```text\nkbert {name} {usage}\n```",
             _paragraphs(command.help or command.short_help),
-            table(("option", "what it does"), filter(None, options)),
-            f"```text\n{examples}\n```",
+            f"Examples:\n\n```text\n{examples}\n```",
+            *_tables(command, context),
         ]
     )
+
+
+def _tables(command: click.Command, context: click.Context) -> list[str]:
+    """The basic options, then the advanced ones, as in `--help`."""
+    basic, advanced = [], []
+    for parameter in command.params:
+        if option := _option(parameter, context):
+            is_basic = not command.basic or parameter.name in command.basic
+            (basic if is_basic else advanced).append(option)
+    titles = ("option", "advanced option")
+    pairs = zip(titles, (basic, advanced), strict=True)
+    return [table((title, "what it does"), options) for title, options in pairs if options]
 
 
 def _option(option: click.Parameter, context: click.Context) -> tuple[str, str] | None:

@@ -53,6 +53,10 @@ def _line(name: str, config: BertConfig) -> tuple:
     return (f"`{name}`", *sizes, *totals)
 
 
+def _in_a_list(title: str) -> str:
+    return title[0].lower() + title[1:]
+
+
 def _published(total: PublishedTotal) -> tuple:
     config = BertConfig(
         vocab_size=total.vocab_size,
@@ -62,5 +66,5 @@ def _published(total: PublishedTotal) -> tuple:
         intermediate_size=total.feed_forward,
     )
     counted = account(config, head="encoder").params
-    source = re.sub(r"document (\d+)", lambda match: TEXTS[match[1]], total.source)
+    source = re.sub(r"document (\d+)", lambda match: _in_a_list(TEXTS[match[1]]), total.source)
     return (f"`{total.model}`", source, total.params_encoder_and_pooler, counted)
