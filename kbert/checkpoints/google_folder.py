@@ -51,7 +51,7 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The folder's checkpoint: bert_model.ckpt, else the one that `checkpoint` names, or the only.
+    """Open the folder's checkpoint: bert_model.ckpt, else `checkpoint`'s, else the only one.
 
     Adam's slots and the step counter are left out. The head is read from the names: cls/squad,
     run_classifier.py's output_weights, either of the pretraining heads. The release does not say
@@ -143,7 +143,7 @@ def _chosen(path: Path) -> tuple[Path, Path]:
 
 
 def _named_by_the_run(folder: Path) -> str | None:
-    """The latest checkpoint of a training run: its file `checkpoint` is a protocol buffer's text.
+    """Return a run's latest checkpoint, from its file `checkpoint`, a protocol buffer's text.
 
     Its path may be that of the machine that trained: only the name is taken.
     """
@@ -194,7 +194,7 @@ def _read(reader, prefix: Path, name: str) -> np.ndarray:
 
 @contextlib.contextmanager
 def _damage_in_one_line(prefix: Path, tf) -> Iterator[None]:
-    """The reader's errors, IndexError for data that end too early among them, as a ValueError."""
+    """Raise the reader's errors as ValueErrors, IndexError for truncated data among them."""
     try:
         yield
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:

@@ -12,7 +12,7 @@ from kbert.io import bounds
 
 @contextlib.contextmanager
 def opened(file: Path) -> Iterator:
-    """The file, opened by h5py; a ValueError where it is damaged."""
+    """Open the file with h5py; raise a ValueError if it is damaged."""
     import h5py
 
     with damage_in_one_line(file, "HDF5"):
@@ -95,7 +95,7 @@ def _size(item) -> int:
 
 
 def _lacking(found: dict) -> str | None:
-    """The first dataset whose numbers are elsewhere, or nowhere: HDF5 would make zeros of them."""
+    """Return the first dataset with its numbers elsewhere or nowhere: HDF5 would return zeros."""
     for place, item in found.items():
         if item.shape is None:  # HDF5's null dataspace
             return f"{place} without any"

@@ -47,7 +47,7 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The file's checkpoint.
+    """Open the file's checkpoint.
 
     A whole model says its sizes, heads, rates, epsilon (1e-14) and activation; keras_bert's "gelu"
     is the tanh form, kbert's "gelu_new". There is no vocabulary in it. Layers that a user put on
@@ -86,7 +86,7 @@ def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]
 
 
 def _tensors(path: Path, weights) -> dict[str, Tensor]:
-    """Every dataset as layer/weight: Embedding-Norm/Embedding-Norm/gamma:0 is Embedding-Norm/gamma.
+    """Return every dataset as layer/weight, such as Embedding-Norm/gamma.
 
     A model within a model keeps its layers one level down. TensorFlow 1 numbered the variables of
     a second model of one session, Embedding-Norm_1/gamma: the group's name is the layer's.

@@ -6,7 +6,7 @@ _WAY_OUT = ": save it with format='transformers'"
 
 
 def check_model(bert, what: str, way_out: str = "") -> None:
-    """A ValueError for another of the family: `what` begins the sentence, a way out ends it."""
+    """Raise a ValueError for another family: `what` begins the sentence, advice ends it."""
     if bert.config.model_type != "bert":
         raise ValueError(f"{what} must be of a BERT, got {bert.config.family.title}{way_out}")
 

@@ -166,7 +166,7 @@ def _reshaped(reading: Reading, entry: Entry, shape: tuple[int, ...]) -> np.ndar
 
 
 def check_whole(model, spec: GraphSpec) -> None:
-    """A ValueError unless a model's weights are those of a spec's graph: none would be left out."""
+    """Raise a ValueError unless a model's weights are exactly those of a spec's graph."""
     expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
     found = {
         f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)

@@ -14,7 +14,7 @@ _FORM = ".zip"
 
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """The folder that an archive holds; errors about its files say where they are in the archive.
+    """Unpack an archive to a folder; errors about its files name their place in the archive.
 
     Raises:
         OSError: it cannot be read, or there is no room for it.

@@ -48,4 +48,4 @@ class Batches(Protocol):
     fingerprint: dict
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """The rows `part` of update `step`, counted from 0: the same on every host, every time."""
+        """Return the rows `part` of a step's batch, from 0: equal on every host, every time."""

@@ -43,7 +43,7 @@ TEACHER = "Teacher-"  # what a student learns of its teacher, beside the graph's
 
 
 def encoder(block: int | str, part: str, step: str = "") -> str:
-    """The name of one layer of encoder block `block`: 1 … L, or the letter that stands for one.
+    """Return the name of a layer of encoder block `block`: 1 … L, or the letter for any block.
 
     `part` is `ATTENTION` or `FEED_FORWARD`; `step` is "" for the sublayer itself, else
     "Dropout", "Add" or "Norm".
@@ -52,7 +52,7 @@ def encoder(block: int | str, part: str, step: str = "") -> str:
 
 
 def encoder_output(block: int) -> str:
-    """The layer whose output is hidden state `block`: 0 is the embeddings', L the last block's."""
+    """Return the layer of hidden state `block`: 0 is the embeddings', L the last block's."""
     return encoder(block, FEED_FORWARD, "Norm") if block else EMBEDDING_NORM
 
 
@@ -67,5 +67,5 @@ def taught_state(block: int) -> str:
 
 
 def from_checkpoint_index(index: int) -> int:
-    """The graph's block number for a checkpoint's layer index (`encoder.layer.0` is block 1)."""
+    """Return the block number of a checkpoint's layer index (`encoder.layer.0` is block 1)."""
     return index + 1

@@ -58,7 +58,7 @@ def summary_text(
 
 
 def trained_columns(rows: Sequence[Row], parts: TrainedParts) -> dict:
-    """`counts` and `mark` of `summary_text` where a part is trained: Y, N, or LoRA on a frozen one.
+    """Return `counts` and `mark` of `summary_text` for partial training: Y, N, or LoRA (frozen).
 
     Adapters count as parameters of the model: all, and those that are trained.
     """
@@ -76,7 +76,7 @@ def trained_columns(rows: Sequence[Row], parts: TrainedParts) -> dict:
 
 
 def select(rows: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:
-    """The rows from the first whose name matches one pattern to the last that matches the other.
+    """Return the rows from the first match of one pattern to the last match of the other.
 
     Raises:
         ValueError: not two patterns, or a pattern that no layer matches.

@@ -21,7 +21,7 @@ def write_atomically(path: str | os.PathLike, content: bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
-    """A path to write a file to, which takes the place of `path` at the end, if all went well.
+    """Give a path to write a file to; without an error, it replaces `path` at the end.
 
     Raises:
         OSError: it cannot be written; names the path that was asked for.
@@ -39,7 +39,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def check_new_file(path: Path) -> None:
-    """An OSError where no file can be written for want of a folder, or because one is there."""
+    """Raise an OSError if no file can be written: its folder is missing, or it exists."""
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     _refuse_folder(path)

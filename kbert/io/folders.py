@@ -31,7 +31,7 @@ _one_at_a_time = threading.Lock()
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[Path]:
-    """A folder to write to; at the end, if all went well, its files take their places in `path`.
+    """Give a folder to write to; without an error, its files are moved to `path` at the end.
 
     Args:
         path: the folder, made where it is not there.

@@ -17,7 +17,7 @@ _in_use: set[str] = set()  # of this process
 
 @contextlib.contextmanager
 def part_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
-    """A path beside `path` to write a file to, gone at the end; it names this process.
+    """Give a temporary path next to `path`, removed at the end; it names this process.
 
     What killed writers of the same path left there is cleared away first.
 

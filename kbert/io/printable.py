@@ -1,6 +1,6 @@
-"""Text from files as a terminal, a log or a page may show it: nothing in it acts on them.
+r"""Text from files as a terminal, a log or a page may show it: nothing in it acts on them.
 
-Escaped, as `\\u001b`, is what Unicode shows as nothing or what moves what stands beside it: control
+Escaped, as `\u001b`, is what Unicode shows as nothing or what moves what stands beside it: control
 characters (C0, C1), line separators, marks of direction, what has no width, lone surrogates. Every
 letter, mark and sign stays, and so do the joiners within words and emoji that are not ASCII.
 """
@@ -37,7 +37,7 @@ def lines(text: str) -> str:
 
 
 def _escaped(found: re.Match) -> str:
-    """`\\u001b`; as JSON writes it, so that escaped JSON is still the same JSON."""
+    r"""Return `\u001b`; as JSON writes it, so that escaped JSON is still the same JSON."""
     if found[1]:
         return found[0]
     pairs = found[0].encode("utf-16-be", "surrogatepass")

@@ -125,7 +125,7 @@ class BertModel(keras.Model):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _with_mask(self, name: str, output, x):
-        """The output with the mask that the call gave it, where it is one of a whole sequence."""
+        """Return the output with the call's mask, if it has one per position."""
         inputs = self._by_input_name(x)
         if names.TOKEN_IDS not in inputs:  # a part of a graph, cut out by its user
             return output

@@ -48,7 +48,7 @@ def layers_of(model) -> dict[str, Any]:
 
 
 def _reader(weight, memory: LargePages) -> Callable[[], np.ndarray]:
-    """A copy of a weight, made when it is asked for: JAX and torch keep the array that they get."""
+    """Return a function that copies a weight: JAX and torch keep the array that they get."""
 
     def read():
         from keras import ops

@@ -38,7 +38,7 @@ def cast_model(model: keras.Model, spec: GraphSpec, dtype: str) -> BertModel:
 
 
 def _marking(weights: list) -> Callable[[], tuple[int, ...]]:
-    """A function that gives the sums of the weights' bits: one that changes, changes its sum."""
+    """Return a function that sums the weights' bits: if one changes, its sum changes."""
     if keras.backend.backend() != "tensorflow":
         return lambda: tuple(int(_bits(weight)) for weight in weights)
     import tensorflow as tf

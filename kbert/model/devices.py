@@ -43,8 +43,11 @@ def _tensorflow() -> list[str]:
 
 
 def _tpus() -> list:
-    """TensorFlow's: one over the network has no physical devices, and asking for logical ones
-    settles what all devices are."""
+    """Return TensorFlow's TPUs.
+
+    A TPU over the network has no physical devices, and asking for logical ones settles what all
+    devices are.
+    """
     import tensorflow as tf
 
     named = os.environ.get("TPU_NAME")

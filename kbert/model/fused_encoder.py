@@ -94,7 +94,7 @@ def fused(model: keras.Model, view: keras.Model) -> Callable:
 
 
 def _traced(function: Callable, *signature) -> Callable:
-    """A concrete function: TensorFlow warns of retracing where one process opens five models."""
+    """Trace a concrete function: TensorFlow warns of retracing if a process opens five models."""
     traced = tf.function(function, input_signature=signature, autograph=False)
     return traced.get_concrete_function()
 
@@ -172,7 +172,6 @@ def _norm_of(layer) -> Callable:
     TensorFlow 2.21 replaces it by an operation whose epsilon is always 0.001. So that is the one
     here, of c·x: LayerNorm of x with the epsilon 0.001/c², replaced or not.
     """
-
     gamma, beta = _array(layer.gamma), _array(layer.beta)
 
     def norm(x):

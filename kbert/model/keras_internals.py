@@ -50,11 +50,11 @@ class Calls(NamedTuple):
 
 
 def registered_gradients() -> dict[str, Any]:
-    """TensorFlow's gradients by name, oldest first, each `tf.custom_gradient` of a graph among
-    them; none where this TensorFlow keeps no such dictionary.
+    """Return TensorFlow's gradients by name, oldest first; none if it keeps no such dictionary.
 
-    It keeps them for good, and by them the graph and the memory of the variables in it. Tried: no
-    reference of one's own, and Python's collector.
+    Each `tf.custom_gradient` of a graph is among them. It keeps them for good, and through them the
+    graph and the memory of the variables in it. Tried: holding no reference, and Python's
+    collector.
     """
     from tensorflow.python.framework import ops
 
@@ -62,7 +62,7 @@ def registered_gradients() -> dict[str, Any]:
 
 
 def calls(model) -> list[Calls]:
-    """The operations of a functional `keras.Model` in its order, with the calls that are its own.
+    """Return the operations of a functional `keras.Model` in its order, with its own calls.
 
     Tried: `layer.input` and `layer.output` know the first call alone, and nothing of where a tensor
     comes from; what `get_config` says of it is undocumented too, and imports TensorFlow.

@@ -37,7 +37,7 @@ class LargePages:
 
 
 def _piece(size: int) -> np.ndarray:
-    """New memory from a page's beginning on."""
+    """Allocate memory from a page's start on."""
     whole = -(-size // _PAGE) * _PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux; shared memory, Python's default, has 4 KiB
         memory = mmap.mmap(-1, whole + _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

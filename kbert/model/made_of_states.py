@@ -6,12 +6,13 @@ import keras
 
 
 def made_of(states: list, outputs: list) -> Callable:
-    """A function of values of hidden states and their mask: outputs that are made of them, or are
-    some.
+    """Return a function from hidden states and their mask to outputs made of them.
+
+    An output may also be one of the hidden states.
 
     Args:
-        states: of a graph, embeddings' first.
-        outputs: of the same graph.
+        states: hidden states of a graph, the embeddings' first.
+        outputs: outputs of the same graph.
     """
     places = {id(state): place for place, state in enumerate(states)}
     made = [output for output in outputs if id(output) not in places]  # Keras passes no input on

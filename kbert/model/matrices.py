@@ -4,7 +4,7 @@ from kbert.graph.trained_parts import AdaptedMatrix
 
 
 def kernel_of(model, matrix: AdaptedMatrix):
-    """A model's variable of a matrix: (inputs, outputs), or with the heads of attention apart."""
+    """Return the variable of a matrix: (inputs, outputs), or with an axis for the heads."""
     (kernel,) = (
         weight
         for weight in model.get_layer(matrix.layer).weights

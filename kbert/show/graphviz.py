@@ -125,7 +125,7 @@ def _rendered(program: list[str], dot: str, format: str) -> bytes:
 
 
 def _centred(node: re.Match) -> bytes:
-    """A node of an SVG whose lines stand about its middle, however wide the reader's letters are.
+    """Centre a node's lines in an SVG, however wide the reader's letters are.
 
     Graphviz anchors the lines of an HTML label at their start, where its own font wants them.
     """

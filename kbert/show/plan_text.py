@@ -72,7 +72,7 @@ def _update(found: Plan) -> str:
 
 
 def accelerators_text(title: str, **options) -> str:
-    """A row an accelerator: the largest batch of a chip, chip-hours of all steps of 256 sequences.
+    """Return a row per accelerator: largest batch of a chip, chip-hours at 256 sequences per step.
 
     Args:
         title: the configuration, as its user named it.

@@ -195,7 +195,7 @@ def _bridge(config: BertConfig) -> str:
 
 
 def params_text(config: BertConfig) -> str:
-    """transformers' named parameters, and their sums by group."""
+    """Return transformers' named parameters, and their sums by group."""
     parameters = named_parameters(config)
     lines = [f"{len(parameters)} named parameters", f"{'':<55} {'shape':>14} {'numel':>9}"]
     for entry in parameters:

@@ -79,7 +79,7 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
 
 
 def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> None:
-    """A ValueError unless the model has the head, with weights in it that are no first ones."""
+    """Raise a ValueError unless the model has the head, and not a newly initialized one."""
     if bert.head != head:
         raise ValueError(
             f"{task} needs a model with the head {head!r}, got {bert.head!r}: kbert.load(path, "
@@ -89,7 +89,7 @@ def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> Non
 
 
 def require_head_of(source: str, task: str, head: str, found: str) -> None:
-    """A ValueError unless the head of the checkpoint at a path is the one that a task needs."""
+    """Raise a ValueError unless the checkpoint at a path has the head that a task needs."""
     if found != head:
         raise ValueError(
             f"{source} must have the head {head!r} for {task}, got {found!r}: take a checkpoint "

@@ -78,7 +78,7 @@ def micro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def mean_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The mean over the labels of their F1, 0 for one that is neither there nor predicted."""
+    """Return the mean F1 of the labels; a label that neither occurs nor is predicted has 0."""
     return float(np.mean([f1(*columns, True) for columns in zip(gold.T, predicted.T, strict=True)]))
 
 

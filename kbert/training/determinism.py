@@ -9,7 +9,7 @@ from kbert.model.keras_internals import check_seeds_are_pythons
 
 @contextlib.contextmanager
 def drawn_from(seed: int):
-    """The first weights of models built within depend on the seed alone.
+    """Make the initial weights of models built in this context depend on the seed alone.
 
     Keras's initializers take their seeds from Python's generator, which afterwards goes on as if
     nothing had been.

@@ -162,13 +162,13 @@ def scaled_objective(
 
 
 def figures(names: Mapping[str, str], sums) -> dict:
-    """From `measured`'s sums, (outputs, 3), to figures: "loss", "MLM_loss", "MLM_accuracy", …
+    """Turn `measured`'s sums, (outputs, 3), into metrics such as "loss" and "MLM_accuracy".
 
-    An output whose labels all count for nothing has a loss and an accuracy of 0.
+    Each output has a loss and an accuracy, such as "MLM_loss" and "MLM_accuracy". Both are 0 for an
+    output without labels that count.
 
     Args:
         names: `second_measures` of the labels.
-        sums: `measured`'s.
     """
     found = {"loss": ops.sum(sums[:, 0])}
     for place, (name, second) in enumerate(names.items()):

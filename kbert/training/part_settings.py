@@ -35,7 +35,7 @@ class PartSettings:
     lora_dropout: float = 0.0
 
     def check_adapters(self) -> None:
-        """A ValueError where something is said of adapters and there are none."""
+        """Raise a ValueError for settings of adapters if there are no adapters."""
         for name in ("lora_alpha", "lora_dropout", "lora_targets"):
             if self.lora_rank is None and getattr(self, name) != DEFAULTS[name]:
                 raise ValueError(

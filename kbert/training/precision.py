@@ -13,7 +13,7 @@ def needs_scale(model) -> bool:
 
 
 def next_scale(scale, good, finite):
-    """The loss scale and the count of good updates after an update: halved, or doubled at last."""
+    """Return the next loss scale and count of good steps: the scale is halved, or later doubled."""
     grown = ops.logical_and(finite, good + 1 >= GROWTH)
     larger = ops.where(grown, scale * 2.0, scale)
     scale = ops.where(finite, larger, ops.maximum(scale * 0.5, 2.0**-14))

@@ -27,7 +27,7 @@ class Teaching(Protocol):
     digest: str
 
     def taught(self, model):
-        """The model with the outputs that lessons are of, beside its own; or the model itself."""
+        """Return the model with the additional outputs of `lessons`; or the model itself."""
 
     def batches(self, batches: Batches) -> Batches:
         """Return the recipe's batches with the lessons' labels."""

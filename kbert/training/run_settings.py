@@ -76,7 +76,7 @@ class RunSettings:
 
     @classmethod
     def of_run(cls, run) -> Self:
-        """A run's own; a ValueError where its settings.json has not what `setting_rules` says."""
+        """Return a run's settings; raise a ValueError if `setting_rules` refuses its file."""
         names = [field.name for field in cls.fields()]
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
@@ -95,11 +95,11 @@ class RunSettings:
         return first + list(found.values()) + last
 
     def as_dict(self) -> dict:
-        """The values by name, as settings.json has them."""
+        """Return the values by name, as settings.json has them."""
         return {field.name: getattr(self, field.name) for field in self.fields()}
 
     def as_hyperparameters(self) -> dict:
-        """The values that a model's card has: the usual ones, and those that were changed."""
+        """Return the values for a model card: the usual ones, and those that were changed."""
         return {
             field.name: getattr(self, field.name)
             for field in self.fields()

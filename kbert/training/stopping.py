@@ -71,7 +71,7 @@ class Agreement:
         return self._request.signal
 
     def told(self) -> Wishes:
-        """This host's wishes, which go with the next call."""
+        """Return this host's stop flags, which are sent with the next call."""
         self._sent += 1
         return self._own()
 

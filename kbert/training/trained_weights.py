@@ -85,7 +85,7 @@ class TrainedWeights:
         return [one for adapter in self.adapters for one in (adapter.a, adapter.b)]
 
     def and_all_new_of(self, model) -> "TrainedWeights":
-        """These, and what a model has beside them and the frozen ones, at the whole rate."""
+        """Add a model's other unfrozen variables, at the whole rate."""
         known = {id(one) for one in (*self.variables, *self.frozen)}
         new = [one for one in model.trainable_variables if id(one) not in known]
         variables, rates = self.variables + new, self.rates + [1.0] * len(new)
@@ -137,7 +137,7 @@ def weights_of(
     dropout: float = 0.0,
     pairs: Mapping | None = None,
 ) -> TrainedWeights:
-    """A model's variables that its parts say are trained, and adapters that begin with B = 0.
+    """Return a model's trained variables by its parts, and new adapters with B = 0.
 
     Args:
         model: of the parts' graph; within the engine's scope.

@@ -47,7 +47,7 @@ class VectorLoss:
     dimensions: tuple[int, ...] | None = None
 
     def texts(self, inputs: Mapping) -> dict:
-        """Inputs of records, int32 (B, C, S), as those of texts, (B · C, S); others as they are."""
+        """Flatten inputs of records, int32 (B, C, S), to texts, (B · C, S); keep others."""
         return {
             name: ops.reshape(array, (-1, ops.shape(array)[-1])) for name, array in inputs.items()
         }
@@ -137,16 +137,20 @@ def infonce(vectors, numbers, weights, scale: float):
 
 
 def triplet(vectors, numbers, weights, margin: float):
-    """max(0, |a − p| − |a − n| + margin), Euclidean (Schroff et al. 2015, arXiv 1503.03832, eq. 2;
-    distances themselves, as in TripletLoss)."""
+    """Compute the triplet loss, max(0, |a − p| − |a − n| + margin), with Euclidean distances.
+
+    Schroff et al. 2015, arXiv 1503.03832, eq. 2; not squared, as in TripletLoss.
+    """
     near = _length(vectors[:, 0] - vectors[:, 1])
     far = _length(vectors[:, 0] - vectors[:, 2])
     return _sums(weights, ops.relu(near - far + margin), near < far)
 
 
 def cosine(vectors, scores, weights):
-    """Return the squared error of cosines (Reimers and Gurevych 2019, arXiv 1908.10084, section 3;
-    CosineSimilarityLoss)."""
+    """Return the squared error of cosines.
+
+    Reimers and Gurevych 2019, arXiv 1908.10084, section 3; CosineSimilarityLoss.
+    """
     errors = _cosines(vectors) - scores
     return _sums(weights, ops.square(errors), ops.abs(errors))
 

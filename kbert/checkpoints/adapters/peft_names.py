@@ -50,7 +50,7 @@ def found(name: str) -> Module | None:
 
 
 def split(name: str) -> tuple[str | None, str]:
-    """The family that a weight's prefix says, None where it has none, and the name without it."""
+    """Split a weight's name into the family that its prefix says, else None, and the rest."""
     for column, classes in classes_by_column().items():
         if name.startswith(classes.prefix):
             return column, name.removeprefix(classes.prefix)

@@ -73,7 +73,7 @@ def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str
 
 
 def longest(bert, own: int | None = None) -> int:
-    """The tokens that a text is cut to: positions, a fixed length, the checkpoint's own limit."""
+    """Return the maximum tokens of a text: positions, a fixed length, or the checkpoint's limit."""
     if own is None and bert.tokenizer is not None:
         own = bert.tokenizer.max_length
     limits = [bert.config.positions, bert.spec.seq_len, own]
@@ -81,7 +81,7 @@ def longest(bert, own: int | None = None) -> int:
 
 
 def parameter(name: str) -> str:
-    """The name of an input where a name must be an identifier: Input_Token for Input-Token."""
+    """Return an input's name as an identifier: Input_Token for Input-Token."""
     return name.replace("-", "_")
 
 
@@ -151,7 +151,7 @@ def only_errors_of(name: str) -> Iterator[None]:
 
 
 def _with_sentence_vector(bert, model):
-    """The model with `kbert.embed`'s vector as one more output, made as the checkpoint says."""
+    """Add `kbert.embed`'s embedding to the outputs, as the checkpoint's settings say."""
     if bert.sentence is None and bert.sentence_problem is None:
         return model
     if reason := _lacking(bert):

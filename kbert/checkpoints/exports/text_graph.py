@@ -258,7 +258,7 @@ def _in_no_token(points: np.ndarray, tokens: Iterable[str]) -> Iterator[str]:
 
 
 def _that_can_be_found(tokens: Iterable[str], others: Iterator[str]) -> list[str]:
-    """The tokens, others in the place of those that C++ reads as none, or as shorter ones."""
+    """Replace those tokens that C++ reads as none, or as shorter ones."""
     return [next(others) if not token or "\0" in token else token for token in tokens]
 
 

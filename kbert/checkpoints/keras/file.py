@@ -74,7 +74,7 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The checkpoint in a .keras or .h5 file, for as long as its numbers are read.
+    """Open the checkpoint in a .keras or .h5 file, for as long as its tensors are read.
 
     Args:
         path: the file, from `write` or a plain `model.save`.
@@ -209,7 +209,7 @@ def _sentence(values: dict | None, archive: KerasArchive) -> SentenceSettings | 
 
 
 def _tensors(archive, graph: GraphSpec) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The weights by kbert's names, and what else the file holds: an optimizer's variables."""
+    """Return the weights by kbert's names, and other content: an optimizer's variables."""
     places = _places(graph)
     tensors, left_out = {}, []
     for variable in archive.variables():

@@ -62,7 +62,7 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None, source: str = "") -> Iterator[Checkpoint]:
-    """The preset's checkpoint, or that of a .keras file.
+    """Open the checkpoint of a preset or of a .keras file.
 
     Args:
         path: the folder or the file.
@@ -102,7 +102,7 @@ def opened(path: Path, config: BertConfig | None = None, source: str = "") -> It
 
 @contextlib.contextmanager
 def opened_backbone(backbone) -> Iterator[Checkpoint]:
-    """The checkpoint in a live BertBackbone of KerasHub, or in one of the tasks around it.
+    """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it.
 
     The tokenizer is that of the task's preprocessor, where it has one.
 

@@ -75,7 +75,7 @@ def name_within(path: str) -> str:
 def opened_tensors(
     folder: Path, config: BertConfig, with_task: bool
 ) -> Iterator[tuple[dict[str, Tensor], tuple[str, ...]]]:
-    """Every tensor of a preset by its name, unread, and those that are no weights.
+    """Open every tensor of a preset by its name, unread, and those that are not weights.
 
     A tensor that has no name in the table has its place in the file as its name.
 
@@ -215,7 +215,7 @@ def _tensor(file: Path, place: str, name: str, dataset) -> Tensor:
 
 
 def _normal(place: str) -> str:
-    """A place without the underscores that attributes had, or lost, from one Keras to the next."""
+    """Remove the underscores that attributes had in some versions of Keras."""
     parts = [part.lstrip("_") for part in place.split("/")]
     if parts[0] == "layer_checkpoint_dependencies":  # Keras 2.13's
         parts[0] = "layers"

@@ -50,7 +50,7 @@ def is_one(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """The checkpoint of a folder, or of a file of weights.
+    """Open the checkpoint of a folder, or of a file of weights.
 
     The prefix `bert.` (or its family's), what wrappers put before all names, the old names gamma
     and beta, TensorFlow's names, position_ids buffers and the decoder's copies of tied weights are
@@ -199,7 +199,7 @@ def _warn_of_what_is_not_written(bert, path: Path) -> None:
 
 
 def class_to_write(bert, architecture: str | None) -> str:
-    """transformers' class for a model: the one asked for, its own, or that of its whole head."""
+    """Return the transformers class of a model: the requested, its own, or its whole head's."""
     classes = classes_of(bert.config)
     fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
     if architecture is None:
@@ -254,7 +254,7 @@ def _head_of(tensors: dict[str, Tensor]) -> str:
 
 
 def _architecture(values: dict, file: Path | None, classes: Classes) -> str | None:
-    """Return the class that config.json names.
+    """Return the class that config.json names; None if there is none of this family.
 
     None where it names none, or another of the family's.
     """

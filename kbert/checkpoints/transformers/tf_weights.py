@@ -97,7 +97,7 @@ def _find_config(value) -> dict | None:
 
 
 def as_torch(tensor: Tensor) -> Tensor:
-    """A tensor with torch's shape: what TensorFlow calls a kernel is (outputs, inputs) there."""
+    """Return a tensor with torch's shape: TensorFlow's kernels are (outputs, inputs) there."""
     if "/" not in tensor.name or _parts(tensor.name)[-1] != "kernel":
         return tensor
     return dataclasses.replace(tensor, shape=tensor.shape[::-1], read=lambda: tensor.read().T)

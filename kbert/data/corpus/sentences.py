@@ -115,7 +115,7 @@ def parse_corpus(
 
 
 def cut(text: str, size: int) -> Iterator[str]:
-    """The text in pieces of at most that many characters, cut at spaces where there are any."""
+    """Cut the text into pieces of at most that many characters, at spaces where there are any."""
     start = 0
     while len(text) - start > size:
         space = text.rfind(" ", start, start + size)

@@ -67,7 +67,7 @@ class ShardWriter:
         self._empty()
 
     def add(self, tokens, file: int) -> None:
-        """A block's tokens, the next ones, from that file."""
+        """Add the next block's tokens, from that file."""
         if file != self._file:  # the end of a file is the end of a document
             self._file, self._fresh = file, True
         if len(tokens.lengths):

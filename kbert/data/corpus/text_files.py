@@ -93,7 +93,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def format_of(path: Path) -> str:
-    """The format of a file, by its ending or its first lines that are not blank: of `FORMATS`."""
+    """Return a file's format, of `FORMATS`, by its ending or its first lines that are not blank."""
     if Path(path.name.removesuffix(".gz")).suffix.lower() in _OF_JSON:
         return "jsonl"
     with _opened(path) as file:
@@ -185,7 +185,7 @@ def _is_text(file: Path, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _opened(path: Path):
-    """The file's bytes, unpacked where it is .gz."""
+    """Open the file's bytes, decompressed if it is .gz."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
             yield file

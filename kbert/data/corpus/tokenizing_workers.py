@@ -169,7 +169,7 @@ def _pieces(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:
 
 @contextlib.contextmanager
 def _started(settings: TokenizingSettings, processes: int) -> Iterator[subprocess.Popen]:
-    """A process that serves, until the end of the block."""
+    """Start a worker process, which serves until the end of the context."""
     threads = max(1, (os.cpu_count() or 1) // processes)
     process = subprocess.Popen(
         [sys.executable, "-c", "from kbert.data.corpus.tokenizing_workers import serve; serve()"],

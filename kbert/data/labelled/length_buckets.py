@@ -171,7 +171,7 @@ class BucketedBatches:
         return TrainingBatch(inputs | {SEGMENT_IDS: padded(segments, length, 0)}, labels, weights)
 
     def _filled(self, step: int) -> tuple[np.ndarray, int]:
-        """Return a step\'s examples, padded with its first ones, and how many of them count."""
+        """Return a step's examples, padded with its first one, and how many of them count."""
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
         places = self._places(step)

@@ -9,7 +9,7 @@ from kbert.io import json_schema as js
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1 on, line without its end); an empty one more after a last end of line.
+    """Yield (number from 1 on, line without its end); an empty one after a last end of line.
 
     Lines end with LF or CR LF; with CR alone, as on old Macs, where the file has no LF.
 

@@ -71,7 +71,7 @@ def positions_of(chosen: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray
 
 
 def masked(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.ndarray:
-    """The ids with [MASK] or a random one of the `ordinary` in place of most of the chosen."""
+    """Replace most of the chosen ids by [MASK] or by a random one of the `ordinary` ids."""
     row, place = np.nonzero(chosen)
     own = fork(fork(keys, _KIND)[row], place)
     kind = uniform(own, _KIND)

@@ -106,7 +106,7 @@ class Pairs:
         return target, cut, reached, is_random, np.where(is_random, cut, reached)
 
     def _random_segment(self, keys, document, wanted) -> tuple[np.ndarray, np.ndarray]:
-        """The sentences of B from another document: the first, and the one behind the last."""
+        """Return the sentences of a random B: the first, and the one after the last."""
         starts, ends, offsets = self.shards.starts, self.shards.ends, self.shards.offsets
         other = below(keys, _DOCUMENT, max(len(starts) - 1, 1))
         other += other >= document

@@ -62,7 +62,7 @@ class Replacements:
 
 
 def replacements(vocabulary: Vocabulary) -> Replacements:
-    """The table of a vocabulary's rules, read off the tokenizer's own parts in some seconds."""
+    """Return the table of a vocabulary's rules, read from the tokenizer itself in some seconds."""
     strip = vocabulary.strip_accents
     strip = vocabulary.lowercase if strip is None else strip
     return _replacements(vocabulary.lowercase, strip, vocabulary.tokenize_chinese_chars)

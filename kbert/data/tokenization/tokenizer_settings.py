@@ -82,7 +82,7 @@ def settings_next_to(path: Path, values: dict) -> dict:
 
 
 def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str, dict]]:
-    """The special tokens' names by role, and the entries of all special tokens by their text.
+    """Return the special tokens' names by role, and the entries of all by their text.
 
     Args:
         config: the content of tokenizer_config.json.

@@ -57,7 +57,7 @@ def document_004() -> tuple[Row, ...]:
 
 
 def named_parameters(model: str) -> tuple[NamedParameter, ...]:
-    """transformers' list for `base_uncased` or `large_uncased`, complete and in order."""
+    """Return transformers' list for `base_uncased` or `large_uncased`, complete and in order."""
     lines = text(f"hf_bert_{model}.tsv").splitlines()[1:]
     return tuple(
         NamedParameter(name, tuple(int(n) for n in shape.strip("()").split(",") if n), int(numel))

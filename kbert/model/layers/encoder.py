@@ -221,12 +221,15 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         return self.output_dense(context)  # (B, S, A, D) -> (B, S, H)
 
     def attention_weights(self, x, mask=None):
-        """The weights that `call` averages the values with: float (B, A, S, S), rows sum to 1."""
+        """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""
         return self._of_keras(x, mask, x, return_attention_scores=True)[1]
 
     def _of_keras(self, x, mask, queries, **options):
-        """Keras's own call, on tensors of their own (no copies once compiled): it clears the masks
-        of those that it is given. Three, so that their gradients are summed as those of `x`."""
+        """Call Keras's attention on separate tensors, without copies once compiled.
+
+        Keras clears the masks of the tensors that it gets. There are three, so that their gradients
+        are summed as those of `x`.
+        """
         each = queries, x, x
         query, key, value = (ops.squeeze(ops.expand_dims(one, 0), 0) for one in each)
         keep = None if mask is None else _of_each_token(mask)  # (B, 1, S)

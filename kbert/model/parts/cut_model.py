@@ -32,7 +32,7 @@ class Parts(Protocol):
         """
 
     def block(self, model, number: int) -> Callable:
-        """Encoder block `number`, from 1: a function of values, x and mask, (B, S, H).
+        """Return encoder block `number`, from 1: a function of values, x and mask, (B, S, H).
 
         The mask is bool (B, S); (B, S, S) where rows are packed. A `Read` as a fourth argument, for
         the last block, says which rows are wanted.
@@ -96,7 +96,7 @@ class CutModel:
         self._cut_heads(model, [*heads, *(cuts[n] for n in self._taught)], table, parts)
 
     def _cut_blocks(self, model, cuts: list, parts: Parts | None, rows_read: bool) -> None:
-        """The blocks between the cuts, and the trained variables of each."""
+        """Set the blocks between the cuts, and the trained variables of each."""
         import keras
 
         numbers = range(1, len(cuts))
@@ -190,8 +190,11 @@ def _block_of_layers(model) -> Callable:
 
 
 def _recomputed(recomputed, block, weights, values: dict, x, mask):
-    """One block's output; weights are arguments of what is recomputed: a tensor that it closes
-    over would have no gradient on TensorFlow."""
+    """Return one block's output, recomputed in the backward pass.
+
+    Weights are arguments of the recomputed function: a tensor that it closes over would have no
+    gradient on TensorFlow.
+    """
 
     def of(x, *tensors):
         own = values | {id(weight): value for weight, value in zip(weights, tensors, strict=True)}

@@ -48,8 +48,10 @@ def measured(logits, labels, weights):
 
 
 def measured_and_kept(logits, labels, weights):
-    """The same, and of each label's softmax what makes it quick to find again: `exponentials`'
-    largest number and the inverse of its sum, float32 (…, 1) each."""
+    """Compute `measured`, and for each label the softmax's parts, to recompute it quickly.
+
+    These are the maximum of `exponentials` and the inverse of its sum, float32 (…, 1) each.
+    """
     wide = counted(logits, weights)
     exponential, largest = exponentials(wide)
     total = ops.sum(exponential, -1, keepdims=True)
@@ -63,8 +65,10 @@ def measured_and_kept(logits, labels, weights):
 
 
 def measured_and_kept_in_turn(logits, labels, weights):
-    """The same, one example after the other: what XLA on a CPU writes down between the sums is as
-    large as one example's logits then, not as all."""
+    """Compute `measured_and_kept` for one example after the other.
+
+    XLA on a CPU writes arrays between the sums: they are then as large as one example's logits.
+    """
 
     def of_example(place):
         given = (ops.take(one, place, axis=0) for one in (logits, labels, weights))
@@ -172,7 +176,7 @@ def normalized(x, gamma, beta, epsilon: float):
 
 
 def normalized_in_one_pass(x, gamma, beta, epsilon: float):
-    """The same, its variance from sums of the numbers and of their squares, taken together."""
+    """Compute `normalized` in one pass: the variance is from sums and sums of squares."""
     mean = ops.mean(x, -1, keepdims=True)
     variance = ops.maximum(ops.mean(ops.square(x), -1, keepdims=True) - ops.square(mean), 0.0)
     return (x - mean) * ops.rsqrt(variance + epsilon) * gamma + beta

@@ -65,7 +65,7 @@ class Kit(Protocol):
         """Return (B, R, H) of x (B, S, H) and places (B, R)."""
 
     def vectors_and_table(self, table, ids, dtype: str) -> Any:
-        """These vectors, and the table in a dtype."""
+        """Return the embeddings of ids, and the table in a dtype."""
 
 
 class FusedParts:
@@ -245,8 +245,10 @@ class EncoderBlock:
         return function(y, values[id(bias)], x, *given, seed_of(values, seeds))
 
     def _product(self, values: dict, x, kernel, *matrices: str):
-        """x times the kernel of the matrices side by side, by `kbert.graph.trained_parts`' names;
-        for adapters, which know what goes into theirs."""
+        """Multiply x by the concatenated kernel of the matrices, for adapters, which need x.
+
+        The matrices have the names of `kbert.graph.trained_parts`.
+        """
         return _product(self._kit, x, kernel)
 
     def _matrix(self, kernel, axes: int):

@@ -1,5 +1,7 @@
-"""Small weights moved side by side, as one, on TensorFlow: the call of an XLA program costs more
-than what it computes for a bias."""
+"""Concatenation of small weights into one, on TensorFlow.
+
+The call of an XLA program costs more than what it computes for a bias.
+"""
 
 import math
 from collections.abc import Callable, Sequence

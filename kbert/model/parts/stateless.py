@@ -5,7 +5,6 @@ from keras import ops
 
 def stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
     """Return a functional model's outputs, from the values of its variables by id."""
-
     given = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
     outputs = layer_stateless(model, values, given, training=training, **options)
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

@@ -43,8 +43,10 @@ def part(formula: Callable, **settings) -> Callable:
 
 @functools.cache
 def _compiled(formula: Callable, **settings) -> Callable:
-    """A program for each rank, and within for each shape: TensorFlow, which traces one for several
-    shapes, would have it know not even the number of axes."""
+    """Compile one program per rank of the arguments, and inside it one per shape.
+
+    A single trace for several shapes would not even know the number of axes.
+    """
     of_ranks = functools.cache(lambda ranks: _function(functools.partial(formula, **settings)))
 
     def call(*arguments):
@@ -80,8 +82,10 @@ def attended(rate: float) -> Callable:
 
 
 def _after(gradient, tensors) -> list:
-    """The tensors, for what is computed again of them: TensorFlow takes it for what it has already,
-    and keeps that, unless it has to wait for another tensor."""
+    """Return the tensors once a gradient is computed, for recomputation.
+
+    Otherwise TensorFlow would recognize the recomputation as what it has already, and keep that.
+    """
     with tf.control_dependencies([gradient]):
         return [tf.identity(one) for one in tensors]
 

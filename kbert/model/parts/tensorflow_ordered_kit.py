@@ -1,5 +1,4 @@
-"""`tensorflow_kit` for models all of whose weights are trained: a product's two gradients come one
-after the other.
+"""`tensorflow_kit` for models without frozen weights: it computes a product's gradients in turn.
 
 The kernel's is first, so that what it alone needs of the forward pass is gone before there is
 another tensor as large. Both keep all cores busy, so nothing is lost; but a kernel that is frozen

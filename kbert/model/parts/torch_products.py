@@ -30,8 +30,10 @@ def product(x, y, transposed: bool = False):
 
 @contextlib.contextmanager
 def unread() -> Iterator[None]:
-    """Within it products of matrices have a gradient, which needs their factors alone, and no
-    numbers."""
+    """Compute only shapes and gradients of matrix products in this context, not their numbers.
+
+    The gradient needs only the products' factors.
+    """
     before = _are_read.set(False)
     try:
         yield

@@ -81,7 +81,7 @@ attended.defvjp(_forward, _backward)
 
 
 def _one_by_one(function, *arrays: list) -> list:
-    """The function's results of each portion's number and arrays, none begun before the last."""
+    """Apply a function to each portion's number and arrays, one after the other."""
     found: list = []
     for number, portion in enumerate(zip(*arrays, strict=True)):
         if found:

@@ -32,7 +32,7 @@ LETTERS = {
 
 
 def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
-    """The graphs that the page can count: "all" positions, and "gathered" ones for pretraining.
+    """Return the graphs that the page counts: "all" positions, and "gathered" for pretraining.
 
     Each is the rows before the encoder, of a block, and after the encoder.
     """

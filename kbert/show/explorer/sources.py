@@ -36,7 +36,7 @@ def of_checkpoint(source: str | os.PathLike) -> tuple[GraphSpec, dict]:
 
 
 def of_model(model) -> tuple[GraphSpec | None, dict]:
-    """The graph of a `Bert` or a model, None if it is not kbert's, and what is in its variables.
+    """Return the graph of a `Bert` or a model, None if it is not kbert's, and its variables' data.
 
     Raises:
         ValueError: no functional `keras.Model`, or one of too many layers to draw.

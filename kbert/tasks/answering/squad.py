@@ -44,7 +44,7 @@ class Window(NamedTuple):
 
 
 def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
-    """The questions of a SQuAD 1.1 or 2.0 file, which has no columns: `options` must name none.
+    """Read the questions of a SQuAD 1.1 or 2.0 file; without columns, `options` must name none.
 
     Raises:
         OSError: it cannot be read.

@@ -199,7 +199,7 @@ def _check_labels_repeat(
 
 
 def _way_to_name(names: Sequence[str]) -> str:
-    """The options that name the columns of a text, a second one if there is one, and a label."""
+    """Return the options that name the columns of a text, a second text if any, and a label."""
     text, *pair, label = (shlex.quote(str(name)[:40]) for name in names)
     second = f" --text-pair-column {pair[0]}" if pair else ""
     return f"--text-column {text}{second} --label-column {label}"
@@ -229,7 +229,7 @@ def _header(cells: Sequence[str], place: str, options: ColumnOptions) -> Columns
 
 
 def _unnamed(cells: Sequence[str], place: str, between: str, options: ColumnOptions) -> Columns:
-    """The columns where the first line is no header: by their numbers, or the label is the last."""
+    """Return the columns of a file without header: by their numbers, or the label is the last."""
     if options.named:
         return columns_of([str(n + 1) for n in range(len(cells))], place, options)
     if len(cells) not in (2, 3):

@@ -33,7 +33,7 @@ DEFAULTS = {field.name: field.default for field in dataclasses.fields(Distillati
 
 
 def check(settings: DistillationSettings, teacher) -> None:
-    """A ValueError for settings without a teacher, and a teacher of whom nothing is learned."""
+    """Raise a ValueError for settings without a teacher, or a teacher that is not used."""
     if teacher is None:
         for name, default in DEFAULTS.items():
             if (value := getattr(settings, name)) != default:

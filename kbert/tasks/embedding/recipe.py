@@ -93,7 +93,7 @@ class VectorTraining(Finetuning):
         return lengths
 
     def _own_length(self) -> int | None:
-        """Number of tokens to which the checkpoint truncates texts; the result keeps it."""
+        """Return the number of tokens to which the checkpoint truncates texts."""
         return self._own.max_length
 
     def _column_batches(self, train: TextColumns, pad_id: int, lengths) -> ColumnBatches:
@@ -110,7 +110,7 @@ class VectorTraining(Finetuning):
         )
 
     def _check_settings(self) -> None:
-        """The pooling, the checkpoint's own where none is said; a dimension that is too large."""
+        """Check the pooling, by default the checkpoint's, and the dimensions."""
         own = self.bert.sentence or DEFAULT
         if self.settings.pooling is None:
             own = settings_of(self.bert, "finetune")

@@ -83,7 +83,7 @@ class BestWeights:
         return step, self._figures()
 
     def _restore_best(self, best: int, last: int) -> int:
-        """The update whose weights the engine has now: the best, or the best that is whole."""
+        """Restore the best weights that are whole; return the step that they are of."""
         if self._run is None:
             if self._weights is not None:
                 self._engine.restore_weights(self._weights)

@@ -380,7 +380,7 @@ class Finetuning(Recipe):
 
 
 def _refuse_other_labels(task: Task, settings: FinetuningSettings) -> None:
-    """A ValueError where a setting is for labels that are numbers of classes, and these are not."""
+    """Raise a ValueError for settings of class labels if the labels are not classes."""
     given = {"label_smoothing": settings.label_smoothing, "class_weights": settings.class_weights}
     for name, value in given.items():
         if value and task.name not in _CLASSES:

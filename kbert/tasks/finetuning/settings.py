@@ -129,7 +129,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
         )
 
     def check_for(self, task: str) -> None:
-        """A ValueError where a setting of vectors is for another task, or they lack one."""
+        """Raise a ValueError if a setting of embeddings is for another task, or is missing."""
         if task == "embed" and self.head_learning_rate is not None:
             raise ValueError("head_learning_rate must be for a task with a head, got it for embed")
         for name, default in self.of_vectors.items():

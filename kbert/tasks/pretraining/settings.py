@@ -83,7 +83,7 @@ class PretrainingSettings(PartSettings, DistillationSettings, RunSettings):
 
 
 def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:
-    """The model's configuration, checked against the data.
+    """Return the model's configuration, checked against the data.
 
     A preset takes the size of the shards' vocabulary; a configuration of one's own must hold it.
 
@@ -107,7 +107,7 @@ def configuration(config, vocab_size: int, seq_len: int) -> BertConfig:
 
 
 def check_fits(config: BertConfig, whose: str, vocab_size: int, seq_len: int) -> None:
-    """Raises a ValueError for a model with too few tokens or positions."""
+    """Raise a ValueError for a model with too few tokens or positions."""
     if config.vocab_size < vocab_size:
         raise ValueError(
             f"{whose} must have a vocab_size of at least the shards' {vocab_size:,} tokens, got "

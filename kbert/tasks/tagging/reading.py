@@ -257,7 +257,7 @@ def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
 def encode_tagged(
     sentences: Sequence[Sentence], tokenizer, labels: Sequence[str], max_length: int
 ) -> Examples:
-    """The sentences as a tagger reads them: the label at each word's first piece, else IGNORED.
+    """Encode sentences for a tagger: the label is at each word's first piece, else IGNORED.
 
     A sentence that is too long becomes several windows, half of each in the one before; a word's
     label counts in the one where the word stands farthest from the ends. The notes are

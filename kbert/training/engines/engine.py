@@ -125,11 +125,11 @@ class Engine(GradientCache, OptimizerStep):
         raise NotImplementedError
 
     def scope(self):
-        """The context in which a model is built."""
+        """Return the context in which a model is built."""
         raise NotImplementedError
 
     def default_jit(self) -> bool:
-        """True if XLA is the better choice on this device."""
+        """Return whether XLA is the better choice on this device."""
         return True
 
     def default_steps_per_execution(self) -> int:
@@ -144,7 +144,7 @@ class Engine(GradientCache, OptimizerStep):
         return int(device_names() != ["CPU"])
 
     def rows(self, batch_size: int) -> slice:
-        """This process's rows of a batch.
+        """Return this process's rows of a batch.
 
         Raises:
             ValueError: a batch that replicas and micro-batches do not divide.
@@ -234,7 +234,7 @@ class Engine(GradientCache, OptimizerStep):
         return self._seeds(0, range(1))[0][0]
 
     def _arrays(self, batch: TrainingBatch, replicas: int, wishes: Wishes = NO_WISH) -> list[tuple]:
-        """A batch of this process's examples for each of its replicas: (micro-batches, B, …)."""
+        """Split a batch of this process's examples by replica: (micro-batches, B, …)."""
         # Sums, not means, from here on: a label's weight is divided by the totals of the whole
         # update already (`TrainingBatch`), so replicas, micro-batches and hosts just add up, and
         # every way to split a batch gives the same update. A mean of means would not, where the
@@ -326,7 +326,7 @@ class Engine(GradientCache, OptimizerStep):
             return measured(logits, labels, weights)
 
     def _recomputed(self, function):
-        """A function of float tensors that keeps none of its results for the backward pass."""
+        """Return a function of float tensors that is recomputed in the backward pass."""
         raise NotImplementedError
 
 

@@ -218,7 +218,7 @@ def parts(address: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def listening(address: str, variable: str):
-    """This process's own port, open for the others."""
+    """Open this process's own port for the others."""
     port = parts(address)[1]
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET

@@ -119,7 +119,7 @@ class JaxEngine(Engine):
         self._begun, self._took = now, now - self._begun
 
     def update_program(self, batch: TrainingBatch) -> tuple:
-        """An update, not compiled, and what it is called with: for devices that are not there.
+        """Return an uncompiled step and its arguments, for devices that are not there.
 
         Args:
             batch: of the shapes and types to compile for.
@@ -137,7 +137,7 @@ class JaxEngine(Engine):
         return jax.jit(self._measured), (self.weights, arrays)
 
     def _placed(self, arrays, axis: int):
-        """This process's arrays as parts of the whole batch's, split along an axis."""
+        """Place this process's arrays as parts of the whole batch's, split along an axis."""
         if not self.distribution:
             return arrays
         spec = jax.sharding.PartitionSpec(*[None] * axis, self.distribution.batch_dim_name)
@@ -147,7 +147,7 @@ class JaxEngine(Engine):
         )
 
     def _whole_update(self, values, batch, seeds, frozen=(), last_gradients=()):
-        """New values of the variables, figures, and the gradients where others are given."""
+        """Return new values of the variables, metrics, and gradients if others are given."""
         weights, _, _, (_, scale, *_) = self._split(values)
         gradients, sums = self._summed_gradients(weights, batch, seeds, scale, frozen)
         names = loss.second_measures(batch[1], axes=2)
@@ -168,7 +168,7 @@ class JaxEngine(Engine):
         return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale, frozen)
 
     def _in_parts(self) -> bool:
-        """True if each of several devices computes gradients alone, which Keras does not set up."""
+        """Return whether several devices compute gradients alone, without Keras's layout."""
         if self.mesh is None or self.mesh.size == 1:
             return False
         return not (self.cut.heads_draw if self.kit and self.cut else self.seed_states)

@@ -50,7 +50,7 @@ class OptimizerStep(TrainingState):
     rates: list[float]
 
     def _step(self, names, values, gradients, sums, norm=None):
-        """New values of the variables and the figures, once gradients and sums are complete.
+        """Return new values of the variables and metrics, once gradients and sums are complete.
 
         Args:
             names: `objectives.second_measures` of the labels.
@@ -101,7 +101,7 @@ class OptimizerStep(TrainingState):
         return found + ["loss_scale"] * self.scaled
 
     def _moved(self, decision: Decision, states, gradients) -> list:
-        """New values of the weights, of their first and of their second moments.
+        """Return new values of the weights, of their first and of their second moments.
 
         Args:
             decision: of the update.
@@ -116,7 +116,7 @@ class OptimizerStep(TrainingState):
         return list(zip(*found, strict=True))
 
     def _moved_moments(self, decision: Decision, first, second, gradient) -> list:
-        """New moments of a weight."""
+        """Return new moments of a weight."""
         new = optimizers.moments(self.settings, gradient * decision.factor, first, second)
         pairs = zip(new, (first, second), strict=True)
         return [ops.where(decision.applied, after, before) for after, before in pairs]

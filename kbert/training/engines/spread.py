@@ -17,7 +17,7 @@ _BASE = 1 << 16  # of int32 in two float32, which are exact to 2²⁴
 
 
 class Spread:
-    """This host's replicas.
+    """Replicas of this host.
 
     Args:
         strategy: of all hosts.
@@ -87,7 +87,7 @@ class Spread:
 
 
 def one_by_one(of_replica: Callable, most: int, columns: Callable) -> Callable:
-    """A function of a count and of stacked arguments: that many updates, one after the other.
+    """Return a function that runs several steps, one after the other, on stacked arguments.
 
     Its result is float32 (most, columns): a row an update, 0 where there is none.
 

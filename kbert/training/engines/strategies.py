@@ -87,7 +87,7 @@ def _connected(name: str) -> tf.distribute.Strategy:
 
 
 def _check_address(name: str) -> None:
-    """An OSError for an address where nothing answers: TensorFlow would wait there for minutes."""
+    """Raise an OSError if nothing answers at an address: TensorFlow would wait for minutes."""
     scheme, _, address = name.partition("://")
     if scheme == "grpc" and not hosts.is_there(address.split(",")[0]):
         raise OSError(f"nothing answers at {address}")

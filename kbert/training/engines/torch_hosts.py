@@ -57,7 +57,7 @@ def on_gpu() -> bool:
 
 
 def summed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """New tensors, the sums over all processes, the same bits in each.
+    """Return the sums over all processes as new tensors, bit-identical in each.
 
     Args:
         tensors: in each process of the same shapes and dtypes.

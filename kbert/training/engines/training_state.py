@@ -34,7 +34,7 @@ class TrainingState:
     _memory: HostMemory | None = None  # of the last snapshot
 
     def _make_variables(self) -> None:
-        """The optimizer's, for `self.model`."""
+        """Make the optimizer's variables, for `self.model`."""
 
         def zeros(variable, name):
             return keras.Variable(
@@ -82,7 +82,7 @@ class TrainingState:
         return self._copied(HostMemory())
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """The same, in memory that the next snapshot is written to: there is one at a time."""
+        """Return the same in memory that the next snapshot overwrites: there is one at a time."""
         self._memory = self._memory or HostMemory()
         return self._copied(self._memory)
 
@@ -140,7 +140,7 @@ class TrainingState:
         variable.assign(array)
 
     def _updated(self) -> list:
-        """The variables that an update changes: weights, first and second moments, counts."""
+        """Return the variables that a step changes: weights, moments, counts."""
         return [*self.weights, *self.first, *self.second, *self.counts]
 
     def _split(self, values: list) -> tuple[list, list, list, list]:

@@ -267,7 +267,7 @@ class _Trainer:
                 self._take(place, values | rates)
 
     def _take(self, step: int, values: dict[str, float]) -> None:
-        """The figures of one update, for all who want them."""
+        """Pass the metrics of a step to everything that wants them."""
         for name, value in values.items():
             self.sums.setdefault(name, []).append(value)
         left = self.speed.seconds_for(self.plan.steps - step - 1)
@@ -322,7 +322,7 @@ class _Trainer:
         self.in_epoch = False
 
     def _save_before_an_error(self) -> None:
-        """An error of saving is passed over: the one before it is the cause."""
+        """Save the state before an error is raised; ignore errors of saving."""
         with contextlib.suppress(OSError, NotFinite):
             self._read(at_most=0)
             self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it

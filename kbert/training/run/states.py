@@ -95,7 +95,7 @@ class States:
             self.folder.rmdir()
 
     def set_aside_after(self, step: int) -> None:
-        """Renames those of later updates to `….refused`."""
+        """Rename the states of later steps to `….refused`."""
         for file in self._files():
             if _step(file) > step:
                 file.rename(file.with_name(f"{file.name}.refused"))
