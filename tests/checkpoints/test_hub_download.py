@@ -1,5 +1,6 @@
 """Models by name from a local hub: what is downloaded, what is refused, what breaks off."""
 
+import errno
 import json
 import os
 import resource
@@ -328,6 +329,19 @@ def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_p
     before = len(bert_hub.requests)
     assert str(out) in failed_line(capsys, "download", BERT, "-o", out)
     assert len(bert_hub.requests) == before
+
+
+def test_a_copy_that_does_not_fit_leaves_no_folder(bert_hub, tmp_path, monkeypatch, capsys):
+    def fail(source, target):
+        Path(target).write_bytes(b"a part")
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    kbert.download(BERT)
+    monkeypatch.setattr("shutil.copyfile", fail)
+    assert "No space left on device" in failed_line(
+        capsys, "download", BERT, "-o", tmp_path / "out"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]  # the cache
 
 
 def test_other_weights_in_a_downloaded_folder_are_not_the_hubs(bert_hub, tmp_path):
