@@ -278,7 +278,7 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
 
 def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
     """Where a connection breaks off once, and without a network; `capsys` misses them."""
-    command = [sys.executable, "-m", "kbert", "download", BERT]
+    command = [sys.executable, "-m", "kbert", "download", "--quiet", BERT]
     bert_hub.faults[f"/{WEIGHTS}"] = Fault(break_after=0, times=1)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{kbert.download(BERT)}\n", "")
