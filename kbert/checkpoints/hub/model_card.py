@@ -219,6 +219,11 @@ def _describe_metrics(training: Training) -> list[str]:
     if not training.metrics:
         return ["## Metrics", "The run had no dev data, so there are no metrics."]
     rows, note = [], "There are no intervals: these are means over batches of masked tokens."
+    if training.verb == "fine-tuned":
+        note = (
+            "There are no intervals: they need at least 10 dev examples, and so few that 50 "
+            "resamples of them take at most about 10 seconds."
+        )
     for name, value in training.metrics.items():
         pair = training.intervals.get(name)
         rows.append((name, f"{value:.4f}", f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
