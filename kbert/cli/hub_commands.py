@@ -79,8 +79,9 @@ def push(folder, name, private):
     """Upload a model to Hugging Face in one commit, and print the commit's address.
 
     FOLDER is a checkpoint's, or that of a finished run. NAME is owner/name; the repository is
-    created if necessary. A folder without a README.md gets a model card. States of optimizers,
-    logs and hidden files stay here. The card of a run names its data files and its base model:
+    created if necessary. The files of an earlier model in it are deleted; its README.md stays if
+    FOLDER has none. A new repository always gets a model card. States of optimizers, logs and
+    hidden files are not uploaded. The card of a run names its data files and its base model:
     read README.md first. Log in before: `hf auth login`, or set HF_TOKEN.
     """
     from kbert.checkpoints import pushing
