@@ -14,7 +14,7 @@ from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.hub.model_card import README, make_card
+from kbert.checkpoints.hub.model_card import make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
@@ -251,14 +251,11 @@ def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
     """Save a model to a temporary folder with a card, and push it."""
     from kbert.checkpoints import pushing
 
-    pushing.check_target(address, form)
+    target = pushing.check_target(address, form)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")
-        card = bert.card if form.startswith("transformers") else None  # it shows transformers' use
-        card = card or make_card(bert, base=bert.source, form=form)
         save(bert, folder, format=form, **options)
-        (folder / README).write_text(card, encoding="utf-8")
-        pushing.push(folder, address)
+        pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
 
 
 def _built(

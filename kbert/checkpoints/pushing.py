@@ -1,9 +1,10 @@
 """Uploading a model to Hugging Face, in one commit, with its card."""
 
 import contextlib
-import fnmatch
 import logging
 import os
+import re
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints import formats, run_models
 from kbert.checkpoints.hub import hugging_face
-from kbert.checkpoints.hub.model_card import PLACEHOLDER, README, make_card
+from kbert.checkpoints.hub.model_card import README, fill_in_name, make_card
 from kbert.checkpoints.hub.names import ModelName
-from kbert.checkpoints.hub.needed_files import choose_files
+from kbert.checkpoints.hub.needed_files import choose_files, find_readable
 from kbert.io.progress import is_said
 from kbert.io.wording import first_few
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 5.0
 _logger = logging.getLogger("kbert")
 _FORMATS = ("transformers", "transformers_onnx", "google", "keras_hub")  # folders that kbert opens
-_ALSO = (README, "LICENSE*", "NOTICE*", "generation_config.json", "onnx/*.onnx", "onnx/*.onnx_data")
+_TEXTS = re.compile(r"README\.md|(LICENSE|NOTICE)[^/]*")
+_OF_MODEL = re.compile(r"generation_config\.json|onnx/[^/]+\.onnx(_data)?")  # for other programs
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN; the token must be one that may write"
 
 
@@ -32,7 +34,8 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
 
     What kbert reads is uploaded, one format of the weights, with the card (README.md), a licence
     and onnx/. Everything else stays: states of optimizers, logs, hidden files. A folder without a
-    README.md gets a card.
+    README.md gets a card if the repository has none. The same commit deletes the files of an
+    earlier model in the repository.
 
     Args:
         folder: the folder of a checkpoint that `load` opens; or a finished run, whose folder
@@ -54,43 +57,71 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
             f"push must be given a folder, got a {type(folder).__name__}: save(bert, "
             f"'hf://{name}') uploads a model"
         )
-    target, path = _parse_target(name), _find_model(folder)
-    card, files = _find_card(path), _choose(path)
+    return upload(_find_model(folder), _parse_target(name), private=private)
+
+
+def upload(path: Path, target: ModelName, *, card: str | None = None, private: bool = False) -> str:
+    """Upload the model in a folder, see `push`.
+
+    Args:
+        path: the model's folder, no run's.
+        target: the name to give the model.
+        card: for a folder without a README.md; None: it is made of the configuration.
+        private: see `push`.
+    """
+    files = _choose(path)
+    card = _find_card(path, card, README in files)
     _require_token()
-    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     from kbert import __version__
 
-    added = [CommitOperationAdd(file, path / file) for file in files if file != README]
-    added.append(CommitOperationAdd(README, card.replace(PLACEHOLDER, target.repo).encode()))
-    with (
-        _explained_errors(target),
-        hugging_face.shown_progress(is_said()),
-        warnings.catch_warnings(action="ignore"),  # of a user's own card without metadata
-    ):
-        api = HfApi()
-        if not _exists(api, target.repo):
-            api.create_repo(target.repo, private=private or None)
-        commit = api.create_commit(
-            target.repo, added, commit_message=f"Model saved by kbert {__version__}"
-        )
+    is_new = False
+    try:
+        with (
+            _explained_errors(target),
+            hugging_face.shown_progress(is_said() and sys.stderr.isatty()),
+            warnings.catch_warnings(action="ignore"),  # of a user's own card without metadata
+        ):
+            api = HfApi()
+            there = _list_there(api, target.repo)
+            if is_new := there is None:
+                api.create_repo(target.repo, private=private or None)
+            names = {*files, README}
+            if README in (there or ()) and README not in files:
+                names.remove(README)
+                _logger.warning("%s keeps its README.md: %s has none", target, path)
+            contents = {README: fill_in_name(card, target.repo).encode()}
+            operations: list[CommitOperationAdd | CommitOperationDelete] = [
+                CommitOperationAdd(name, contents.get(name, path / name)) for name in sorted(names)
+            ]
+            old = (*find_readable(there or ()), *filter(_OF_MODEL.fullmatch, there or ()))
+            operations += [CommitOperationDelete(name, is_folder=False) for name in {*old} - names]
+            commit = api.create_commit(
+                target.repo, operations, commit_message=f"Model saved by kbert {__version__}"
+            )
+    except (OSError, ValueError) as error:
+        if is_new and len(error.args) == 1:  # else it is of a file here
+            error.args = (f"{error}; the new repository stays, without a model",)
+        raise
     return str(ModelName("hf", target.repo, commit.oid))
 
 
-def check_target(name: str, form: str) -> None:
-    """Raise where a model cannot be pushed, before it is written.
+def check_target(name: str, form: str) -> ModelName:
+    """Return the name of a model to write; raise where it cannot be pushed, before it is written.
 
     Raises:
         ValueError: a name that is none of Hugging Face's; a format that kbert does not open there.
         PermissionError: not logged in.
     """
-    _parse_target(name)
+    target = _parse_target(name)
     if form not in _FORMATS:
         raise ValueError(
             f"format must be one of {', '.join(_FORMATS)} for Hugging Face, got {form!r}: kbert "
             "opens no other folder there"
         )
     _require_token()
+    return target
 
 
 def _parse_target(name: str) -> ModelName:
@@ -141,39 +172,50 @@ def _find_model(folder: str | os.PathLike) -> Path:
     return path
 
 
-def _find_card(path: Path) -> str:
-    """Return the card in a folder, else one that is made of its configuration.
+def _find_card(path: Path, card: str | None, is_there: bool) -> str:
+    """Return the card in a folder if one is there, else `card`, else one of its configuration.
 
     Raises:
-        ValueError, OSError: no checkpoint is there.
+        ValueError, OSError: no checkpoint is there, or the card is not UTF-8.
     """
     with formats.opened(path) as checkpoint:
-        card = make_card(checkpoint, base=checkpoint.address, form=checkpoint.format)
-    file = path / README
-    return file.read_text(encoding="utf-8") if file.is_file() else card
+        made = card or make_card(checkpoint, base=checkpoint.address, form=checkpoint.format)
+    try:
+        return (path / README).read_text(encoding="utf-8") if is_there else made
+    except UnicodeDecodeError:
+        raise ValueError(f"{path / README} must be UTF-8, got other bytes: convert it") from None
 
 
 def _choose(path: Path) -> list[str]:
     """Return the files to upload; the log says which stay, hidden ones apart."""
     names = sorted(hugging_face.list_files(path))
+    names = [name for name in names if not any(part[0] == "." for part in Path(name).parts)]
     settings, weights = choose_files(names)
-    also = [name for name in names if any(fnmatch.fnmatch(name, one) for one in _ALSO)]
-    chosen = {*settings, *weights, *also}
-    hidden = [name for name in names if any(part[0] == "." for part in Path(name).parts)]
-    if left := sorted({*names} - chosen - {*hidden}):
+    texts = list(filter(_TEXTS.fullmatch, names))
+    outside = [name for name in texts if not _is_inside(path, name)]
+    chosen = {*settings, *weights, *texts, *filter(_OF_MODEL.fullmatch, names)} - {*outside}
+    if outside:
+        _logger.warning("not pushed, links out of the folder: %s", first_few(outside, 5))
+    if left := sorted({*names} - chosen - {*outside}):
         _logger.warning("not pushed, as kbert does not read it: %s", first_few(left, 5))
-    return sorted(chosen - {*hidden})
+    return sorted(chosen)
 
 
-def _exists(api: "HfApi", repo: str) -> bool:
-    """Return whether a model is there; of all requests this first one has a time limit."""
+def _is_inside(path: Path, name: str) -> bool:
+    """Return whether a file lies in the folder; a hub's cache has the files of it in blobs/."""
+    root = path.absolute()
+    root = root.parent.parent if root.parent.name == "snapshots" else root
+    return (path / name).resolve().is_relative_to(root.resolve())
+
+
+def _list_there(api: "HfApi", repo: str) -> list[str] | None:
+    """List a repository's files, None without one; only this first request has a time limit."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        api.model_info(repo, timeout=_TIMEOUT_S)
+        return [file.rfilename for file in api.model_info(repo, timeout=_TIMEOUT_S).siblings or ()]
     except RepositoryNotFoundError:
-        return False
-    return True
+        return None
 
 
 @contextlib.contextmanager
@@ -197,15 +239,19 @@ def _explained_errors(name: ModelName) -> Iterator[None]:
             ) from None
         said = " ".join((error.server_message or "").split())[:200]
         raise ConnectionError(
-            f"{host} answers with status {status}{': ' if said else ''}{said}: push again later"
+            f"{name} cannot be pushed, since {host} answers with status {status}"
+            f"{': ' if said else ''}{said}: push again later"
         ) from None
     except RuntimeError as error:  # of an upload, after huggingface_hub has tried it again
         raise ConnectionError(
-            f"the upload to {host} broke off ({error}): push again; to a hub without Xet, set "
-            "HF_HUB_DISABLE_XET=1"
+            f"{name} is not pushed, since the upload to {host} broke off ({error}): push again; to "
+            "a hub without Xet, set HF_HUB_DISABLE_XET=1"
         ) from None
     except ValueError as error:  # metadata of a user's own card, in several lines
-        raise ValueError(" ".join(str(error).split())) from None
+        raise ValueError(
+            f"{name} is not pushed: {' '.join(str(error).split())} Correct the metadata at the top "
+            "of README.md, between the lines ---, and push again"
+        ) from None
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("httpx", "httpx2"):
             raise

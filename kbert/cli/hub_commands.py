@@ -81,9 +81,10 @@ def push(folder, name, private):
     """Upload a model to Hugging Face in one commit, and print the commit's address.
 
     FOLDER is a checkpoint or a finished run. NAME is owner/name; the repository is created if
-    necessary. A folder without a README.md gets a model card. Optimizer states, logs and hidden
-    files are not uploaded. The card of a run names its data files and its base model: read
-    README.md first. Log in first with `hf auth login`, or set HF_TOKEN.
+    necessary. The files of an earlier model in it are deleted; its README.md stays if FOLDER has
+    none. A new repository always gets a model card. Optimizer states, logs and hidden files are not
+    uploaded. The card of a run names its data files and its base model: read README.md first. Log
+    in first with `hf auth login`, or set HF_TOKEN.
     """
     from kbert.checkpoints import pushing
 

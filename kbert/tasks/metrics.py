@@ -16,39 +16,55 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the share of predictions that are right; both int (N,)."""
-    return float(np.mean(np.equal(gold, predicted))) if len(gold) else 0.0
+def accuracy(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None = None) -> float:
+    """Return the share of predictions that are right; both int (N,).
 
-
-def f1(gold: np.ndarray, predicted: np.ndarray, positive: int = 1) -> float:
-    """F1 of one class, 2·TP / (2·TP + FP + FN); 0 where it is neither there nor predicted."""
-    gold, predicted = np.equal(gold, positive), np.equal(predicted, positive)
-    there = gold.sum() + predicted.sum()
-    return float(2 * (gold & predicted).sum() / there) if there else 0.0
-
-
-def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the mean F1 of the classes that are there or predicted, as scikit-learn's."""
-    classes = np.union1d(gold, predicted)
-    return float(np.mean([f1(gold, predicted, one) for one in classes])) if len(classes) else 0.0
-
-
-def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the correlation of Matthews for any number of classes (Gorodkin 2004).
-
-    0 without variance.
+    `counts`, int (N,), here and below says how many texts each entry stands for; None: one each.
     """
-    gold, predicted = np.asarray(gold), np.asarray(predicted)
-    classes = np.union1d(gold, predicted)
-    of_gold = (gold[:, None] == classes).astype(np.float64)
-    of_predicted = (predicted[:, None] == classes).astype(np.float64)
+    return float(np.average(np.equal(gold, predicted), weights=counts)) if len(gold) else 0.0
+
+
+def f1(
+    gold: np.ndarray, predicted: np.ndarray, positive: int = 1, counts: np.ndarray | None = None
+) -> float:
+    """F1 of one class, 2·TP / (2·TP + FP + FN); 0 where it is neither there nor predicted."""
+    number = np.ones(len(gold), int) if counts is None else counts
+    gold, predicted = np.equal(gold, positive), np.equal(predicted, positive)
+    there = number[gold].sum() + number[predicted].sum()
+    return float(2 * number[gold & predicted].sum() / there) if there else 0.0
+
+
+def macro_f1(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None = None) -> float:
+    """Return the mean F1 of the classes that are there or predicted, as scikit-learn's."""
+    right, of_gold, of_predicted = _count_classes(gold, predicted, counts)
+    there = of_gold + of_predicted
+    return float(np.mean(2 * right[there > 0] / there[there > 0])) if there.any() else 0.0
+
+
+def matthews(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None = None) -> float:
+    """Return Matthews' correlation for any number of classes (Gorodkin 2004); 0: no variance."""
+    right, of_gold, of_predicted = _count_classes(gold, predicted, counts)
+    total = of_gold.sum()
     cross, own_gold, own_predicted = (
-        float(np.sum((a - a.mean(0)) * (b - b.mean(0))))
-        for a, b in ((of_gold, of_predicted), (of_gold, of_gold), (of_predicted, of_predicted))
+        float(total * same - a @ b)
+        for same, a, b in (
+            (right.sum(), of_gold, of_predicted),
+            (total, of_gold, of_gold),
+            (total, of_predicted, of_predicted),
+        )
     )
     scale = np.sqrt(own_gold * own_predicted)
     return cross / float(scale) if scale > 0 else 0.0
+
+
+def _count_classes(gold, predicted, counts: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """Count the texts of each class: those right, those that are of it, those predicted as it."""
+    both = np.concatenate([gold, predicted])
+    classes, places = np.unique(both, return_inverse=True)
+    gold, predicted = np.split(places, 2)
+    number = np.ones(len(gold)) if counts is None else counts.astype(np.float64)
+    rows = ((gold, number * (gold == predicted)), (gold, number), (predicted, number))
+    return tuple(np.bincount(which, weights, len(classes)) for which, weights in rows)
 
 
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:

@@ -1,5 +1,6 @@
 """Models by name from a local hub: what is downloaded, what is refused, what breaks off."""
 
+import errno
 import json
 import os
 import resource
@@ -277,7 +278,7 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
 
 def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
     """Where a connection breaks off once, and without a network; `capsys` misses them."""
-    command = [sys.executable, "-m", "kbert", "download", BERT]
+    command = [sys.executable, "-m", "kbert", "download", "--quiet", BERT]
     bert_hub.faults[f"/{WEIGHTS}"] = Fault(break_after=0, times=1)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{kbert.download(BERT)}\n", "")
@@ -328,6 +329,19 @@ def test_download_copies_what_is_needed_to_a_folder(bert_hub, bert_folder, tmp_p
     before = len(bert_hub.requests)
     assert str(out) in failed_line(capsys, "download", BERT, "-o", out)
     assert len(bert_hub.requests) == before
+
+
+def test_a_copy_that_does_not_fit_leaves_no_folder(bert_hub, tmp_path, monkeypatch, capsys):
+    def fail(source, target):
+        Path(target).write_bytes(b"a part")
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    kbert.download(BERT)
+    monkeypatch.setattr("shutil.copyfile", fail)
+    assert "No space left on device" in failed_line(
+        capsys, "download", BERT, "-o", tmp_path / "out"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]  # the cache
 
 
 def test_other_weights_in_a_downloaded_folder_are_not_the_hubs(bert_hub, tmp_path):

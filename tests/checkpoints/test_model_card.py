@@ -112,5 +112,22 @@ def test_without_dev_data_the_card_says_so(small):
 
 
 def test_without_intervals_the_card_says_why(small):
-    card = make_card(outline(small, "pretraining"), training=replace(TRAINING, intervals={}))
-    assert "There are no intervals" in card and "95 %" not in card
+    training = replace(TRAINING, intervals={})
+    card = make_card(outline(small), training=training)
+    assert "There are no intervals: they need at least 10 dev examples" in card
+    training = replace(training, verb="pretrained")
+    card = make_card(outline(small, "pretraining"), training=training)
+    assert "There are no intervals: these are means" in card and "95 %" not in card
+
+
+def test_names_act_on_no_reader(small):
+    """Marks of direction, controls and HTML in labels and names of files are escaped."""
+    name = "<b>\u202egood\x1b[0m"
+    facts = {"Data": f"{name}.tsv, 3 examples"}
+    training = replace(TRAINING, facts=facts, dev=f"{name}.tsv")
+    card = make_card(outline(small, labels=("bad", name)), training=training)
+    assert "| Labels | bad, &lt;b&gt;\\u202egood\\u001b[0m |" in card
+    assert "| Data | &lt;b&gt;\\u202egood\\u001b[0m.tsv, 3 examples |" in card
+    assert not re.search("<b>|[\u202e\x1b]", card.partition("\n---\n")[2])
+    assert not re.search("[\u202e\x1b]", card)
+    assert ModelCard(card).data.eval_results[0].dataset_name.endswith("[0m.tsv")

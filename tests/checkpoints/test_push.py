@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from helpers.command_line import kbert as kbert_command
 from helpers.hub_content import Fault
 from helpers.hub_settings import set_offline, wait_no_longer
 from helpers.small_berts import small_bert
-from huggingface_hub import ModelCard
+from huggingface_hub import ModelCard, snapshot_download
 
 import kbert
 from kbert.checkpoints import pushing
+from kbert.checkpoints.hub.model_card import make_card
 
 TEXTS = ["a cat", "the red moon"]
 
@@ -34,7 +36,7 @@ def folder(bert, tmp_path_factory):
 def run(bert, tmp_path_factory):
     """The folder of a finished run, as `kbert.finetune` leaves it."""
     run = tmp_path_factory.mktemp("pushed-run") / "run"
-    kbert.save(dataclasses.replace(bert, card="kbert.load('ORG/NAME')"), run / "model")
+    kbert.save(dataclasses.replace(bert, card=make_card(bert, base="hf://org/base")), run / "model")
     kbert.save(bert, run / "model.keras")
     settings = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}
     (run / "settings.json").write_text(json.dumps(settings))
@@ -86,9 +88,42 @@ def test_folder_without_card_gets_one_and_its_own_card_stays(owner, folder, tmp_
     data = ModelCard.load("owner/small").data
     assert (data.pipeline_tag, data.library_name) == ("text-classification", "transformers")
     own = shutil.copytree(folder, tmp_path / "own")
-    (own / "README.md").write_text("my own words", encoding="utf-8")
+    words = 'my own words, "ORG/NAME" and ORG/NAME'
+    (own / "README.md").write_text(words, encoding="utf-8")
     kbert.push(own, "owner/other")
-    assert ModelCard.load("owner/other").text == "my own words"
+    assert ModelCard.load("owner/other").text == words
+
+
+def test_repository_keeps_its_card_unless_the_folder_has_one(owner, bert, folder, tmp_path, caplog):
+    own = shutil.copytree(folder, tmp_path / "own")
+    (own / "README.md").write_text("my own words", encoding="utf-8")
+    kbert.push(own, "owner/small")
+    kbert.push(folder, "owner/small")
+    kbert.save(bert, "hf://owner/small")
+    assert ModelCard.load("owner/small").text == "my own words"
+    assert "hf://owner/small keeps its README.md" in caplog.text
+    (own / "README.md").write_text("other words", encoding="utf-8")
+    kbert.push(own, "owner/small")
+    assert ModelCard.load("owner/small").text == "other words"
+
+
+def test_files_of_an_earlier_model_are_deleted_in_the_same_commit(owner, folder, tmp_path):
+    earlier = tmp_path / "earlier"
+    stale = ["modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors"]
+    stale += ["sentence_bert_config.json", "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx"]
+    stale += ["pytorch_model-00001-of-00002.bin", "bert_model.ckpt.index", "generation_config.json"]
+    stale += ["vocab.json", "adapter_model.safetensors", "onnx/model_int8.onnx"]
+    kept = ["README.md", "LICENSE", "train.py", "flax_model.msgpack", "onnx/notes.txt"]
+    kept += ["old/config.json", "old/pytorch_model.bin"]
+    for name in [*stale, *kept, "config.json", "model.safetensors"]:
+        (earlier / name).parent.mkdir(parents=True, exist_ok=True)
+        (earlier / name).write_bytes(b"earlier")
+    owner.add("owner/small", earlier)
+    kbert.push(folder, "owner/small")
+    names = {path.name for path in folder.iterdir()}
+    found = pushed(owner, "owner/small")
+    assert set(found) == names | set(kept) and len(owner.repositories["owner/small"].commits) == 2
+    assert {name for name in found if found[name].content == b"earlier"} == {*kept}
 
 
 def test_what_is_no_part_of_the_model_stays(owner, folder, tmp_path, caplog):
@@ -106,25 +141,54 @@ def test_what_is_no_part_of_the_model_stays(owner, folder, tmp_path, caplog):
     assert f"not pushed, as kbert does not read it: {left}" in caplog.text
 
 
+def test_folders_named_like_a_licence_and_links_out_stay(owner, folder, tmp_path, caplog):
+    copy = shutil.copytree(folder, tmp_path / "model")
+    for name in ("LICENSE_KEYS/private.pem", "NOTICES/db.sqlite", "onnx/deep/model.onnx", "secret"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_text("secret")
+    (tmp_path / "secret").write_text("secret")
+    (copy / "README.md").symlink_to(tmp_path / "secret")
+    (copy / "LICENSE.txt").symlink_to("../secret")
+    (copy / "NOTICE").symlink_to("config.json")
+    kbert.push(copy, "owner/small")
+    found = pushed(owner, "owner/small")
+    assert set(found) == {path.name for path in folder.iterdir()} | {"README.md", "NOTICE"}
+    assert b"secret" not in [file.content for file in found.values()]
+    assert "not pushed, links out of the folder: LICENSE.txt, README.md" in caplog.text
+
+
+def test_links_of_a_cache_are_followed(owner, folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "model")
+    (copy / "README.md").write_text("words")
+    (copy / "LICENSE").write_text("terms")
+    owner.add("org/base", copy)
+    cached = snapshot_download("org/base")
+    assert Path(cached, "LICENSE").is_symlink()
+    kbert.push(cached, "owner/small")
+    assert set(pushed(owner, "owner/small")) == {path.name for path in copy.iterdir()}
+    assert pushed(owner, "owner/small")["README.md"].content == b"words"
+
+
 def test_run_is_pushed_as_its_model_with_its_card(owner, run, capsys):
     done = kbert_command(capsys, "push", run, "owner/tuned", "--private")
     repository = owner.repositories["owner/tuned"]
     assert (done.status, done.out) == (0, f"hf://owner/tuned@{repository.refs['main']}\n")
     assert repository.private
     assert set(pushed(owner, "owner/tuned")) == {path.name for path in (run / "model").iterdir()}
-    assert ModelCard.load("owner/tuned").text == "kbert.load('owner/tuned')"
+    card = ModelCard.load("owner/tuned")
+    assert 'kbert.load("owner/tuned")' in card.text and card.data.base_model == "org/base"
 
 
 def test_save_to_an_address_pushes_with_a_card(owner, bert):
     kbert.save(bert, "hf://owner/saved")
     assert same_numbers(kbert.load("owner/saved"), bert)
-    assert ModelCard.load("owner/saved").data.tags == ["transformers", "kbert", "bert"]
+    assert ModelCard.load("owner/saved").data.tags == ["kbert", "bert"]
     based = dataclasses.replace(bert, source=f"hf://org/base@{'3d' * 20}")
     kbert.save(based, "hf://owner/based")
     assert ModelCard.load("owner/based").data.base_model == "org/base"
-    own = dataclasses.replace(bert, card="for ORG/NAME")
+    own = dataclasses.replace(bert, card=make_card(bert, base="hf://org/first"))
     kbert.save(own, "hf://owner/own")
-    assert ModelCard.load("owner/own").text == "for owner/own"
+    assert ModelCard.load("owner/own").data.base_model == "org/first"
     kbert.save(own, "hf://owner/google", format="google")
     assert "bert_config.json" in pushed(owner, "owner/google")
     assert ModelCard.load("owner/google").data.library_name == "kbert"
@@ -199,7 +263,8 @@ def test_refused_token_is_one_line(hub, folder, monkeypatch, token):
 def test_no_network_is_one_line(owner, folder, monkeypatch):
     owner.faults["/api/repos/create"] = Fault(status=500)
     said = refusal(kbert.push, folder, "owner/small")
-    assert said.startswith("ConnectionError: 127.0.0.1:") and "status 500" in said
+    assert said.startswith("ConnectionError: hf://owner/small cannot be pushed, since 127.0.0.1:")
+    assert "status 500" in said
     set_offline(monkeypatch)
     said = refusal(kbert.push, folder, "owner/small")
     assert "HF_HUB_OFFLINE forbids the network" in said
@@ -227,11 +292,31 @@ def test_upload_that_breaks_off_leaves_no_commit_and_is_pushed_again(owner, fold
     wait_no_longer(monkeypatch)
     owner.faults["/cdn/"] = Fault(status=500)
     said = refusal(kbert.push, folder, "owner/small")
-    assert said.startswith("ConnectionError: the upload to 127.0.0.1:") and "push again" in said
+    assert said.startswith("ConnectionError: hf://owner/small is not pushed, since the upload to")
+    assert "push again" in said and said.endswith("; the new repository stays, without a model")
+    assert "stays" not in refusal(kbert.push, folder, "owner/small")  # it is not new
     assert pushed(owner, "owner/small") == {}
     owner.faults.clear()
     kbert.push(folder, "owner/small")
     assert "model.safetensors" in pushed(owner, "owner/small")
+
+
+def test_cards_that_cannot_be_pushed_are_one_line(owner, folder, tmp_path, monkeypatch):
+    copy = shutil.copytree(folder, tmp_path / "model")
+    (copy / "README.md").write_bytes("größer".encode("latin-1"))
+    said = refusal(kbert.push, copy, "owner/small")
+    assert said.startswith(f"ValueError: {copy / 'README.md'} must be UTF-8")
+    assert owner.requests == []
+    (copy / "README.md").write_text("---\nlicense: 3\n---\n")
+    owner.faults["/api/validate-yaml"] = Fault(status=400)
+    said = refusal(kbert.push, copy, "owner/small")
+    assert said.startswith("ValueError: hf://owner/small is not pushed: Invalid metadata in README")
+    assert "Correct the metadata at the top of README.md" in said and "repository stays" in said
+
+
+def test_push_shows_no_bars_where_stderr_is_no_terminal(owner, folder, capfd, monkeypatch):
+    kbert.push(folder, "owner/small")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.full

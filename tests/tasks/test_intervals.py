@@ -43,10 +43,69 @@ def classify(gold, predicted) -> Scores:
     return task_of("classify").scores([], examples, outputs, ("no", "yes"))
 
 
-def test_intervals_equal_scipys():
-    found = find_intervals({"": classify(GOLD, PREDICTED)})
+def test_intervals_of_classes_are_of_multinomial_draws_and_near_scipys():
+    gold, predicted = np.tile(GOLD, 3), np.tile(PREDICTED, 3)
+    found = find_intervals({"": classify(gold, predicted)})
+    rng, drawn = np.random.default_rng(0), []
+    cells, counts = np.unique(np.stack([gold, predicted]), axis=1, return_counts=True)
+    for _ in range(RESAMPLES):
+        drawn.append(np.repeat(cells, rng.multinomial(len(gold), counts / len(gold)), axis=1))
     for name in ("accuracy", "f1", "matthews"):
-        assert found[name] == by_scipy(getattr(metrics, name), GOLD, PREDICTED)
+        compute = getattr(metrics, name)
+        low, high = np.percentile([compute(*pair) for pair in drawn], (2.5, 97.5))
+        assert found[name] == pytest.approx((low, high), abs=1e-12)
+        options = {"n_resamples": 1000, "vectorized": False, "paired": True, "rng": 5}
+        near = stats.bootstrap((gold, predicted), compute, method="percentile", **options)
+        near = near.confidence_interval
+        assert found[name] == pytest.approx((near.low, near.high), abs=0.15 * (high - low))
+
+
+def test_intervals_of_numbers_equal_scipys():
+    rows = RNG.normal(size=(2, 31))
+    found = find_intervals({"": Scores(tuple(rows), lambda *two: {"r": metrics.pearson(*two)})})
+    assert found["r"] == by_scipy(metrics.pearson, *rows)
+
+
+def test_many_texts_of_many_classes_are_resampled_at_once():
+    """Peers of `metrics` are in test_metrics.py; scikit-learn's macro F1 leaves absent ones out."""
+    gold = RNG.integers(0, 700, 20_000)
+    predicted = np.where(RNG.random(20_000) < 0.9, gold, RNG.integers(0, 700, 20_000))
+    outputs = {CLASSIFIER: [_OneHot(place) for place in predicted]}
+    examples = Examples([[1]] * 20_000, [[0]] * 20_000, {CLASSIFIER: gold.tolist()})
+    scores = task_of("classify").scores([], examples, outputs, [str(n) for n in range(700)])
+    assert len(scores) == 20_000 and len(scores.columns[0]) < 3_000
+    for name in ("accuracy", "matthews"):
+        assert scores.metrics()[name] == pytest.approx(getattr(metrics, name)(gold, predicted))
+    assert scores.metrics()["f1"] == pytest.approx(metrics.macro_f1(gold, predicted))
+    low, high = find_intervals({"": scores})["f1"]
+    assert low < metrics.macro_f1(gold, predicted) < high < low + 0.02
+
+
+class _OneHot(int):
+    """An output of 700 classes, that takes no memory."""
+
+    def argmax(self) -> int:
+        return self
+
+
+def test_number_of_resamples_is_chosen_by_size():
+    def count(*columns, counts=None):
+        return Scores(columns, dict, counts).count_resamples()
+
+    assert count(np.zeros(200_000)) == RESAMPLES
+    assert count(np.zeros(400_000)) == 100 and count(np.zeros((100_000, 4)), np.zeros(0)) == 100
+    assert count(np.zeros(800_000)) == 50 and count(np.zeros(800_001)) == 0
+    words = np.fromiter((np.zeros(40_000) for _ in range(10)), object, 10)
+    assert count(words) == 100
+    assert [count(np.zeros(n)) for n in (9, 10)] == [0, RESAMPLES]
+    assert [count(np.zeros(2), counts=np.array([4, n])) for n in (5, 6)] == [0, RESAMPLES]
+
+
+def test_metric_that_is_not_a_number_has_no_interval():
+    values = np.arange(12.0)
+    values[3] = np.nan
+    scores = Scores((values,), lambda row: {"mean": row.mean(), "count": float(len(row))})
+    assert find_intervals({"": scores}) == {"count": (12.0, 12.0)}
 
 
 def test_intervals_are_the_same_each_time_and_hold_the_metric():
@@ -105,11 +164,11 @@ def test_sentences_are_resampled_whole():
 
 
 def test_queries_are_resampled_and_cut_vectors_have_their_own():
-    vectors = RNG.normal(size=(40, 6))
-    columns = np.stack([np.repeat(np.arange(8), 2), np.arange(8, 24), np.arange(24, 40)], 1)
-    examples = TextColumns.of([[2, n + 5, 3] for n in range(40)], columns)
+    vectors = RNG.normal(size=(60, 6))
+    columns = np.stack([np.repeat(np.arange(12), 2), np.arange(12, 36), np.arange(36, 60)], 1)
+    examples = TextColumns.of([[2, n + 5, 3] for n in range(60)], columns)
     scores = scores_of("triplets", examples, vectors)
-    assert [len(column) for column in scores.columns] == [8, 8, 8]
+    assert [len(column) for column in scores.columns] == [12, 12, 12]
     found = find_intervals({"": scores, "_3": scores_of("triplets", examples, vectors[:, :3])})
     names = ["accuracy", "recall@1", "recall@5", "recall@10", "mrr@10"]
     assert list(found) == names + [f"{name}_3" for name in names]

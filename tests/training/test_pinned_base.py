@@ -94,6 +94,24 @@ def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+def test_run_of_a_loaded_model_resumes_from_its_name(hub, folder, tmp_path):
+    address = f"hf://org/base@{hub.add('org/base', folder / 'source')}"
+    bert = kbert.load("org/base")
+    whole = finetune(folder, bert, tmp_path / "run", epochs=1)
+    assert places(tmp_path / "run")["source"] == address
+    again = kbert.resume(begun(tmp_path / "run", tmp_path / "again"), **QUIET)
+    for name, array in weights(again.bert).items():
+        np.testing.assert_array_equal(array, weights(whole.bert)[name])
+    for weight in bert.model.weights:
+        weight.assign(weight.numpy() * 1.5)
+    finetune(folder, bert, tmp_path / "other", epochs=1)
+    copy = begun(tmp_path / "other", tmp_path / "changed")
+    with pytest.raises(ValueError, match=r"source: the run has .*, now "):
+        kbert.resume(copy, **QUIET)  # the name has other weights
+    again = kbert.resume(copy, source=bert, **QUIET)
+    assert again.metrics == kbert.resume(tmp_path / "other", **QUIET).metrics
+
+
 def test_folder_in_a_cache_is_pinned_and_other_folders_stay_paths(hub, folder, plain, tmp_path):
     commit = hub.add("org/base", folder / "source")
     cached = kbert.download("org/base")
@@ -116,7 +134,8 @@ def test_card_of_a_run_has_no_names_of_this_machine(folder, plain):
     assert "| `epochs` | 1 |" in card and "`lengths`" not in card
     results = ModelCard(card).data.eval_results
     found = {one.metric_name: (one.metric_value, one.dataset_name) for one in results}
-    assert found == {name: (value, "dev.tsv") for name, value in plain.metrics.items()}
+    metrics = {name: (value, "dev.tsv") for name, value in plain.metrics.items()}
+    assert metrics.pop("loss") and found == metrics  # a loss is no metric of the hub
 
 
 def test_finished_run_opens_with_its_card_and_intervals(folder, plain, tmp_path):

@@ -3,6 +3,7 @@
 The metadata's keys are those of huggingface_hub's documentation, "Create and share Model Cards".
 """
 
+import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -11,9 +12,11 @@ from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
+from kbert.io import printable
 
 README = "README.md"
-PLACEHOLDER = "ORG/NAME"  # `push` writes the model's name in its place
+_PLACEHOLDER = '"ORG/NAME"'  # `push` writes the model's name in its place
+_MADE_BY = "(the distribution kbert-keras; the package index's `kbert` is another project)."
 _TRANSFORMERS = ("transformers", "transformers_onnx")  # formats that transformers opens
 _LIBRARIES = dict.fromkeys(_TRANSFORMERS, "transformers") | {"keras_hub": "keras-hub"}  # the tag
 _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they differ
@@ -135,8 +138,8 @@ def make_card(
     parts = [
         f"---\n{_make_metadata(config.model_type, use, name, title, training, form)}\n---",
         f"# {title}",
-        f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__} (the "
-        "distribution kbert-keras; the package index's `kbert` is another project).",
+        f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__} "
+        f"{_MADE_BY}",
         _table(("", ""), facts.items()),
         *(_describe_metrics(training) if training else ()),
         "## How to use it",
@@ -146,6 +149,11 @@ def make_card(
         rows = ((f"`{key}`", _text(value)) for key, value in training.settings.items())
         parts += ["## Hyperparameters", _table(("setting", "value"), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def fill_in_name(card: str, name: str) -> str:
+    """Write a model's name into the examples of a card that kbert made; others stay as they are."""
+    return card.replace(_PLACEHOLDER, f'"{name}"') if _MADE_BY in card else card
 
 
 def _find_use(model: Model) -> Use:
@@ -177,7 +185,7 @@ def _make_metadata(
             task_type=use.tag,
             task_name=use.title,
             dataset_type="unknown",  # of Hugging Face's data sets
-            dataset_name=(training and training.dev) or "dev",
+            dataset_name=printable.line((training and training.dev) or "dev"),
             metric_type=_METRIC_TYPES.get(name, name),
             metric_name=name,
             metric_value=value,
@@ -211,6 +219,11 @@ def _describe_metrics(training: Training) -> list[str]:
     if not training.metrics:
         return ["## Metrics", "The run had no dev data, so there are no metrics."]
     rows, note = [], "There are no intervals: these are means over batches of masked tokens."
+    if training.verb == "fine-tuned":
+        note = (
+            "There are no intervals: they need at least 10 dev examples, and so few that 50 "
+            "resamples of them take at most about 10 seconds."
+        )
     for name, value in training.metrics.items():
         pair = training.intervals.get(name)
         rows.append((name, f"{value:.4f}", f"{pair[0]:.4f} to {pair[1]:.4f}" if pair else ""))
@@ -231,19 +244,19 @@ def _show_use(use: Use, mask: str, form: str) -> str:
     """Return examples for kbert, and for the library that reads the format."""
     inputs = use.inputs.format(mask=mask)
     examples = {
-        "kbert": f"import kbert\n\nbert = kbert.load({PLACEHOLDER!r})\n"
+        "kbert": f"import kbert\n\nbert = kbert.load({_PLACEHOLDER})\n"
         f"print(kbert.{use.function}(bert, {inputs}))".replace("'", '"')
     }
     if use is _USES["sentence"] and form in _TRANSFORMERS:
         examples["sentence-transformers"] = (
             "from sentence_transformers import SentenceTransformer\n\n"
-            f'model = SentenceTransformer("{PLACEHOLDER}")\nprint(model.encode([{inputs}]))'
+            f"model = SentenceTransformer({_PLACEHOLDER})\nprint(model.encode([{inputs}]))"
         )
     elif form in _TRANSFORMERS:
         examples["transformers"] = (
             f"from transformers import {use.auto_class}, AutoTokenizer\n\n"
-            f'tokenizer = AutoTokenizer.from_pretrained("{PLACEHOLDER}")\n'
-            f'model = {use.auto_class}.from_pretrained("{PLACEHOLDER}")\n'
+            f"tokenizer = AutoTokenizer.from_pretrained({_PLACEHOLDER})\n"
+            f"model = {use.auto_class}.from_pretrained({_PLACEHOLDER})\n"
             f'print(model(**tokenizer({inputs}, return_tensors="pt")))'
         )
     return "\n\n".join(f"With {name}:\n\n```python\n{it}\n```" for name, it in examples.items())
@@ -256,8 +269,8 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text as a cell of a table: on one line, and no border within."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return a text as a cell of a table: on one line, no border within, no HTML."""
+    return html.escape(printable.line(" ".join(text.split())), quote=False).replace("|", "\\|")
 
 
 def _text(value: Any) -> str:

@@ -52,6 +52,14 @@ def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return settings, weights
 
 
+def find_readable(names: Iterable[str]) -> list[str]:
+    """Return the files that kbert may read: settings, and weights in every format."""
+    every = (*_SAFETENSORS, *_TORCH, *_KERAS_2, *_OTHERS, *_ADAPTERS)
+    kinds = re.compile("|".join((_SETTINGS.pattern, *every)))
+    paths = map(PurePosixPath, names)
+    return [str(p) for p in paths if _FOLDER.fullmatch(str(p.parent)) and kinds.fullmatch(p.name)]
+
+
 def has_model(names: Iterable[str]) -> bool:
     """Return whether files are enough to build a model: a configuration, and weights beside it."""
     settings, weights = choose_files(names)

@@ -32,14 +32,16 @@ class Classification:
         predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
         f1 = metrics.f1 if len(labels) == 2 else metrics.macro_f1
 
-        def compute(gold, predicted):
+        def compute(gold, predicted, counts):
             return {
-                "accuracy": metrics.accuracy(gold, predicted),
-                "f1": f1(gold, predicted),
-                "matthews": metrics.matthews(gold, predicted),
+                "accuracy": metrics.accuracy(gold, predicted, counts),
+                "f1": f1(gold, predicted, counts=counts),
+                "matthews": metrics.matthews(gold, predicted, counts),
             }
 
-        return Scores((gold, predicted), compute)
+        # the confusion matrix, where it is not 0: resampled much faster than single texts
+        cells, counts = np.unique(gold * len(labels) + predicted, return_counts=True)
+        return Scores(np.divmod(cells, len(labels)), compute, counts)
 
 
 TASK = Classification()

@@ -19,6 +19,7 @@ from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
 from kbert.checkpoints.torch_activations import IDENTITY
+from kbert.checkpoints.weights_digest import weights_digest
 from kbert.data.labelled.data_warnings import warn_of_records
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
@@ -101,6 +102,8 @@ class Finetuning(Recipe):
 
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
+        # the weights of a Bert may be others than those at the address that it was loaded from
+        self._has_digest = getattr(sources.get("source"), "source", None) is not None
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
@@ -134,7 +137,7 @@ class Finetuning(Recipe):
                     f"{name} must be given to resume the run: it was not started from a file"
                 )
         recipe = cls.of_task(task_of(run.settings["task"]), settings, sources)
-        recipe.is_resumed = True
+        recipe.is_resumed, recipe._has_digest = True, "source" in run.fingerprint
         return recipe
 
     def read(self) -> None:
@@ -168,6 +171,8 @@ class Finetuning(Recipe):
         self._of_dev = every if shape_cost and not compiled else None
         possible = every if cost else lengths_up_to(limit, compiled)
         lengths = self._encode(limit, lengths or possible, cost)
+        if self._has_digest:
+            self.fingerprint["source"] = weights_digest(self.bert)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
         # a run that goes on has the same
@@ -249,9 +254,13 @@ class Finetuning(Recipe):
         return {"task": self.task.name} | self.settings.as_dict() | labels
 
     def places(self) -> dict[str, str | None]:
+        sources = {
+            name: source.source if isinstance(source, Bert) else source
+            for name, source in self._sources.items()
+        }
         return {
             name: os.fspath(source) if name in _MODELS else str(Path(source).absolute())
-            for name, source in self._sources.items()
+            for name, source in sources.items()
             if isinstance(source, (str, os.PathLike))
         }
 
