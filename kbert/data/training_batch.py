@@ -8,15 +8,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """Some examples of one update.
+    """Some or all examples of a training step.
 
     Attributes:
         inputs: int32 arrays by the name of the model's input, (B, …).
         labels: int32 or float32 arrays by the name of the model's output, see
             `kbert.training.loss.measured`.
-        weights: float32, by output, in the labels' shape: what each label's loss counts for in the
-            whole. They are divided by the totals of the whole update already, over all hosts, so
-            the loss is the plain sum of weight × loss, however it is split.
+        weights: float32, by output, in the labels' shape: the weight of each label's loss. They are
+            already divided by the totals of the whole step, over all hosts, so the loss is the
+            plain sum of weight × loss, however the batch is split.
     """
 
     inputs: dict[str, np.ndarray]
@@ -27,7 +27,7 @@ class TrainingBatch:
         return len(next(iter(self.inputs.values())))
 
     def rows(self, part: slice) -> "TrainingBatch":
-        """Return some of its examples; their weights stay as they are."""
+        """Return some of the examples, with unchanged weights."""
         return TrainingBatch(
             *(
                 {name: array[part] for name, array in group.items()}
@@ -37,11 +37,12 @@ class TrainingBatch:
 
 
 class Batches(Protocol):
-    """A source of batches.
+    """A source of training batches.
 
     Attributes:
-        batch_size: examples of an update, over all hosts.
-        fingerprint: what the batches depend on, as JSON: data, vocabulary, settings, seed.
+        batch_size: examples in a training step, over all hosts.
+        fingerprint: everything that the batches depend on, as JSON: data, vocabulary, settings,
+            seed.
     """
 
     batch_size: int

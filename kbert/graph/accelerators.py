@@ -17,19 +17,19 @@ from kbert.io.wording import hint
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A row of the table.
+    """An accelerator in kbert's table.
 
     Attributes:
-        name: such as "v5e", "H100".
+        name: its name, such as "v5e", "H100".
         kind: "TPU" or "GPU".
-        memory: bytes of a chip.
-        peak_flops: FLOP/s of a chip.
-        bandwidth: bytes per second between a chip and its memory; None: not known.
-        clock: cycles a second, from the peak: of v5e 4 arrays of 128 × 128 multiply-adds, of v4 and
-            v5p 8, of v6e 4 of 256 × 256; None: not known.
+        memory: memory of a chip, in bytes.
+        peak_flops: peak FLOP/s of a chip.
+        bandwidth: bytes per second between a chip and its memory; None: unknown.
+        clock: cycles per second, derived from the peak: v5e has 4 arrays of 128 × 128
+            multiply-adds, v4 and v5p 8, v6e 4 of 256 × 256; None: unknown.
         has_bfloat16: whether it multiplies bfloat16.
-        slices: a TPU's, such as "4x4".
-        source: of these figures.
+        slices: slices of a TPU, such as "4x4".
+        source: the source of these numbers.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Devices:
-    """Some chips of one accelerator, as a user names them: "v5e:4x4", "H100:8"."""
+    """Number of chips of one accelerator, as a user names them: "v5e:4x4", "H100:8"."""
 
     name: str
     accelerator: Accelerator

@@ -28,16 +28,17 @@ _OUTPUTS = {
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """The identity of a graph: equal specs are built into equal graphs.
+    """The specification of a graph: equal specs are built into equal graphs.
 
     Args:
         config: the configuration.
-        head: one of `HEADS`, or an alias of it (aliases.tsv).
+        head: "pretraining", "encoder", "classifier", "tokens" or "qa", or an alias (aliases.tsv).
         seq_len: tokens in a sequence; None: any length.
-        max_predictions: predicted positions of the gathered MLM head; None: every position.
-        num_labels: labels of the heads that have them; the others count as 2.
-        dtype: the name of the layers' dtype policy, such as "mixed_bfloat16"; None: the one that
-            Keras is set to when the graph is built.
+        max_predictions: predicted positions per sequence, if the MLM head sees only these; None:
+            every position.
+        num_labels: number of labels of the heads "classifier" and "tokens"; 2 for the others.
+        dtype: the dtype policy of the layers, such as "mixed_bfloat16"; None: Keras's policy when
+            the graph is built.
 
     Raises:
         ValueError: a head or size that no graph can have.
@@ -106,7 +107,7 @@ class GraphSpec:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the output layers."""
+        """Names of the output layers."""
         if self.head == "pretraining" and not self.has_pooler:
             return (names.MLM,)
         last = names.encoder_output(self.config.num_hidden_layers)

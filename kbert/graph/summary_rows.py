@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, fields
 
 @dataclass(frozen=True)
 class Row:
-    """A layer as keras_bert's summary prints it; every value but `params` is text.
+    """A row of keras_bert's summary: one layer. Every value except `params` is text.
 
     Attributes:
         layer: the layer's name.

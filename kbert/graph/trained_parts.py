@@ -49,7 +49,7 @@ ON = f"name matrices between commas, of {', '.join(MATRICES)}"
 
 
 class AdaptedMatrix(NamedTuple):
-    """One matrix with an adapter: W + scale · B·A.
+    """A matrix with an adapter: W + scale · B·A.
 
     Attributes:
         block: its encoder block, from 1.
@@ -64,12 +64,12 @@ class AdaptedMatrix(NamedTuple):
 
     @property
     def layer(self) -> str:
-        """The graph's layer that has it."""
+        """Layer of the graph that has it."""
         return names.encoder(self.block, MATRICES[self.name].part)
 
     @property
     def variable(self) -> str:
-        """Its path within that layer."""
+        """Path of its variable within that layer."""
         return MATRICES[self.name].variable
 
 
@@ -93,7 +93,7 @@ class TrainedParts:
 
     @property
     def adapter_params(self) -> int:
-        """Parameters of all A and B: rank · (inputs + outputs) a matrix."""
+        """Number of parameters of all A and B: rank · (inputs + outputs) per matrix."""
         return sum(self.rank * (one.inputs + one.outputs) for one in self.adapted)
 
 

@@ -19,11 +19,11 @@ _UNREAD = object()
 
 @keras.saving.register_keras_serializable("kbert")
 class BertModel(keras.Model):
-    """A functional `keras.Model`; made by `kbert.build_bert` and its siblings.
+    """A functional `keras.Model`, built by `kbert.build_bert` and the other `build_…` functions.
 
     Args:
         as of `keras.Model`.
-        spec: what its graph is; None: no whole graph of one head, but a view into one, or more.
+        spec: the spec of the graph; None for a model that is not the whole graph of one head.
     """
 
     def __init__(self, *args, spec=_UNREAD, **kwargs):
@@ -54,13 +54,14 @@ class BertModel(keras.Model):
         lora_rank: int | None = None,
         lora_targets: str = LORA_TARGETS,
     ) -> None:
-        """Print keras_bert's summary: nothing cut at any width, no optimizer in the totals.
+        """Print keras_bert's summary: nothing is cut, and no optimizer is in the totals.
 
-        The arguments are Keras's. `expand_nested` changes nothing: the graph nests no models. With
-        `freeze` or `lora_rank`, as `kbert.finetune` has them, it shows what would be trained.
+        The arguments are Keras's. `expand_nested` changes nothing, because the graph nests no
+        models. With `freeze` or `lora_rank`, as in `kbert.finetune`, the summary shows what would
+        be trained.
 
         Raises:
-            ValueError: parts or ranks that the graph has not; see
+            ValueError: parts or ranks that the graph does not have; see
                 `kbert.graph.trained_parts.trained_parts`.
         """
         trained = None
@@ -154,7 +155,7 @@ class BertModel(keras.Model):
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the inputs, in the model's order."""
+        """Names of the inputs, in the model's order."""
         return [tensor.name for tensor in self.inputs]
 
 

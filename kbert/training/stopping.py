@@ -18,10 +18,10 @@ MOST_AHEAD = 1  # calls of the device that are begun before the figures of the l
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM; the message says what is saved and how to go on.
+    """A stop by Ctrl-C or SIGTERM; the message says what is saved and how to resume.
 
     Attributes:
-        status: the exit status of a command that ends so: 130 for Ctrl-C, 143 for SIGTERM.
+        status: the exit status of a command that stops: 130 for Ctrl-C, 143 for SIGTERM.
     """
 
     def __init__(self, message: str, number: int | None = None):

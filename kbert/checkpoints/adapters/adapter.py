@@ -25,7 +25,7 @@ _TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a Di
 
 
 class Pair(NamedTuple):
-    """One matrix's adapter: float32 A (rank, inputs), B (outputs, rank), what B·A is times."""
+    """Adapter of one matrix: float32 A (rank, inputs), B (outputs, rank), and the scale of B·A."""
 
     a: np.ndarray
     b: np.ndarray
@@ -34,20 +34,22 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoraAdapter:
-    """Adapters of a model's matrices, and what else was trained with them.
+    """The LoRA adapters of a model's matrices, and other weights that were trained with them.
 
     Attributes:
-        pairs: by block, from 1, and matrix, one of `kbert.graph.trained_parts.MATRICES`.
-        saved: other weights that were trained, the head's, by transformers' names without "bert."
-            (or its family's prefix).
-        column: the family whose names those are, by its column of the table of names; None: its
-            file does not tell BERT from RoBERTa.
-        head: the graph's, one of `kbert.graph.spec.HEADS`; None: it does not say.
+        pairs: the adapters by block, from 1, and matrix, one of
+            `kbert.graph.trained_parts.MATRICES`.
+        saved: other trained weights, those of the head, by transformers' names without "bert." (or
+            its family's prefix).
+        column: the family of those names, by its column of the table of names; None: the file does
+            not distinguish BERT from RoBERTa.
+        head: the head of the graph: "pretraining", "encoder", "classifier", "tokens" or "qa"; None:
+            unknown.
         labels, problem_type, split_punctuation: see `kbert.Bert`.
-        base: `digest` of the matrices that it was trained on; None: it does not say.
-        base_path: where those lay, or their name on a hub, with the commit; None: unknown.
-        dropout: of what went into its A in training.
-        merged: `digest` of the matrices with it; None: it is in no model.
+        base: `digest` of the matrices that it was trained on; None: unknown.
+        base_path: the path of the base, or its name on a hub with the commit; None: unknown.
+        dropout: dropout rate of the input of A in training.
+        merged: `digest` of the matrices with the adapter merged; None: it is not merged.
     """
 
     pairs: Mapping[tuple[int, str], Pair]
@@ -64,7 +66,7 @@ class LoraAdapter:
 
     @property
     def num_labels(self) -> int | None:
-        """Outputs of its classifier; None: it has none."""
+        """Number of outputs of its classifier; None if it has none."""
         found = self.saved.get("classifier.out_proj.weight", self.saved.get("classifier.weight"))
         return None if found is None or not found.ndim else found.shape[0]
 

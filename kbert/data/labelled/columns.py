@@ -30,16 +30,18 @@ WAY_TO_NAME = (
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Columns to read where their names do not say it, and whether there is a header.
+    """Names of the columns to read if kbert does not recognize them, and whether there is a header.
 
     Args:
-        text, text_pair, label: names of columns; without a header their numbers, from 1 on, as
-            a str or an int. None: the columns whose names are recognized.
+        text, text_pair, label: names of columns; without a header their numbers, from 1 on, as a
+            str or an int. None: the columns with recognized names.
         no_header: whether the first line of a file is an example, whatever it looks like.
-        known_labels: labels of the model or of the training data: no header has one of them.
+        known_labels: labels of the model or of the training data; a first line with one of them is
+            no header.
 
     Raises:
-        ValueError: a column of second texts without one of first texts; numbers expected.
+        ValueError: a column of second texts without one of first texts; a name where a number is
+            expected.
     """
 
     text: str | None = None
@@ -65,7 +67,7 @@ class ColumnOptions:
 
     @property
     def named(self) -> list[str]:
-        """The columns that were named."""
+        """Columns that were named."""
         return [name for name in (self.text, self.text_pair, self.label) if name is not None]
 
     def rename(self, names: Sequence[str], place: str) -> list[str]:
@@ -101,7 +103,7 @@ NO_OPTIONS = ColumnOptions()
 
 
 class Columns(NamedTuple):
-    """The places of a text, of the second text where there is one, and of the label."""
+    """Indices of the columns of the text, of the second text if there is one, and of the label."""
 
     text: int
     pair: int | None

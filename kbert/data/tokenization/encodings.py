@@ -9,19 +9,19 @@ import tokenizers
 
 
 class Encoding:
-    """One text, or a pair, as the model reads it; every list has one entry a token.
+    """The encoding of a text, or of a pair of texts. Every list has one entry per token.
 
     Attributes:
         ids: the tokens' ids.
-        segment_ids: 0 for [CLS], the first text and its [SEP], 1 for the second text and its own;
-            without segments, as RoBERTa's, all 0.
-        text_numbers: which text a token is of, 0 or 1; of those around them, their segment.
+        segment_ids: 0 for [CLS], the first text and its [SEP], 1 for the second text and its [SEP];
+            all 0 for models without segments, such as RoBERTa.
+        text_numbers: the text of each token, 0 or 1; for special tokens their segment.
         tokens: the tokens as text.
-        offsets: (start, end) of the token in its original text, in characters; (0, 0) for a
-            token that [CLS] and [SEP] frame the text with.
-        word_ids: the number of the token's word in its text (punctuation is a word); None for
-            [CLS] and [SEP].
-        truncated: whether something was cut off.
+        offsets: (start, end) of the token in its original text, in characters; (0, 0) for [CLS] and
+            [SEP].
+        word_ids: the index of the token's word in its text (punctuation is a word); None for [CLS]
+            and [SEP].
+        truncated: whether the text was truncated.
     """
 
     def __init__(self, encoding: tokenizers.Encoding, segments: bool = True):
@@ -66,12 +66,12 @@ class Encoding:
 
 @dataclass(frozen=True, eq=False)
 class EncodedBatch(Sequence):
-    """Encodings, unpadded, and the arrays that a model reads.
+    """Unpadded encodings, and the padded arrays that a model reads.
 
     Args:
-        encodings: one `Encoding` a text; `batch[i]`, `len(batch)` and iteration go through them.
-        token_ids: int32 (B, S), filled up with the padding token.
-        segment_ids: int32 (B, S), filled up with 0.
+        encodings: one `Encoding` per text; `batch[i]`, `len(batch)` and iteration use them.
+        token_ids: int32 (B, S), padded with the padding token.
+        segment_ids: int32 (B, S), padded with 0.
     """
 
     encodings: list[Encoding]

@@ -16,13 +16,13 @@ TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
 
 class RustTokenizer:
-    """A Rust tokenizer whose truncation no other thread changes meanwhile.
+    """A thread-safe Rust tokenizer: no other thread changes its truncation during a call.
 
     Args:
         rust: the tokenizer.
-        added: the tokens that are found in a text before it is cleaned.
-        truncation_side: which end of a text that is too long is cut off.
-        splits_at_blanks: whether each blank ends a piece, as WordPiece's do.
+        added: tokens that are found in a text before it is normalized.
+        truncation_side: the end at which a long text is truncated: "right" or "left".
+        splits_at_blanks: whether each blank ends a piece, as in WordPiece.
     """
 
     def __init__(

@@ -37,24 +37,24 @@ _CONFIG = js.fields(
 
 @dataclass(frozen=True, kw_only=True)
 class Subwords:
-    """A vocabulary of pieces of words, and its rules.
+    """A subword vocabulary (byte-level BPE or Unigram), and its rules.
 
     Args:
-        text: that of a tokenizer.json.
-        special_tokens: the tokens of the roles pad, unk, cls, sep and mask, where they are not
-            called `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
+        text: the text of a tokenizer.json.
+        special_tokens: the tokens of the roles pad, unk, cls, sep and mask, if they are not
+            `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
         tokenizer_class: transformers' class; None: by the kind.
-        added: as `Vocabulary`'s, beside those of the text.
-        max_length, truncation_side: as `Vocabulary`'s.
-        source: what errors call it.
+        added: as in `Vocabulary`, in addition to those of the text.
+        max_length, truncation_side: as in `Vocabulary`.
+        source: its name in errors.
 
     Attributes:
         kind: one of `KINDS`.
         lowercase: whether texts are lowercased.
 
     Raises:
-        ValueError: no tokenizer of these kinds, a special token that is missing, an added token
-            whose id is another's, a template that does not put cls and sep around a text.
+        ValueError: a tokenizer of another kind, a missing special token, an added token with the id
+            of another, or a template that does not put cls and sep around a text.
     """
 
     text: str

@@ -34,7 +34,7 @@ _logger = logging.getLogger("kbert")
 
 
 class Rules(TypedDict, total=False):
-    """The arguments of `Vocabulary` beside the tokens and the casing."""
+    """Arguments of `Vocabulary` other than the tokens and the casing."""
 
     strip_accents: bool | None
     tokenize_chinese_chars: bool
@@ -49,27 +49,28 @@ class Rules(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The tokens, and how a text is cleaned before it is cut into them.
+    """A WordPiece vocabulary, and the rules that normalize a text before it is split into tokens.
 
     Args:
-        tokens: WordPiece's tokens; a token's place is its id.
-        lowercase: whether the texts are lowercased (an "uncased" vocabulary).
-        strip_accents: whether accents are taken off; None: where `lowercase` is.
+        tokens: WordPiece's tokens; a token's index is its id.
+        lowercase: whether texts are lowercased (an "uncased" vocabulary).
+        strip_accents: whether accents are stripped; None: same as `lowercase`.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
-        special_tokens: the tokens of the roles pad, unk, cls, sep and mask, where they are not
-            called [PAD], [UNK], [CLS], [SEP] and [MASK].
-        added: tokens found in a text before it is cleaned, as `tokenizer.json` lists them: id,
-            content and flags. The special tokens are among them, listed or not; ids beyond
-            `tokens` go on from them. One without an id has that of its token, or the next one.
-        max_word_chars: a longer word is the unknown token.
-        max_length: tokens that texts are cut to, where the model has more positions.
-        truncation_side: which end of a text that is too long is cut off, "right" or "left".
-        segments: whether a second text has the segment 1; without, all tokens have 0.
-        source: what errors call the vocabulary.
+        special_tokens: the tokens of the roles pad, unk, cls, sep and mask, if they are not [PAD],
+            [UNK], [CLS], [SEP] and [MASK].
+        added: tokens found in a text before it is normalized, as `tokenizer.json` lists them: id,
+            content and flags. The special tokens are always among them. Ids beyond `tokens`
+            continue from them. A token without an id has that of the same token in `tokens`, or the
+            next free one.
+        max_word_chars: maximum characters of a word; a longer word is the unknown token.
+        max_length: number of tokens that texts are truncated to, if the model has more positions.
+        truncation_side: the end at which a long text is truncated, "right" or "left".
+        segments: whether a second text has the segment 1; otherwise all tokens have 0.
+        source: its name in errors.
 
     Raises:
-        ValueError: no tokens, one that is not a str of one line, a special token that is missing,
-            an added token whose id is another's.
+        ValueError: no tokens, a token that is not a str of one line, a missing special token, or an
+            added token with the id of another.
     """
 
     tokens: tuple[str, ...]
@@ -129,7 +130,7 @@ class Vocabulary:
 
     @property
     def all_tokens(self) -> tuple[str, ...]:
-        """The tokens by id, those beyond WordPiece's included."""
+        """Tokens by id, including those beyond WordPiece's."""
         beyond = (entry["content"] for entry in self.added if entry["id"] >= len(self.tokens))
         return (*self.tokens, *beyond)
 

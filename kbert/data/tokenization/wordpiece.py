@@ -7,7 +7,7 @@ from kbert.data.tokenization.vocabulary import ADDED_TOKEN_FLAGS, Vocabulary
 
 
 class WordPiece(RustTokenizer):
-    """A vocabulary's Rust tokenizer."""
+    """Rust tokenizer of a WordPiece vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary):
         added = [entry["content"] for entry in vocabulary.added]

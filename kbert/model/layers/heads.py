@@ -105,11 +105,11 @@ class EmbeddingSimilarity(keras.layers.Layer):
 
 @_register
 class Masked(keras.layers.Layer):
-    """Passes logits on, with a mask: Keras's losses and metrics average over the marked positions.
+    """A layer that adds a mask to logits, so that Keras averages losses over the marked positions.
 
-    A position counts where it is marked (not 0) and not padding, as in keras_bert. With the
-    gathered MLM head the marks are the positions themselves: 0, the [CLS] token, is never
-    predicted and fills up a batch.
+    The same holds for Keras's metrics. A position counts if it is marked (not 0) and is not
+    padding, as in keras_bert. With the gathered MLM head the marks are the positions themselves: 0,
+    the [CLS] token, is never predicted and pads a batch.
 
     Call arguments:
         inputs: [float (B, S, T), int32 marks (B, S)].

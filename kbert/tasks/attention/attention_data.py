@@ -11,21 +11,21 @@ from kbert.tasks.attention.head_statistics import HeadStatistics, head_statistic
 
 @dataclass(frozen=True, eq=False)
 class AttentionData:
-    """The attention weights of one text or pair.
+    """The attention probabilities of one text or pair.
 
     Attributes:
-        tokens: its S tokens, [CLS] and [SEP] included.
-        weights: float32 (layers, heads, S, S): how much each token (row) attends to each
-            (column); a row sums to 1.
-        layers: which encoder blocks those are, from 1.
-        heads: which heads, from 1.
-        text: what was read; a pair with " / " between.
-        special: the places of [CLS] and [SEP].
-        segments: of each token: 0 for [CLS], the first text and its [SEP], 1 for the second text
-            and its own.
-        truncated: whether the text was longer than what the model can read.
-        queries, keys: float32 (layers, heads, S, D), D = H/A: the softmax over the keys of the
-            scores q·k/√D makes the weights. None: not asked for.
+        tokens: the S tokens, [CLS] and [SEP] included.
+        weights: attention probabilities, float32 (layers, heads, S, S): how much each token (row)
+            attends to each token (column); a row sums to 1.
+        layers: numbers of the encoder blocks, from 1.
+        heads: numbers of the attention heads, from 1.
+        text: the text; a pair has " / " between its texts.
+        special: indices of [CLS] and [SEP].
+        segments: segment of each token: 0 for [CLS], the first text and its [SEP], 1 for the second
+            text and its [SEP].
+        truncated: whether the text was longer than the model can read.
+        queries, keys: float32 (layers, heads, S, D), D = H/A; `weights` is the softmax of q·k/√D
+            over the keys. None if they were not requested.
     """
 
     tokens: list[str]
@@ -40,7 +40,7 @@ class AttentionData:
     keys: np.ndarray | None = field(default=None, repr=False)
 
     def mean(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
-        """Return float32 (S, S): of one layer or head, counted from 1; None: the mean over all."""
+        """Return float32 (S, S) of one layer or head, counted from 1; None: the mean over all."""
         weights = self.weights
         if head is not None:
             weights = weights[:, [place_of(self.heads, head, "head")]]
@@ -58,15 +58,15 @@ class AttentionData:
     ) -> float:
         """Return how much `token` attends to `other`.
 
-        Each by its place, or as text where it is unique.
+        A token is given by its index, or as text if it occurs once.
         """
         weights = self.mean(layer, head)
         return float(weights[self._token(token), self._token(other)])
 
     def statistics(self) -> list[HeadStatistics]:
-        """Return each head's figures: entropy, distance, and at what it looks.
+        """Return statistics of each head: entropy, distance, and the target of its attention.
 
-        See `kbert.tasks.attention.head_statistics` for what they are, and for the rule, that of
+        See `kbert.tasks.attention.head_statistics` for their definitions, and for the rule, that of
         Clark et al. 2019.
         """
         return head_statistics(self.weights, self.layers, self.heads, self.special)

@@ -14,7 +14,7 @@ from kbert.tasks.attention.files import NUMBERS, PAGE, PICTURES, check_path
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionMap(AttentionData):
-    """The attention weights of one text or pair; a notebook shows them as the page of `save`.
+    """The attention probabilities of one text or pair. A notebook shows them as the page of `save`.
 
     Attributes are those of `kbert.tasks.attention.attention_data.AttentionData`.
     """
@@ -27,14 +27,15 @@ class AttentionMap(AttentionData):
         head: int | None = None,
         special: str = "clipped",
     ) -> Path:
-        """Draw `mean(layer, head)` as a heat map: a row for each token that attends.
+        """Draw `mean(layer, head)` as a heat map: one row per attending token.
 
         Args:
-            path: of the picture, .png, .svg or .pdf; written whole or not at all.
+            path: the picture's path, .png, .svg or .pdf; written atomically.
             layer, head: as for `mean`.
-            special: [CLS] and [SEP] draw most of the attention. "clipped": the colours are those of
-                the other tokens' weights among themselves, and what is above is grey; "hidden":
-                only those tokens are drawn; "whole": the colours reach up to the largest weight.
+            special: how to show [CLS] and [SEP], which get most of the attention. "clipped": the
+                colours cover the range of the other tokens' weights among themselves, and larger
+                weights are grey; "hidden": only the other tokens are drawn; "whole": the colours
+                cover the range up to the largest weight.
 
         Returns:
             The path.
@@ -60,28 +61,29 @@ class AttentionMap(AttentionData):
         head: int | None = None,
         special: str = "hidden",
     ) -> Path:
-        """Write the page that one looks at the attention on, or the numbers.
+        """Write an interactive page of the attention, or the numbers.
 
-        The page is one file with everything in it: lines between the tokens, every head as a
-        thumbnail, one as a heat map, its queries and keys, a table of `statistics()`. Up to 2^20
-        weights are on it whole, to 1/65,535; else of each row the 16 largest. Of queries and keys
-        it has up to 2^21 numbers, or none. It says what it lacks. Base with 512 tokens: 8 MB.
+        The page is one self-contained file: lines between the tokens, every head as a thumbnail,
+        one as a heat map, its queries and keys, a table of `statistics()`. Up to 2^20 weights are
+        all on the page, with a precision of 1/65,535; of more, the 16 largest per row. It has up to
+        2^21 numbers of queries and keys, or none. It says what was left out. For base with 512
+        tokens the file has 8 MB.
 
         Args:
             path: .html for the page; .npz for `tokens`, `weights`, `layers`, `heads`, `special`,
-                `segments` and, where there are any, `queries` and `keys`, as NumPy's arrays.
-                Written whole or not at all.
-            layer, head: which the page shows first, from 1. None: the page chooses a head where
-                words attend most to words that are not beside them.
-            special: whether the page shows [CLS] and [SEP] at first: not if "hidden".
+                `segments` and, if there are any, `queries` and `keys`, as NumPy arrays. Written
+                atomically.
+            layer, head: the ones that the page shows first, from 1. None: the page chooses a head
+                where words attend most to distant words.
+            special: whether the page shows [CLS] and [SEP] at first: "hidden" if not.
 
         Returns:
             The path.
 
         Raises:
-            ValueError: another ending; a layer or head that is not in the map; for a page, a weight
-                that is not finite.
-            OSError: it cannot be written.
+            ValueError: an unknown ending; a layer or head that is not in the map; for a page, a
+                weight that is not finite.
+            OSError: the file cannot be written.
         """
         _check_special(special)
         path = check_path(path, (PAGE, NUMBERS))

@@ -17,17 +17,18 @@ TARGETS = ("next", "previous", "itself", "[SEP]", "[CLS]")
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """The figures of one head on one text.
+    """The statistics of one attention head on one text.
 
     Attributes:
         layer: its encoder block, from 1.
-        head: its number there, from 1.
-        entropy: of a token's attention, in bits, the mean over the tokens: 0 where all of it goes
-            to one token, log2 S where it goes to all S alike.
-        distance: how far away what a token attends to is, in tokens, weighted by the attention;
-            the mean over the tokens.
-        shares: how much of a token's attention goes to each of `TARGETS`, from 0 to 1; the mean
-            over the tokens that have one (the last has no next). "[SEP]" is all of them together.
+        head: its number in the block, from 1.
+        entropy: entropy of a token's attention, in bits, averaged over the tokens: 0 if all of it
+            goes to one token, log2 S if it goes to all S tokens equally.
+        distance: distance in tokens to the attended tokens, weighted by the attention and averaged
+            over the tokens.
+        shares: fraction of a token's attention that goes to each of `TARGETS`, from 0 to 1,
+            averaged over the tokens that have that target (the last token has no next one). "[SEP]"
+            is the sum over all of them.
     """
 
     layer: int
@@ -38,7 +39,7 @@ class HeadStatistics:
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The targets with a share above `LOOKS`."""
+        """Targets with a fraction above `LOOKS`."""
         return tuple(name for name, share in self.shares.items() if share > LOOKS)
 
 

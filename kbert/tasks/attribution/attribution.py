@@ -18,13 +18,13 @@ ENDINGS = (".html", *PICTURES)
 
 @dataclass(frozen=True)
 class WordScore:
-    """A word of the text.
+    """A word of the text, with its score.
 
     Attributes:
-        word: as it stands in the text.
+        word: the word as it is in the text.
         score: the sum of its tokens' scores.
         text: 0 for the first text, 1 for the pair.
-        start, end: where it stands there, in characters.
+        start, end: its character offsets in that text.
     """
 
     word: str
@@ -36,24 +36,24 @@ class WordScore:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Attribution:
-    """How much each token counts; a notebook shows the text in colours.
+    """The contribution of each token to an output. A notebook shows the text in colours.
 
     Attributes:
-        tokens: all of them, [CLS] and [SEP] too.
-        scores: float32 (S,), each token's part of `value` − `baseline_value`; those of [CLS] and
-            [SEP] are 0, since they are in the baseline too.
+        tokens: all tokens, [CLS] and [SEP] included.
+        scores: float32 (S,), each token's part of `value` − `baseline_value`; 0 for [CLS] and
+            [SEP], which are in the baseline too.
         target: the label or token that was attributed, or "cosine".
-        value: of the text, what was attributed: a probability, a logit, a cosine.
-        baseline_value: of the baseline.
-        error: the scores' sum − (value − baseline_value), 0 for an exact integral.
-        steps: points of the integral.
-        texts: the text, or the two.
-        offsets: where each token stands in its text, in characters.
-        segments: of each token's text, 0 or 1.
-        word_ids: each token's word, by number; None for [CLS] and [SEP].
-        truncated: whether the text was cut.
-        baseline: the token that stands for every other in the baseline.
-        similar_to: the text of the cosine, to which the text is compared; None: another target.
+        value: the output for the text: a probability, a logit or a cosine.
+        baseline_value: the output for the baseline.
+        error: sum of the scores − (value − baseline_value), 0 for an exact integral.
+        steps: number of points of the integral.
+        texts: the text, or the two texts.
+        offsets: start and end of each token in its text, in characters.
+        segments: text of each token, 0 or 1.
+        word_ids: index of each token's word; None for [CLS] and [SEP].
+        truncated: whether the text was truncated.
+        baseline: the token that replaces every other token in the baseline.
+        similar_to: the text that the cosine compares with; None for other targets.
     """
 
     tokens: list[str]

@@ -10,7 +10,7 @@ from kbert.training.setting_rules import checked
 
 
 class Setting(NamedTuple):
-    """A point of the grid."""
+    """Point of the hyperparameter grid."""
 
     batch_size: int
     learning_rate: float
@@ -21,7 +21,7 @@ class Setting(NamedTuple):
         return f"batch {self.batch_size}, rate {self.learning_rate:g}, {epochs}"
 
     def folder(self, seed: int) -> str:
-        """Return the name of the folder of its run with a seed."""
+        """Return the name of the folder of the point's run with a seed."""
         rate = f"{self.learning_rate:g}"
         return f"batch{self.batch_size}-rate{rate}-epochs{self.epochs}-seed{seed}"
 

@@ -15,12 +15,12 @@ from kbert.tasks.glue.grid import Setting
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
+    """A run of a task.
 
     Attributes:
-        setting, seed: what it was.
-        figures: on dev data, by their name: "accuracy", or "accuracy-mm" of MNLI's second.
-        folder: its own.
+        setting, seed: its point of the grid, and its seed.
+        figures: metrics on dev data, by name: "accuracy", or "accuracy-mm" for MNLI's second file.
+        folder: its folder.
     """
 
     setting: Setting
@@ -33,9 +33,9 @@ class Figure(NamedTuple):
     """A metric of a task over the seeds.
 
     Attributes:
-        task: with what is put behind its name: MNLI-mm.
-        metric: its name.
-        values: one a seed, shares: 0 to 1, correlations from −1.
+        task: the task's name, with the suffix of its dev file: MNLI-mm.
+        metric: the metric's name.
+        values: one value per seed: fractions from 0 to 1, correlations from −1.
     """
 
     task: str
@@ -44,12 +44,12 @@ class Figure(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean over the seeds."""
         return statistics.fmean(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """The sample's standard deviation (n − 1); None of one seed."""
+        """Sample standard deviation (n − 1); None for one seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def __str__(self) -> str:
@@ -59,12 +59,12 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskResult:
-    """A task's runs.
+    """The runs of a task.
 
     Attributes:
-        task: its name.
-        best: the setting that did best on the dev data with seed 0.
-        runs: all of them.
+        task: the task's name.
+        best: the point of the grid that did best on the dev data with seed 0.
+        runs: all runs.
     """
 
     task: str
@@ -73,7 +73,7 @@ class TaskResult:
 
     @property
     def figures(self) -> list[Figure]:
-        """Each official metric on each dev file, over the seeds of the best setting."""
+        """Each official metric on each dev file, over the seeds of the best point."""
         task = TASKS[self.task]
         chosen = sorted((run for run in self.runs if run.setting == self.best), key=_seed)
         return [
@@ -109,7 +109,7 @@ class GlueResult:
 
     @property
     def figures(self) -> list[Figure]:
-        """Return the metrics of all tasks."""
+        """Metrics of all tasks."""
         return [figure for task in self.tasks for figure in task.figures]
 
     def __repr__(self) -> str:

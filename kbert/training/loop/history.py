@@ -34,7 +34,7 @@ class History:
 
     @property
     def evaluations(self) -> list[dict]:
-        """The updates after which there was an evaluation."""
+        """Recorded steps after which there was an evaluation."""
         return [line for line in self.updates if any(key.startswith("val_") for key in line)]
 
     def find_evaluation(self, metrics: dict[str, float]) -> dict | None:

@@ -33,7 +33,7 @@ _logger = logging.getLogger("kbert")
 
 
 class NotFinite(RuntimeError):
-    """An update that was not finite, and was not applied; the message says where it began."""
+    """A step that was not finite, and was not applied; the message says where it began."""
 
 
 def train(
