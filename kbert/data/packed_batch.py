@@ -1,7 +1,7 @@
 """Several texts a row: where each stands, and a batch of such rows (sequence packing).
 
 Krell et al., "Efficient Sequence Packing without Cross-contamination" (arXiv 2107.02027): attention
-is kept within each text, and positions begin anew with it, so every text has the numbers that it
+is kept within each text, and positions begin again with it, so every text has the numbers that it
 has alone. transformers calls it padding-free training.
 """
 
@@ -20,7 +20,7 @@ FIRSTS = "Packed-Firsts"  # int32 (B,): where texts begin, in a micro-batch's ro
 
 @dataclass(frozen=True)
 class PackedBatch(TrainingBatch):
-    """The examples of an update, several a row.
+    """The examples of a step, several a row.
 
     Attributes:
         inputs: the model's, int32 (R, S), and those named above.

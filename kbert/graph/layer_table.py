@@ -1,8 +1,8 @@
 """The layers of the graph as formulas: shapes, parameters, FLOPs, kept bytes, connections.
 
-The table is layers.tsv, a row a layer in the order of the summary. It is derived from the papers
-alone, without Keras and without the builder, so that comparing the two is a test of both. Letters
-are those of `kbert.graph.formulas`, and N in a shape is the batch. Its columns:
+The table is layers.tsv, one row per layer in the order of the summary. It is derived from the
+papers alone, without Keras and without the builder, so that comparing the two is a test of
+both. Letters are those of `kbert.graph.formulas`, and N in a shape is the batch. Its columns:
 
 - `graphs`: "embeddings", "unsegmented" where there are no segments; "block", once for each encoder
   block; else the heads whose graphs have the row, "gathered" for pretraining whose MLM head sees

@@ -39,7 +39,7 @@ class Row(Protocol):
 
 
 def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tuple[int, int]:
-    """Return FLOPs of an update, and bytes of activations that it keeps.
+    """Return FLOPs of a step, and bytes of activations that it keeps.
 
     Args:
         rows: of the graph, with the costs of a batch.
@@ -65,7 +65,7 @@ def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tupl
 
 
 def left_out(config: BertConfig, seq_len: int, read: int) -> int:
-    """Return FLOPs of an update, a sequence, that kbert's engines leave out where all is trained.
+    """Return FLOPs of a step, a sequence, that kbert's engines leave out where all is trained.
 
     Heads that read some rows of the last block need its keys and vectors of every row, and all else
     of theirs: queries, scores and what they weigh, three dense layers.

@@ -11,7 +11,7 @@ from kbert.io import printable
 
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:
-    """Return a header and a line a row."""
+    """Return a header and one line per row."""
     records = [asdict(row) for row in rows]
     out = io.StringIO()
     writer = csv.DictWriter(out, records[0], delimiter=delimiter, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""A model whose first weights are those of other models' layers, by the layers' names."""
+"""Building of a model with the weights of other models' layers, by the layers' names."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
     Args:
         spec: what to build.
-        layers: Keras layers by their names; None for one that has first weights, none for all.
+        layers: Keras layers by their names; None for one that is newly initialized, none for all.
 
     Returns:
         A `BertModel` that shares no weight with them.

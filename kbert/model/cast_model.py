@@ -18,7 +18,7 @@ _marks: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def cast_model(model: keras.Model, spec: GraphSpec, dtype: str) -> BertModel:
-    """Return the model of a spec in a dtype; made once, and anew where a weight has changed since.
+    """Return the model of a spec in a dtype; made once, and again where a weight has changed since.
 
     Args:
         model: from `kbert.model.builder`.

@@ -270,7 +270,7 @@ def without_tensorflow() -> Iterator[None]:
 def check_seeds_are_pythons() -> None:
     """Check that initializers take the seeds that they are not given from Python's `random`.
 
-    So `random.seed` decides a model's first weights. Tried: `keras.utils.set_random_seed` does the
+    So `random.seed` sets a model's initial weights. Tried: `keras.utils.set_random_seed` does the
     same, sets NumPy's and the backend's as well, and imports TensorFlow on every backend.
 
     Raises:

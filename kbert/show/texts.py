@@ -236,7 +236,7 @@ def heads_text(report) -> str:
 
 
 def verify_text(report) -> str:
-    """Return a line a comparison, the differences below it, the errata, the verdict."""
+    """Return one line per comparison, the differences below it, the errata, the verdict."""
     lines = []
     for part in report.comparisons:
         what = f"{part.found} = {part.expected}: {part.amount}"

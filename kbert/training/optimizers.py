@@ -22,8 +22,8 @@ class Optimizer:
         name: "adamw" (Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW's numbers) or
             "lamb" (You et al., arXiv 1904.00962, algorithm 2).
         learning_rate: its largest value.
-        total_steps: updates of the whole run.
-        warmup_steps: updates over which the rate grows from 0.
+        total_steps: steps of the whole run.
+        warmup_steps: steps over which the rate grows from 0.
         schedule: after the warm-up "linear" (to 0 at total_steps) or "constant".
         weight_decay: of all but biases and the scales and offsets of LayerNorm.
         beta_1, beta_2: decay of the moments.
@@ -60,10 +60,10 @@ def is_decayed(path: str) -> bool:
 
 
 def learning_rate(settings: Optimizer, iteration):
-    """Return the rate of the update after `iteration` updates, float32.
+    """Return the rate of the step after `iteration` steps, float32.
 
     transformers' get_linear_schedule_with_warmup and get_constant_schedule_with_warmup: with a
-    warm-up the first update has a rate of 0.
+    warm-up the first step has a rate of 0.
     """
     done = ops.cast(iteration, "float32")
     warmup, total = float(settings.warmup_steps), float(settings.total_steps)

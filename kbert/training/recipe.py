@@ -40,18 +40,18 @@ class Recipe(Protocol):
     what cannot be read, a ValueError for what does not fit.
 
     Attributes:
-        command: of the command line, which goes on with such a run.
+        command: of the command line, which resumes such a run.
         settings_type: the class of `settings`.
-        may_move: the arguments for data that may lie elsewhere when it goes on.
+        may_move: the arguments for data that may have moved when it is resumed.
         title: of the run's page.
         score: which figure of an evaluation says what is best; a minus before it: the lower.
         settings: complete from `open` on.
         batches: what is trained on; from `open` on, as all below.
         spec: the graph that is trained, which the runner builds in the settings' precision.
         fingerprint: what the batches and the evaluation depend on, as JSON.
-        steps, warmup_steps: updates of the whole run, and of its warm-up.
-        evaluate_every: updates between two evaluations.
-        flops: of an update, over all hosts; see `kbert.training.loop.throughput.Speed`.
+        steps, warmup_steps: steps of the whole run, and of its warm-up.
+        evaluate_every: steps between two evaluations.
+        flops: of a step, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
         teaching: what else is learned, of a teacher; None: nothing.
@@ -91,7 +91,7 @@ class Recipe(Protocol):
 
         Args:
             compiled: whether XLA compiles the step.
-            shape_cost: what a batch of a new shape costs once, in updates; 0: unknown.
+            shape_cost: what a batch of a new shape costs once, in steps; 0: unknown.
         """
 
     def trained_part(self, model):
@@ -126,7 +126,7 @@ class Recipe(Protocol):
         """Return the run's result for result.json; `last` is the last line of the history."""
 
     def described(self, done: int) -> dict[str, str]:
-        """Return how much was trained on in so many updates, in words by name, for the report."""
+        """Return how much was trained on in so many steps, in words by name, for the report."""
 
     def make_card(self, bert: Bert, result: dict) -> str:
         """Make the model's card, of `bert`, with what is in result.json."""

@@ -1,8 +1,8 @@
-"""The one runner: begins a run, or goes on with it; trains; writes what it came to.
+"""The one runner: starts a run, or resumes it; trains; writes what it came to.
 
     pretrain, finetune  →  start or resume  →  _train  →  kbert.training.loop.loop.train
 
-What is trained is the recipe's (`kbert.training.recipe`), how one update is done the engine's.
+What is trained is the recipe's (`kbert.training.recipe`), how one step is done the engine's.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long 
 
 
 def start(recipe: Recipe, output: str | os.PathLike | None, surroundings: Surroundings):
-    """Return a new run, from its first update to its result.
+    """Return a new run, from its first step to its result.
 
     Args:
         recipe: what it is.
@@ -193,7 +193,7 @@ def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> Ru
 
 
 def _train(engine, recipe: Recipe, run: RunFolder | None, surroundings: Surroundings, done=0):
-    """Do the updates that are left; write and return what the run came to."""
+    """Do the steps that are left; write and return what the run came to."""
     from kbert.training.loop.loop import train
 
     peak, how = surroundings.peak(recipe.settings.precision, engine.replicas)

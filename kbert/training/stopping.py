@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM as a wish to stop, which the loop fulfils between two updates.
+"""Ctrl-C and SIGTERM as a stop request, which the loop obeys between two steps.
 
 A signal reaches one host, and a callback may stop one alone. If that one stopped, the others would
-wait for it in the next update's sums without end; so each host's wishes go into those sums, which
-all hosts read, and all stop after the same update.
+wait for it in the next step's sums without end; so each host's stop request goes into those
+sums, which all hosts read, and all stop after the same step.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ class Stopped(KeyboardInterrupt):
 
 
 class ProcessLost(RuntimeError):
-    """Another process of the run is gone; the message says how to go on."""
+    """Another process of the run is gone; the message says how to resume."""
 
 
 class Wishes(NamedTuple):
-    """Why a process wants the run to end after an update."""
+    """Why a process wants the run to end after a step."""
 
     callback: bool
     signal: bool
@@ -76,7 +76,7 @@ class Agreement:
         return self._own()
 
     def hear(self, figures: list[dict[str, float]]) -> None:
-        """Take the sums of the wishes from the figures of a call's updates."""
+        """Take the sums of the stop flags from the figures of a call's steps."""
         self._heard += 1
         for values in figures:
             wishes = Wishes(*(values.pop(name, 0.0) > 0 for name in Wishes._fields))
@@ -86,7 +86,7 @@ class Agreement:
     def due(self) -> Wishes:
         """Why the run ends after the last call; of several hosts each gets the same answer.
 
-        Some of them may have begun a call more before they could read the wishes.
+        Some of them may have begun a call more before they could read the stop requests.
         """
         if self._engine.processes == 1:
             return self._own()

@@ -2,7 +2,7 @@
 
 An adapter is two matrices beside the graph, A (rank, inputs) and B (outputs, rank), in PEFT's
 shapes (Hu et al. 2021, arXiv 2106.09685). The model is computed with W + scale · B·A in the place
-of W, made anew in each computation: whatever computes it, layers or fused parts, need know nothing
+of W, made again in each computation: whatever computes it, layers or fused parts, need know nothing
 of it, and the gradient of that sum goes on to A and B alone.
 """
 

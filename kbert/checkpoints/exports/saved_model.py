@@ -29,9 +29,9 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
 
         encoder      sentence_embedding, float32 (N, H): as `kbert.embed`
         classifier   probabilities, float32 (N, labels), and labels, their names (N, labels); where
-                     they are of one choice, label, the likeliest, (N,); of a regression value,
+                     they are of one choice, label, the most likely, (N,); of a regression value,
                      float32 (N,)
-        pretraining  of every [MASK] the likeliest tokens, (N, masks, 5), and their probabilities,
+        pretraining  of every [MASK] the most likely tokens, (N, masks, 5), and their probabilities,
                      float32, filled up with "" and 0; of pairs probability, float32 (N,), that the
                      second text is next
         tokens       words, their labels, probabilities, float32, and where they stand, starts and

@@ -36,7 +36,7 @@ def smooth(onnx, onnxruntime, path: Path, feeds: Iterable[dict]) -> None:
 
     Args:
         onnx, onnxruntime: the packages.
-        path: the file of the graph, which is written anew.
+        path: the file of the graph, which is written again.
         feeds: the graph's inputs for each calibration text.
     """
     model = onnx.load(path)

@@ -2,7 +2,7 @@
 
 A batch is as long as the first of a few lengths that holds its longest example. Its examples come
 from a pool of many batches that is sorted by length, so little of it is padding; the pools are
-drawn anew in every epoch, and the batches shuffled.
+drawn again in every epoch, and the batches shuffled.
 """
 
 import copy
@@ -73,12 +73,12 @@ class Examples:
 class BucketedBatches:
     """Labelled examples as `kbert.data.training_batch.Batches`.
 
-    Every example comes once an epoch, of `steps_per_epoch` updates. The odd batch of an epoch is
+    Every example comes once an epoch, of `steps_per_epoch` steps. The odd batch of an epoch is
     filled up with rows that weigh nothing. A batch is a pure function of (seed, step).
 
     Args:
         examples: what is trained on.
-        batch_size: examples of an update, over all hosts.
+        batch_size: examples of a step, over all hosts.
         seed: of the order.
         pad_id: the padding token.
         lengths: that batches may have, ascending; the longest example must fit.
@@ -122,7 +122,7 @@ class BucketedBatches:
         }
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """Return the rows `part` of update `step`, counted from 0.
+        """Return the rows `part` of the batch of a step, counted from 0.
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), S one of `lengths`; each

@@ -1,7 +1,7 @@
 """Labelled examples packed into rows of one length: nearly no padding, and nearly one shape.
 
-An update has texts of all lengths. They are dealt as cards are: a pool of many batches is sorted by
-length and cut into `batch_size` strata, and every batch draws one text of each. So all updates have
+A step has texts of all lengths. They are dealt as cards are: a pool of many batches is sorted by
+length and cut into `batch_size` strata, and every batch draws one text of each. So all steps have
 about as many tokens and need as many rows, and none is of short texts alone, as in buckets.
 """
 
@@ -28,13 +28,13 @@ class PackedBatches(BucketedBatches):
 
     Args:
         examples: what is trained on; their labels are of texts or of tokens.
-        batch_size: examples of an update.
+        batch_size: examples of a step.
         seed: of the order.
         pad_id: the padding token.
         row_length: tokens of a row; None: the one that costs least, of the longest example's to
             `longest_row`.
         longest_row: of the lengths that are tried.
-        micro_batches: parts of an update, packed each.
+        micro_batches: parts of a step, packed each.
         pool: batches whose texts are dealt out together.
 
     Raises:
@@ -103,7 +103,7 @@ class PackedBatches(BucketedBatches):
         ]
 
     def _rows_needed(self, length: int, epoch: int = 0, updates: int = _TRIED) -> list[int]:
-        """Return rows of each of an epoch's first updates, of the micro-batch that needs most."""
+        """Return rows of each of an epoch's first steps, of the micro-batch that needs most."""
         size = max(self.batch_size // self.micro_batches, 1)
         return [
             max(

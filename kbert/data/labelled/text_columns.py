@@ -1,7 +1,7 @@
 """Batches of records of several texts each: pairs, triplets, scored pairs, labelled sentences.
 
 A batch's inputs are (B, C, S), C texts a record, padded to one length. Labelled sentences become
-pairs of two of one label, or triplets with one of another label, drawn anew in every epoch.
+pairs of two of one label, or triplets with one of another label, drawn again in every epoch.
 """
 
 import hashlib
@@ -101,7 +101,7 @@ class ColumnBatches(BucketedBatches):
             self._ranks[self._by_label] = np.arange(len(examples))
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
-        """Return the rows `part` of update `step`, counted from 0.
+        """Return the rows `part` of the batch of a step, counted from 0.
 
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, C, S), S one of `lengths`.

@@ -12,7 +12,7 @@ def seed_states(model) -> list:
 
     Raises:
         RuntimeError: fewer than there are layers with dropout: those would draw the same mask at
-            each update, and nothing would show it.
+            each step, and nothing would show it.
     """
     found = own_seed_states(model)
     drawing = sum(_drops_out(layer) for layer in model.layers)

@@ -3,7 +3,7 @@
 Nothing else of that block reaches a loss but by way of its keys and vectors. Its queries, and all
 that follows attention, are computed for these rows alone, in training: the same numbers, as a row
 knows of others by attention only. Of base's twelve blocks at 128 tokens, 20 predicted, that leaves
-out an eighteenth of an update's FLOPs; of a classifier's a fourteenth
+out an eighteenth of a step's FLOPs; of a classifier's a fourteenth
 (`kbert.graph.training_cost.left_out`).
 
 Dimensions at line end: B batch, S sequence, R rows read, M predicted positions, H hidden size.

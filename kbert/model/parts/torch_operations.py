@@ -1,7 +1,7 @@
 """The operations of Keras that the fused parts use, by torch itself.
 
 Keras looks for symbolic tensors in the arguments of each call. Where nothing is compiled, these
-looks are a hundredth of an update of MiniLM.
+looks are a hundredth of a step of MiniLM.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The fused parts as XLA's compiler for TPU likes them: heads stay where the products leave them.
 
 On a CPU the three projections are one product, whose result is moved apart; here that move is what
-costs, a seventh of an update of base by the compiler's estimate. LayerNorm takes one pass for mean
+costs, a seventh of a step of base by the compiler's estimate. LayerNorm takes one pass for mean
 and variance, which the compiler fuses to the product before it.
 
 Dimensions at line end: B batch, S sequence, H hidden size, A heads, D = H/A.

@@ -133,7 +133,7 @@ def vector_settings(bert: Bert) -> SentenceSettings:
 
 
 def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> int:
-    """Return the output of a label, by its name or number; None: the likeliest of (labels,)."""
+    """Return the output of a label, by its name or number; None: the most likely of (labels,)."""
     labels = label_names(bert, len(answers))
     if target is None:
         return int(answers.argmax())
@@ -146,7 +146,7 @@ def label_number(bert: Bert, target: str | int | None, answers: np.ndarray) -> i
 
 
 def token_number(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) -> int:
-    """Return the id of a token; None: the likeliest of (T,)."""
+    """Return the id of a token; None: the most likely of (T,)."""
     if target is None:
         return int(answers[: tokenizer.vocab_size].argmax())
     if not isinstance(target, str):

@@ -1,4 +1,4 @@
-"""A LoRA run on top of another: it goes on with the first's adapter, of the original base.
+"""A LoRA run on top of another: it continues the first's adapter, of the original base.
 
 PEFT's `PeftModel.from_pretrained(base, adapter, is_trainable=True)`: the base's weights stay as
 they are, training goes on with A, B and the head as the adapter's folder has them.
@@ -60,7 +60,7 @@ def open_source(
         settings: the run's.
 
     Returns:
-        The model; and an adapter that the run goes on with, which is not in the model's weights.
+        The model; and an adapter that the run continues, which is not in the model's weights.
 
     Raises:
         ValueError: an adapter of other settings than the run's, or of no base that is here.

@@ -41,7 +41,7 @@ def trained_weights(
 ) -> TrainedWeights | None:
     """Return a model's variables that are trained; None: all, at one rate.
 
-    `pairs` are the adapters to go on with.
+    `pairs` are the adapters to continue.
     """
     rate = settings.head_learning_rate
     if not parts.frozen and settings.layer_decay is None and rate is None:

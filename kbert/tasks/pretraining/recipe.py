@@ -53,7 +53,7 @@ class Pretraining(Recipe):
         settings: the run's.
         places: the folders of "shards" and "dev" and the checkpoint "init"; these two may be None.
         config, init: as `pretrain` takes them.
-        own_config: that of a run which is gone on with; None: it is made of the two.
+        own_config: that of a resumed run; None: it is made of the two.
         teacher: as `pretrain` takes it.
     """
 

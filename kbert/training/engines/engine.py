@@ -37,8 +37,8 @@ class Engine(GradientCache, OptimizerStep):
         local: parts of a process's examples that are computed each on its own.
         process, processes: which host this is, and of how many.
         shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
-            step, in updates; 0: unknown.
-        steps_per_execution: updates that one call of the device does at most.
+            step, in steps; 0: unknown.
+        steps_per_execution: steps that one call of the device does at most.
         output_names: what `predict` gives, in its order.
     """
 
@@ -71,16 +71,16 @@ class Engine(GradientCache, OptimizerStep):
             model: a functional model, built within `scope`.
             optimizer: its settings.
             trained: what of the model is trained, made within `scope`; None: all of it.
-            clip_norm: largest global norm of the gradients of an update; None: any.
-            accumulation_steps: micro-batches of an update.
+            clip_norm: largest global norm of the gradients of a step; None: any.
+            accumulation_steps: micro-batches of a step.
             jit: whether XLA compiles the step; None: as is best on the device.
             gradient_checkpointing: whether the backward pass computes each encoder block again
                 instead of
                 keeping its activations: less memory, more time, the same numbers.
-            packing: whether updates are of `kbert.data.packed_batch.PackedBatch`es.
+            packing: whether steps are of `kbert.data.packed_batch.PackedBatch`es.
             label_smoothing: see `kbert.training.loss.measured`.
             lessons: of the labels that are no output's own, see `kbert.training.loss.objective`.
-            steps_per_execution: updates that one call of the device does at most; None: as suits
+            steps_per_execution: steps that one call of the device does at most; None: as suits
                 the device.
             seed: of the dropout.
 
@@ -133,7 +133,7 @@ class Engine(GradientCache, OptimizerStep):
         return True
 
     def default_steps_per_execution(self) -> int:
-        """Return how many updates one call of this device does."""
+        """Return how many steps one call of this device does."""
         return 1
 
     def ahead(self) -> int:
@@ -160,7 +160,7 @@ class Engine(GradientCache, OptimizerStep):
         return slice(self.process * share, (self.process + 1) * share)
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
-        """Return one update.
+        """Run one step.
 
         Args:
             batch: this process's rows.
@@ -169,8 +169,8 @@ class Engine(GradientCache, OptimizerStep):
 
         Returns:
             Scalars of the device: `objectives.figures`, "gradient_norm", "learning_rate", "finite"
-            (whether it was applied), and over all processes the sums of the wishes, "callback" and
-            "signal": above 0 where one of them has it. The same in each process.
+            (whether it was applied), and over all processes the sums of the stop flags,
+            "callback" and "signal": above 0 where one of them has it. The same in each process.
         """
         raise NotImplementedError
 
@@ -185,7 +185,7 @@ class Engine(GradientCache, OptimizerStep):
             wishes: this process's.
 
         Returns:
-            What waits for their figures, as `update` has them, a dictionary an update.
+            What waits for their figures, as `update` has them, one dictionary per step.
         """
         sent = [self.update(batch, step + n, wishes) for n, batch in enumerate(batches)]
         return lambda: [{name: float(value) for name, value in one.items()} for one in sent]

@@ -1,4 +1,4 @@
-"""JAX: one compiled update over all devices and hosts.
+"""JAX: one compiled step over all devices and hosts.
 
 Each device computes the gradients of its part of every micro-batch, `shard_map`; they are summed
 once, and all else is the program of one device. The masks are those of one device: functions of
@@ -108,7 +108,7 @@ class JaxEngine(Engine):
         return logs
 
     def _await_last(self) -> None:
-        """Until a long update has given its memory back: the next takes that, not as much again.
+        """Until a long step has given its memory back: the next takes that, not as much again.
 
         XLA does so a moment after the results are there, on a thread of its own.
         """

@@ -1,6 +1,6 @@
-"""Memory that an update gives back and the next one asks for: kept by the process meanwhile.
+"""Memory that a step gives back and the next one asks for: kept by the process meanwhile.
 
-torch's tensors and XLA's temporary ones, on JAX, are asked of glibc for each update anew. It hands
+torch's tensors and XLA's temporary ones, on JAX, are asked of glibc for each step again. It hands
 pieces so large back to the system at once, and the first write to each page of new memory costs
 more than what is written. TensorFlow has an allocator of its own, which keeps what it has.
 """

@@ -35,7 +35,7 @@ class Decision(NamedTuple):
 
 
 class OptimizerStep(TrainingState):
-    """An update from its gradients on, in tensors of one replica.
+    """A step from its gradients on, in tensors of one replica.
 
     Attributes:
         settings: the optimizer's.
@@ -104,7 +104,7 @@ class OptimizerStep(TrainingState):
         """Return new values of the weights, of their first and of their second moments.
 
         Args:
-            decision: of the update.
+            decision: of the step.
             states: values of the weights, of their first and of their second moments.
             gradients: of the weights.
         """

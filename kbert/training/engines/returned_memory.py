@@ -1,4 +1,4 @@
-"""Memory that the compiler has done with, given back while the first update goes on."""
+"""Memory that the compiler has done with, given back while the first step goes on."""
 
 import contextlib
 import threading
@@ -14,8 +14,8 @@ _LARGE = 2**17  # bytes; glibc's own bound at a process's start, which then grow
 def returned() -> Iterator[None]:
     """Within it glibc gives the system back, again and again, what is free; elsewhere nothing.
 
-    XLA's programs are compiled in threads of their own in the first update, whose heaps keep what
-    they have taken, just where an update needs the most. What is large has pages of its own
+    XLA's programs are compiled in threads of their own in the first step, whose heaps keep what
+    they have taken, just where a step needs the most. What is large has pages of its own
     meanwhile, which go back with it.
     """
     if not glibc.trim():

@@ -58,7 +58,7 @@ class Spread:
         return run
 
     def one_by_one(self, of_replica: Callable, most: int, columns: Callable) -> Callable:
-        """Return the same of several updates: see `one_by_one`."""
+        """Return the same of several steps: see `one_by_one`."""
         if self.on_tpu:
             return self.on_each(one_by_one(of_replica, most, columns))
 
@@ -89,10 +89,10 @@ class Spread:
 def one_by_one(of_replica: Callable, most: int, columns: Callable) -> Callable:
     """Return a function that runs several steps, one after the other, on stacked arguments.
 
-    Its result is float32 (most, columns): a row an update, 0 where there is none.
+    Its result is float32 (most, columns): one row per step, 0 where there is none.
 
     Args:
-        of_replica: one update of a replica: scalars by name, the same on every replica.
+        of_replica: one step of a replica: scalars by name, the same on every replica.
         most: how many are stacked.
         columns: gives the names, of the stacked arguments.
     """
@@ -109,7 +109,7 @@ def _nth(of_replica: Callable) -> Callable:
 
 
 def stacked(parts: list):
-    """NumPy arrays of several updates, in the structure of one."""
+    """NumPy arrays of several steps, in the structure of one."""
     return tf.nest.map_structure(lambda *arrays: np.stack(arrays), *parts)
 
 

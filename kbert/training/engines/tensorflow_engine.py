@@ -1,6 +1,6 @@
 """TensorFlow: one `strategy.run` loop for one device, several, several hosts and TPU.
 
-On TPU one program is a whole call: several updates in a loop, with what goes between the chips.
+On TPU one program is a whole call: several steps in a loop, with what goes between the chips.
 Its shapes are static, and nothing in it asks the host. No TPU has run
 it yet.
 """
@@ -172,13 +172,13 @@ class TensorFlowEngine(Engine):
         return read
 
     def _returning_memory(self):
-        """Around the first update on a CPU, `returned_memory.returned`."""
+        """Around the first step on a CPU, `returned_memory.returned`."""
         first, self._is_first = self._is_first, False
         returning = first and device_names() == ["CPU"]
         return returned_memory.returned() if returning else contextlib.nullcontext()
 
     def _each(self, batch: TrainingBatch, step: int, wishes: Wishes) -> list[tuple]:
-        """Return an update's arrays and seeds for each of this host's replicas."""
+        """Return a step's arrays and seeds for each of this host's replicas."""
         local = range(self.process * self.local, (self.process + 1) * self.local)
         arrays = self._arrays(batch, self.local, wishes)
         return list(zip(arrays, self._seeds(step, local), strict=True))

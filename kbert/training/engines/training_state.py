@@ -1,4 +1,4 @@
-"""Every number that the next update depends on: the variables, read as arrays and set to them."""
+"""Every number that the next step depends on: the variables, read as arrays and set to them."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ class TrainingState:
         weights: its variables that are trained, in Keras's order, and those of adapters.
         trained: what they are.
         first, second: the moments of each.
-        counts: steps done, loss scale, good updates since it changed, updates in a row that were
+        counts: steps done, loss scale, good steps since it changed, steps in a row that were
             not applied.
         seed_states: of the dropouts.
     """
@@ -78,7 +78,7 @@ class TrainingState:
         return found | {f"optimizer/{variable.name}": variable for variable in self.counts[:-1]}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return every number that the next update depends on, by name."""
+        """Return every number that the next step depends on, by name."""
         return self._copied(HostMemory())
 
     def snapshot(self) -> dict[str, np.ndarray]:

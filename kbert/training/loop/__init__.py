@@ -1,4 +1,4 @@
-"""One run's updates in order: batches ahead, stopping, diagnosis, the line on stderr.
+"""One run's steps in order: batches ahead, stopping, diagnosis, the line on stderr.
 
 `kbert.training` and the tasks' runner may import it.
 """

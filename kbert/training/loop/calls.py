@@ -12,13 +12,13 @@ def calls(
 ) -> Iterator[Call]:
     """Yield batches in order, those of a call together.
 
-    A call's batches have one shape. Where it ends depends on the updates' numbers and shapes alone:
-    every host, and a run that goes on from a state, makes the same ones.
+    A call's batches have one shape. Where it ends depends on the steps' numbers and shapes alone:
+    every host, and a run that is resumed from a state, makes the same ones.
 
     Args:
-        batches: each update's number and its batch.
-        most: updates of a call.
-        pauses: whether the run does something else after so many updates.
+        batches: each step's number and its batch.
+        most: steps of a call.
+        pauses: whether the run does something else after so many steps.
 
     Raises:
         Exception: what taking a batch raises, after a call of those that were made before it.

@@ -1,4 +1,4 @@
-"""The one training loop: batches to updates, with callbacks, records, states and a clear end.
+"""The one training loop: batches to steps, with callbacks, records, states and a clear end.
 
 Keras's `fit` is not used: under `tf.distribute` it clips each replica's gradients before their sum,
 draws the same dropout masks on every replica and fails with several hosts; its restarts lose the
@@ -55,23 +55,23 @@ def train(
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Do the updates `start` … `steps` − 1 with an engine that is prepared.
+    """Do the steps `start` … `steps` − 1 with an engine that is prepared.
 
     Args:
         engine: see `kbert.training.engines`; restored, where `start` is not 0.
-        batches: makes the batch of each update.
-        steps: updates of the whole run.
+        batches: makes the batch of each step.
+        steps: steps of the whole run.
         run: where to record and to save; None: nothing is kept.
         start: steps done.
         evaluate: figures of the weights as they are, by name ("loss", "accuracy"); every host
             calls it.
-        evaluate_every: updates between two evaluations; None: one, at the end.
-        save_every: updates between two states; None: at evaluations that are the best so far and
+        evaluate_every: steps between two evaluations; None: one, at the end.
+        save_every: steps between two states; None: at evaluations that are the best so far and
             at the end.
         score: which figure says what is best; a minus before it: the lower the better.
         patience: evaluations in a row without a better score after which the run ends; None: it
             ends after `steps`.
-        log_every: updates between two recorded ones.
+        log_every: steps between two recorded ones.
         callbacks: Keras's; an epoch is the stretch between two evaluations, whose logs are means
             over it. Their own state is not kept from one start of a run to the next.
         progress: whether the live line is written.
@@ -79,7 +79,7 @@ def train(
         report: writes the run's page after each evaluation, from steps done and their records.
 
     Returns:
-        A `History`, from the run's first update on.
+        A `History`, from the run's first step on.
 
     Raises:
         NotFinite: loss or gradients were NaN or infinite.
@@ -133,13 +133,13 @@ def _callbacks(callbacks, engine, batches: Batches, part: slice, plan: Plan, sta
 
 
 def _first(engine) -> str:
-    """Return the line until the first update is done; torch compiles nothing."""
+    """Return the line until the first step is done; torch compiles nothing."""
     doing = "computing" if keras.backend.backend() == "torch" else "compiling"
     return f"{doing} the first step …"
 
 
 class _Trainer:
-    """A run under way: `done` updates are sent, the figures of those in flight are not read yet."""
+    """A run under way: `done` steps are sent, the figures of those in flight are not read yet."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Trainer:
         self.callbacks = callbacks
 
     def fit(self, sent_together: Iterator[Call], stop_request: StopRequest) -> None:
-        """All updates that are left."""
+        """All steps that are left."""
         self.agreement = Agreement(self.engine, stop_request)
         if self.saver.saved is None:
             # The first state is written before the first update: where that one is not finite, or
@@ -255,7 +255,7 @@ class _Trainer:
             self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
 
     def _read(self, at_most: int) -> None:
-        """Read the figures of updates, until so many are in flight."""
+        """Read the figures of steps, until so many are in flight."""
         while len(self.in_flight) > at_most:
             step, batches, figures = self.in_flight.popleft()
             found = figures()  # waits for the device

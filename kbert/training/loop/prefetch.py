@@ -10,12 +10,12 @@ AHEAD = 2  # batches that wait: one would do where all take the same time
 
 
 class Prefetched:
-    """The batches of the updates `start` … `stop` − 1, in order; a context, which ends its thread.
+    """The batches of the steps `start` … `stop` − 1, in order; a context, which ends its thread.
 
     Args:
         batches: makes them.
         part: the rows of each that this process is for.
-        start, stop: numbers of updates.
+        start, stop: numbers of steps.
         ahead: batches that wait at most.
 
     Raises:

@@ -11,14 +11,14 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The line; a context, which ends it with the last update.
+    """The line; a context, which ends it with the last step.
 
     Args:
-        steps: updates of the whole run.
-        steps_per_epoch: updates of one pass over the data; None: no epochs are shown.
+        steps: steps of the whole run.
+        steps_per_epoch: steps of one pass over the data; None: no epochs are shown.
         progress: False writes nothing.
         stream: where to; None: stderr.
-        first: what is said until there are figures of an update; "" says nothing.
+        first: what is said until there are figures of a step; "" says nothing.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Live:
         self._last: tuple[int, dict[str, float], float | None] | None = None
 
     def update(self, step: int, values: dict[str, float], seconds_left: float | None) -> None:
-        """Show an update, where the last line is old enough."""
+        """Show a step, where the last line is old enough."""
         now = time.monotonic()
         self._last = step, values, seconds_left
         if self._show and now >= self._next:
@@ -106,7 +106,7 @@ def line(
         step, steps: steps done, and of the whole run.
         values: the figures by name, as in metrics.jsonl; an evaluation's begin with "val_".
         seconds_left: until the end; None: not known.
-        note: behind the updates.
+        note: behind the steps.
         width: columns of the terminal.
         epoch: such as "epoch 2/3"; "" shows none.
     """

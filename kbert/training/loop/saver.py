@@ -1,4 +1,4 @@
-"""States written beside the updates: the device waits until its numbers are copied, no longer."""
+"""States written beside the steps: the device waits until its numbers are copied, no longer."""
 
 import contextlib
 import errno
@@ -18,7 +18,7 @@ class Saver:
     Args:
         engine: whose state.
         run: the run's folder; None: nothing is kept.
-        saved: updates of the state that is on the disk; None: there is none.
+        saved: steps of the state that is on the disk; None: there is none.
 
     Attributes:
         saved: the same, as far as is known.
@@ -38,16 +38,16 @@ class Saver:
         beside: bool = False,
         alone: bool = False,
     ) -> None:
-        """Save the state after `done` updates; do nothing where that was begun.
+        """Save the state after `done` steps; do nothing where that was begun.
 
         Args:
-            done: updates.
+            done: steps.
             score: of the evaluation of these weights (`Plan.score_of`).
-            beside: whether the updates go on while it is written; else it is on the disk then.
+            beside: whether the steps go on while it is written; else it is on the disk then.
             alone: whether the other hosts know nothing of it; else all of them come here.
 
         Raises:
-            OSError: it could not be written, or the one before it; the text says how to go on.
+            OSError: it could not be written, or the one before it; the text says how to resume.
         """
         if self._run is None:
             return

@@ -15,10 +15,10 @@ _OUTLIER = 5  # times the median: a step that compiled something for a new lengt
 
 
 class Speed:
-    """The rate of the last updates; the first one, which compiles, is left out.
+    """The rate of the last steps; the first one, which compiles, is left out.
 
     Args:
-        flops: of one update, over all hosts (`kbert.account`'s training FLOPs); None: not known.
+        flops: of one step, over all hosts (`kbert.account`'s training FLOPs); None: not known.
         peak: FLOP/s of all the devices together; None: not known.
     """
 
@@ -28,7 +28,7 @@ class Speed:
         self._clock: float | None = None
 
     def add(self, tokens: float, updates: int = 1) -> dict[str, float]:
-        """More updates, of so many tokens, padding included: the rates, once there are any."""
+        """More steps, of so many tokens, padding included: the rates, once there are any."""
         now = time.perf_counter()
         if self._clock is not None:
             self._last.append((tokens, updates, now - self._clock))
@@ -55,7 +55,7 @@ class Speed:
         return rates
 
     def seconds_for(self, updates: int) -> float | None:
-        """Estimate how long so many updates take; steps that compiled something do not count."""
+        """Estimate how long so many steps take; steps that compiled something do not count."""
         if not self._last:
             return None
         seconds = [spent / count for _, count, spent in self._last]

@@ -14,7 +14,7 @@ _SCORES = ("f1", "matthews", "precision", "recall", "exact_match")
 
 @dataclass(frozen=True)
 class Curve:
-    """One figure of metrics.jsonl over the updates.
+    """One figure of metrics.jsonl over the steps.
 
     Attributes:
         name: its key.
@@ -117,7 +117,7 @@ def _drawn(curve: Curve, place: "_Axes", number: int) -> str:
 
 
 class _Axes:
-    """The rectangle: where updates and values lie in it, its lines and numbers."""
+    """The rectangle: where steps and values lie in it, its lines and numbers."""
 
     def __init__(self, steps: tuple[float, float], values: tuple[float, float]):
         self.steps, self.values = steps, values

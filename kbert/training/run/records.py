@@ -1,4 +1,4 @@
-"""metrics.jsonl: a JSON object a line for each update that is recorded, in order, each once."""
+"""metrics.jsonl: a JSON object a line for each step that is recorded, in order, each once."""
 
 import json
 import math

@@ -2,7 +2,7 @@
 
 RUN/settings.json        what the run was asked for and a fingerprint of its data
     environment.json     versions, devices
-    metrics.jsonl        a line an update          tensorboard/   the same for TensorBoard
+    metrics.jsonl        one line per step          tensorboard/   the same for TensorBoard
     checkpoints/step-00000120.safetensors          the last two, and the best where there is one;
                          gone once the run is finished, unless all is kept
     model.keras, model/  the result, in kbert's and in transformers' format
@@ -96,7 +96,7 @@ class RunFolder:
             path: a folder that is not there, or is empty.
             settings: what the run was asked for, as JSON: all that its result depends on.
             fingerprint: what its batches depend on, as JSON (`Batches.fingerprint`).
-            task: what the command that goes on with it is called.
+            task: what the command that resumes it is called.
             places: paths of its data, by name; they may change, the data may not.
             keep_checkpoints: whether the finished run keeps its training states; it may change.
             chief: whether this process writes it; the others call `open`, once it is there.
@@ -153,7 +153,7 @@ class RunFolder:
 
     @property
     def way_on(self) -> str:
-        """The command that goes on with it."""
+        """The command that resumes it."""
         return f"kbert {self.task} --resume {self.place or 'FOLDER'}"
 
     @contextlib.contextmanager
@@ -219,7 +219,7 @@ class RunFolder:
 
         `close` goes with it.
 
-        States of later updates, which cannot be used, or they would have been, are set aside as
+        States of later steps, which cannot be used, or they would have been, are set aside as
         `….refused`.
 
         Returns:
@@ -236,7 +236,7 @@ class RunFolder:
         return self.read_records()
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        """Record one update: a line of metrics.jsonl and TensorBoard's scalars."""
+        """Record one step: a line of metrics.jsonl and TensorBoard's scalars."""
         if self._records is not None and self._events is not None:  # the chief's
             self._records.add(step, values)
             self._events.add(step, values)

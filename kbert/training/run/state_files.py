@@ -1,7 +1,7 @@
 """The state of a run as a file: whole or not there, and refused where it is not what was written.
 
 One safetensors file a state, which any safetensors reader opens. Its metadata hold the number of
-updates, what run it is of and a SHA-256 of all of it, since a truncated or overwritten file can
+steps, what run it is of and a SHA-256 of all of it, since a truncated or overwritten file can
 still have a header that reads well.
 """
 
@@ -30,7 +30,7 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
     Args:
         path: the file; its folder is there.
         arrays: by name, of any shape and of a dtype that safetensors has.
-        facts: what else is known of it, as JSON: the number of updates, the run.
+        facts: what else is known of it, as JSON: the number of steps, the run.
 
     Raises:
         OSError: it cannot be written; an old file stays, and nothing half-written.

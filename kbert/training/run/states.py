@@ -78,7 +78,7 @@ class States:
         return None
 
     def remove_superseded(self, step: int) -> None:
-        """Remove those up to an update that are neither of the last two nor the best one."""
+        """Remove those up to a step that are neither of the last two nor the best one."""
         files = [file for file in self._files() if _step(file) <= step]
         scored = [file for file in files if _score(file)[0] > -np.inf]
         best = max(scored, key=_score, default=None)  # the first of equals

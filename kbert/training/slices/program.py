@@ -1,4 +1,4 @@
-"""The process that compiles an update for a slice: JSON on stdin, JSON in the file of its argument.
+"""The process that compiles a step for a slice: JSON on stdin, JSON in the file of its argument.
 
     python -m kbert.training.slices.program RESULT.json < REQUEST.json
 
@@ -84,9 +84,9 @@ def update(
         head: one of `kbert.graph.spec.HEADS`.
         seq_len: tokens a sequence.
         max_predictions: predicted positions of a sequence; None: all, or no MLM head.
-        batch_size: sequences of an update, over all chips.
+        batch_size: sequences of a step, over all chips.
         precision: a Keras dtype policy.
-        accumulation_steps: micro-batches of an update.
+        accumulation_steps: micro-batches of a step.
         gradient_checkpointing: whether blocks are computed again.
         optimizer: "adamw" or "lamb".
         what: "update" or "evaluation".
