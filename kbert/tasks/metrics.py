@@ -1,6 +1,6 @@
 """How good predictions are: of classes, of entities as in seqeval, of answers as in SQuAD.
 
-All figures are shares, from 0 to 1 (Matthews's from −1); SQuAD itself prints them times 100.
+All metrics are shares, from 0 to 1 (Matthews's from −1); SQuAD itself prints them times 100.
 """
 
 import itertools
@@ -213,7 +213,7 @@ def answer_figures(
     there: np.ndarray | None = None,
     given: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """SQuAD's figures over all questions.
+    """SQuAD's metrics over all questions.
 
     Args:
         raw, null, there, given: from `compare_answers`.

@@ -76,7 +76,7 @@ class Agreement:
         return self._own()
 
     def hear(self, figures: list[dict[str, float]]) -> None:
-        """Take the sums of the stop flags from the figures of a call's steps."""
+        """Take the sums of the stop flags from the metrics of a call's steps."""
         self._heard += 1
         for values in figures:
             wishes = Wishes(*(values.pop(name, 0.0) > 0 for name in Wishes._fields))

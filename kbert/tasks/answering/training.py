@@ -30,7 +30,7 @@ class Answering:
         return encode_squad(records, tokenizer, max_length)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
-        """exact_match and f1, SQuAD's; where a question has no answer, SQuAD 2.0's figures too."""
+        """exact_match and f1, SQuAD's; where a question has no answer, SQuAD 2.0's metrics too."""
         from kbert.tasks import metrics
 
         found = best_answers(

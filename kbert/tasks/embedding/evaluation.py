@@ -32,7 +32,7 @@ class VectorEvaluation:
         batch_size: texts that are computed at a time.
         pad_id: the padding token.
         lengths: that batches may have, ascending.
-        dimensions: lengths of cut vectors that have figures of their own; None: none.
+        dimensions: lengths of cut vectors that have metrics of their own; None: none.
     """
 
     def __init__(

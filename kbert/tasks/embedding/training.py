@@ -66,7 +66,7 @@ class SentenceVectors:
     def evaluate(
         self, bert, records, *, max_length: int | None, batch_size: int, precision: str | None
     ) -> dict[str, float]:
-        """Return the figures of a model's own vectors, as `kbert.embed` gives them."""
+        """Return the metrics of a model's own vectors, as `kbert.embed` gives them."""
         from kbert.tasks.checks import longest, require_tokenizer
         from kbert.tasks.embedding.inference import embed_ids
 

@@ -16,8 +16,8 @@ class BestWeights:
 
     Args:
         engine: whose weights.
-        dev: gives their figures; None: there are none.
-        score: which figure says what is best, higher is better; the loss breaks ties.
+        dev: gives their metrics; None: there are none.
+        score: which metric says what is best, higher is better; the loss breaks ties.
         wanted: whether the best weights are to be kept, or the last.
         run: the run's folder, which has the best state; None: none is kept.
     """
@@ -38,7 +38,7 @@ class BestWeights:
         self._last_scores: tuple[dict[str, float], Mapping[str, Scores]] | None = None
 
     def evaluate(self) -> dict[str, float]:
-        """Return the figures of the dev data."""
+        """Return the metrics of the dev data."""
         figures = self._figures()
         found = rank(figures[self._name], figures.get("loss"))
         if found > self._best:

@@ -125,7 +125,7 @@ def header() -> list[str]:
 
 
 def rows(figures: Sequence[Figure]) -> list[list[str]]:
-    """Return the table: a figure a row, beside the published ones; all are percents."""
+    """Return the table: one metric per row, beside the published ones; all are percents."""
     return [
         [figure.task, figure.metric, str(figure)]
         + [published().get((model, figure.task, figure.metric), "") for model in models()]

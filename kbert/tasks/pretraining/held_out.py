@@ -1,4 +1,4 @@
-"""Shards to what is trained on and what is held out of them, and the figures of the latter."""
+"""Shards to what is trained on and what is held out of them, and the metrics of the latter."""
 
 import numpy as np
 

@@ -137,7 +137,7 @@ class Engine(GradientCache, OptimizerStep):
         return 1
 
     def ahead(self) -> int:
-        """Return how many calls may be in flight before the figures of the first of them are read.
+        """Return how many calls may be in flight before the metrics of the first of them are read.
 
         An accelerator is then never idle; at most `kbert.training.stopping.MOST_AHEAD`.
         """
@@ -185,7 +185,7 @@ class Engine(GradientCache, OptimizerStep):
             wishes: this process's.
 
         Returns:
-            What waits for their figures, as `update` has them, one dictionary per step.
+            What waits for their metrics, as `update` has them, one dictionary per step.
         """
         sent = [self.update(batch, step + n, wishes) for n, batch in enumerate(batches)]
         return lambda: [{name: float(value) for name, value in one.items()} for one in sent]

@@ -63,12 +63,12 @@ def train(
         steps: steps of the whole run.
         run: where to record and to save; None: nothing is kept.
         start: steps done.
-        evaluate: figures of the weights as they are, by name ("loss", "accuracy"); every host
+        evaluate: metrics of the weights as they are, by name ("loss", "accuracy"); every host
             calls it.
         evaluate_every: steps between two evaluations; None: one, at the end.
         save_every: steps between two states; None: at evaluations that are the best so far and
             at the end.
-        score: which figure says what is best; a minus before it: the lower the better.
+        score: which metric says what is best; a minus before it: the lower the better.
         patience: evaluations in a row without a better score after which the run ends; None: it
             ends after `steps`.
         log_every: steps between two recorded ones.
@@ -139,7 +139,7 @@ def _first(engine) -> str:
 
 
 class _Trainer:
-    """A run under way: `done` steps are sent, the figures of those in flight are not read yet."""
+    """A run under way: `done` steps are sent, the metrics of those in flight are not read yet."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class _Trainer:
             self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
 
     def _read(self, at_most: int) -> None:
-        """Read the figures of steps, until so many are in flight."""
+        """Read the metrics of steps, until so many are in flight."""
         while len(self.in_flight) > at_most:
             step, batches, figures = self.in_flight.popleft()
             found = figures()  # waits for the device

@@ -18,7 +18,7 @@ class Live:
         steps_per_epoch: steps of one pass over the data; None: no epochs are shown.
         progress: False writes nothing.
         stream: where to; None: stderr.
-        first: what is said until there are figures of a step; "" says nothing.
+        first: what is said until there are metrics of a step; "" says nothing.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ def line(
 
     Args:
         step, steps: steps done, and of the whole run.
-        values: the figures by name, as in metrics.jsonl; an evaluation's begin with "val_".
+        values: the metrics by name, as in metrics.jsonl; an evaluation's begin with "val_".
         seconds_left: until the end; None: not known.
         note: behind the steps.
         width: columns of the terminal.

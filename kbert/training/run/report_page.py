@@ -125,7 +125,7 @@ def _ending(result: dict) -> str:
 
 
 def _cards(records: list[dict], result: dict, score: str) -> str:
-    """Return the figures that say how good the model is: on dev data where there are any."""
+    """Return the metrics that say how good the model is: on dev data where there are any."""
     found = result.get("metrics") or _last_evaluation(records)
     if not found:
         losses = [line["loss"] for line in records[-max(1, len(records) // 10) :]]
