@@ -72,6 +72,7 @@ def inspect(source, config, from_format, every_tensor, form):
         "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
         "kbert convert run served --to saved_model --text",
     ),
+    basic=("to", "head", "adapter"),
 )
 @SOURCE
 @click.argument("destination", metavar="DST", type=Output())

@@ -127,7 +127,7 @@ def output_format(*forms: str):
         "form",
         type=click.Choice(["text", *forms]),
         default="text",
-        help="Printed form. Default: text.",
+        help="Form of the printed result. Default: text.",
     )
 
 

@@ -145,7 +145,7 @@ def test_shards_that_are_missing_or_elsewhere(preset):
 def test_a_task_that_kbert_does_not_know_is_named(preset, caplog):
     edit(preset / TASK, lambda values: values.update(class_name="BertNerTagger"))
     assert kbert.load(preset).head == "encoder"
-    assert "BertNerTagger" in caplog.text and "the encoder is read" in caplog.text
+    assert "BertNerTagger" in caplog.text and "the encoder is loaded" in caplog.text
 
 
 def test_an_activation_of_the_classifier_is_said(preset, caplog):

@@ -24,7 +24,7 @@ def test_help_of_options_and_commands_is_in_sentences(name):
         assert len(text.split()) >= 2 and "update" not in text.lower().split(), (what, text)
 
 
-@pytest.mark.parametrize("name", ["pretrain", "finetune", "embed", "evaluate"])
+@pytest.mark.parametrize("name", ["pretrain", "finetune", "embed", "evaluate", "convert"])
 def test_help_shows_basic_options_first(capsys, name):
     command = cli.commands[name]
     out = kbert(capsys, name, "--help").out

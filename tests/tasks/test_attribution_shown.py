@@ -42,7 +42,7 @@ def test_attribute_command_writes_a_page_and_a_picture(capsys, berts, tmp_path):
         ("pretraining", "cat", {}, "text must have a [MASK]"),
         ("pretraining", "[MASK]", {"mask": 2}, "mask must be one of the text's [MASK], 1 … 1"),
         ("pretraining", "[MASK]", {"target": "東"}, "target must be one token of the vocabulary"),
-        ("encoder", "cat", {"similar_to": "dog", "target": "x"}, "goes with one text alone"),
+        ("encoder", "cat", {"similar_to": "dog", "target": "x"}, "goes with one text, got"),
         ("classifier", "cat", {"baseline": "zero"}, "baseline must be one of pad, mask"),
         ("classifier", "cat", {"value": "x"}, "value must be one of probability, logit"),
         ("classifier", ["cat"], {}, "text must be a str, got list"),

@@ -103,7 +103,7 @@ def test_long_questions_are_cut_with_a_warning(caplog):
     record = asked("a b c", "b", question="x " * 80)
     with caplog.at_level(logging.WARNING, "kbert"):
         examples = encode_squad([record, asked("a b", "b")], tokenizer(), 100)
-    assert caplog.messages == ["1 of 2 questions cut to 64 tokens"]
+    assert caplog.messages == ["1 of 2 questions were cut to 64 tokens"]
     assert len(examples.ids[0]) == 1 + 64 + 1 + 3 + 1
 
 
@@ -151,7 +151,10 @@ def squad(**change) -> dict:
         (squad(answers=[{"text": "b c"}]), 'question x7: "answer_start" must be a whole number'),
         (squad(answers=[]), "question x7: an answer expected"),
         (squad(answers=[], is_impossible=False), "question x7: an answer expected"),
-        (squad(is_impossible=True), "question x7: no answers expected where is_impossible, got 1"),
+        (
+            squad(is_impossible=True),
+            "question x7: expected no answers, as is_impossible is true, got 1",
+        ),
         (squad(question=5), 'question x7: "question" must be a text, got 5'),
         (squad(id=None), 'T, paragraph 1: "id" must be a text, got None'),
     ],
@@ -234,5 +237,5 @@ def test_columns_of_questions_can_be_named():
     row = {"q": "who?", "c": "a cat sat", "a": {"text": ["cat"], "answer_start": [2]}}
     (found,) = given_questions([row], "train", ColumnOptions("q", "c", "a"))
     assert (found.question, found.context, found.answers) == ("who?", "a cat sat", (("cat", 2),))
-    with pytest.raises(ValueError, match="a file of SQuAD has no columns and no header"):
+    with pytest.raises(ValueError, match="a SQuAD file has no columns and no header"):
         read_squad(ANSWERED, ColumnOptions("q"))

@@ -212,7 +212,7 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--data", "none"], "a folder with a folder a task expected, none there"),
+        (["--data", "none"], "expected one folder per task, found none"),
         (["--data", "DATA", "--tasks", "snli"], "tasks must be all, or of CoLA"),
         (
             ["--data", "DATA", "--batch-sizes", "16,x"],

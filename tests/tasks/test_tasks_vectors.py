@@ -216,7 +216,7 @@ def test_bad_uses_of_a_prompt_are_refused(bert, berts, caplog):
         with pytest.raises(ValueError, match=says):
             call()
     kbert.search(own, "cat", ["dog"])
-    assert "the prompt 'passage' is not put before texts" in caplog.text
+    assert "the prompt 'passage' is not used for texts" in caplog.text
     caplog.clear()
     kbert.search(own, "cat", ["dog"], text_prompt_name="passage")
     assert not caplog.records

@@ -131,7 +131,7 @@ REFUSED = {
         "a.jsonl, line 2: 2 texts expected as before, got 3 texts",
     ),
     "names": ("a.jsonl", [{"anchor": "a", "other": "b"}], "line 1: columns anchor and positive"),
-    "negative": ("a.tsv", [("a", "b", "b")], "line 1: a negative must be another text"),
+    "negative": ("a.tsv", [("a", "b", "b")], "line 1: a negative must differ from the positive"),
 }
 
 
@@ -221,7 +221,7 @@ NOT_TRAINED = {
     "one row": (PAIRS, {"batch_size": 1}, "batch_size must be at least 2 with loss infonce"),
     "scale of scores": ([(*PAIR, 5.0)], {"loss": "cosine"}, "train[0]: scores must be -1 … 1"),
     "negatives": ([(*TRIPLE, "x")], {"loss": "triplet"}, "train[0]: one negative expected"),
-    "labels": ([("a", 1), ("b", 1)], {}, "train[0]: two labels or more expected"),
+    "labels": ([("a", 1), ("b", 1)], {}, "train[0]: expected two labels or more"),
     "packing": (PAIRS, {"packing": True}, "packing must be for the task classify or tag"),
     "smoothing": (PAIRS, {"label_smoothing": 0.1}, "label_smoothing must be for the task classify"),
 }

@@ -132,7 +132,7 @@ REFUSED = {
     ),
     "longer": (
         dict(vectors=np.ones((2, 25))),
-        "must have 24 numbers or less a text",
+        "must have 24 numbers or fewer per text",
     ),
 }
 

@@ -209,7 +209,9 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
 def _opened(path: Path) -> np.ndarray:
     if not path.exists():
         raise FileNotFoundError(
-            2, "the index names it, but it is missing: put it back, or prepare again", str(path)
+            2,
+            "the index names it, but the file is missing: put it back, or run kbert prepare again",
+            str(path),
         )
     return read_npy(path, mmap_mode="r")
 

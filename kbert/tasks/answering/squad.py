@@ -53,7 +53,9 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
     """
     path = Path(path)
     if options.named or options.no_header:
-        raise ValueError(f"{path}: a file of SQuAD has no columns and no header: name none for qa")
+        raise ValueError(
+            f"{path}: a SQuAD file has no columns and no header: leave these options out"
+        )
     content = js.read(path, largest=LARGEST_FILE)
     questions = _of_articles(_list(content, "data", str(path)), str(path))
     if not questions:
@@ -145,7 +147,9 @@ def _question(entry, context: str, place: str) -> Question:
         answers.append((text, start))
     impossible = entry.get("is_impossible", False)
     if impossible and answers:
-        raise ValueError(f"{place}: no answers expected where is_impossible, got {len(answers)}")
+        raise ValueError(
+            f"{place}: expected no answers, as is_impossible is true, got {len(answers)}"
+        )
     if not answers and not impossible:
         raise ValueError(f"{place}: an answer expected (SQuAD 2.0 says is_impossible), got none")
     return Question(name, question, context, tuple(answers), place)
@@ -205,7 +209,9 @@ def encode_squad(
             ends.append(last)
             notes.append(Window(number, len(first), context.offsets[start:end]))
     if cut := sum(len(question) > LONGEST_QUESTION for question in asked):
-        _logger.warning("%d of %d questions cut to %d tokens", cut, len(asked), LONGEST_QUESTION)
+        _logger.warning(
+            "%d of %d questions were cut to %d tokens", cut, len(asked), LONGEST_QUESTION
+        )
     if lost:
         _logger.warning("%d of %d answers contain no token and are left out", lost, len(records))
     return Examples(ids, segments, {SPAN_START: starts, SPAN_END: ends}, notes)

@@ -79,7 +79,7 @@ class AttentionData:
                 raise ValueError(f"token must be one of {self.tokens}, got {token!r}: {where}")
             return places[0]
         if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.tokens):
-            raise ValueError(f"token must be a place 0 … {len(self.tokens) - 1}, got {token!r}")
+            raise ValueError(f"token must be a position 0 … {len(self.tokens) - 1}, got {token!r}")
         return int(token)
 
     def __repr__(self) -> str:

@@ -81,7 +81,7 @@ def next_sentence(
     first, second, one = listed_pairs(a, b, "a", "b")
     if not bert.config.family.next_sentence:
         raise ValueError(
-            "next_sentence needs a model that was trained with next sentences, a BERT, got "
+            "next_sentence needs a model that was trained on next sentences, a BERT, got "
             f"{bert.config.family.title}"
         )
     require_head(bert, "next_sentence", "pretraining", [names.POOLER, names.NSP])

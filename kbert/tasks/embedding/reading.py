@@ -241,7 +241,7 @@ def _record(row: Sequence, layout: _Layout, place: str) -> TextRecord:
     """Return a row of a layout; texts and numbers checked."""
     texts = tuple(in_memory.text_of(row[n], f"column {n + 1}", place) for n in layout.texts)
     if len(texts) > 2 and texts[1] in texts[2:]:
-        raise ValueError(f"{place}: a negative must be another text than the positive, got both")
+        raise ValueError(f"{place}: a negative must differ from the positive, got the same text")
     score = label = None
     if layout.score is not None:
         score = _number(row[layout.score])

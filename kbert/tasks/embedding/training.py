@@ -136,8 +136,8 @@ def with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
         )
     if len({record.label for record in kept}) < 2:
         raise ValueError(
-            f"{records[0].place}: two labels or more expected, of two sentences or more each, got "
-            f"{len({record.label for record in kept})}"
+            f"{records[0].place}: expected two labels or more, each with two sentences or more, "
+            f"got {len({record.label for record in kept})}"
         )
     return kept
 

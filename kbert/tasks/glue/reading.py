@@ -36,7 +36,7 @@ def folders(data: str | os.PathLike, tasks: list[GlueTask]) -> dict[str, Path]:
     """
     data = Path(data)
     if not data.is_dir():
-        raise FileNotFoundError(2, "a folder with a folder a task expected, none there", str(data))
+        raise FileNotFoundError(2, "expected one folder per task, found none", str(data))
     there = sorted(place for place in data.iterdir() if place.is_dir())
     found = {}
     for task in tasks:

@@ -135,8 +135,8 @@ def search(
         check_finite(vectors, "the vectors of different texts")
     if vectors.shape[1] > of_queries.shape[1]:
         raise ValueError(
-            f"vectors must have {of_queries.shape[1]} numbers or less a text for this model, got "
-            f"{vectors.shape[1]}"
+            f"vectors must have {of_queries.shape[1]} numbers or fewer per text for this model, "
+            f"got {vectors.shape[1]}"
         )
     found: list[list[Hit]] = []
     size = max(_AT_ONCE // len(texts), 1)
@@ -198,7 +198,7 @@ def rank(
         return search(bert, query, texts, top_k=len(texts), **options)
     if query_prompt_name is not None or text_prompt_name is not None:
         raise ValueError(
-            "a prompt's name goes with a model that compares vectors, got a classifier"
+            "a prompt's name goes with a model that compares embeddings, got a classifier"
         )
     return _hits(texts, _pair_scores(bert, query, texts, label, options), len(texts))
 
@@ -245,7 +245,7 @@ def _prompt(bert: Bert, name: str | None, default: str) -> str:
     others = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
     if default == DOCUMENT and not found and others:
         _logger.warning(
-            "the prompt %r is not put before texts, as sentence-transformers does not; to use it "
+            "the prompt %r is not used for texts, as in sentence-transformers; to use it "
             "give text_prompt_name=%r (--text-prompt-name)",
             *(others[0], others[0]),
         )
