@@ -43,7 +43,7 @@ class Backbone(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose names are known and whose numbers are read one by one, when asked for.
+    """A checkpoint with known names; its tensors are read one by one, on demand.
 
     Attributes:
         source: the path that it was opened at, for messages.

@@ -1,4 +1,4 @@
-"""A checkpoint held against the graph of a head: what goes where, and what does not fit."""
+"""Comparison of a checkpoint with the graph of a head: matches and mismatches."""
 
 import re
 from collections.abc import Collection, Mapping

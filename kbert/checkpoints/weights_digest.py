@@ -1,4 +1,4 @@
-"""A hash of a model's weights: what says that a checkpoint is still the same."""
+"""Hash of a model's weights, to recognize an unchanged checkpoint."""
 
 import hashlib
 

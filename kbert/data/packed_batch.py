@@ -1,4 +1,4 @@
-"""Several texts a row: where each stands, and a batch of such rows (sequence packing).
+"""Sequence packing: several texts per row, and batches of such rows.
 
 Krell et al., "Efficient Sequence Packing without Cross-contamination" (arXiv 2107.02027): attention
 is kept within each text, and positions begin again with it, so every text has the numbers that it

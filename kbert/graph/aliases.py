@@ -1,4 +1,4 @@
-"""Names that other libraries use for what kbert has: accepted, or answered with the right call.
+"""Other libraries' names for kbert's functions and options: accepted, or answered with a hint.
 
 The table is aliases.tsv. Aliases of heads, tasks and commands are accepted, and so is transformers'
 class name ("BertForSequenceClassification"). Any other name raises an error with the right call.

@@ -1,4 +1,4 @@
-"""BERT and those of its family that are the same graph: what differs from one to the next.
+"""BERT and the models of its family with the same graph, and their differences.
 
 A family is what transformers calls a model_type. RoBERTa (Liu et al. 2019, arXiv 1907.11692), XLM-R
 (Conneau et al. 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) are

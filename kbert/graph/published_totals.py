@@ -9,7 +9,7 @@ from kbert.graph.presets import base, get_config, large
 
 @dataclass(frozen=True)
 class Step:
-    """A total ("" as sign) or what is added ("+") or taken away ("−") to reach the next one."""
+    """A total (sign ""), or a number added ("+") or subtracted ("−") to reach the next one."""
 
     sign: str
     amount: str

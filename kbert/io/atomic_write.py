@@ -1,4 +1,4 @@
-"""Files and folders written whole or not at all: beside their place, then renamed."""
+"""Atomic writes of files and folders: to a temporary path, then renamed."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Optional packages: what is missing is said in one line, with the extra that brings it."""
+"""Optional packages: if one is missing, one line names the extra that installs it."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""A folder whose files are replaced: all of them or none, at whatever moment the writer is killed.
+"""Atomic replacement of a folder's files: all or none, even if the writer is killed.
 
     FOLDER/.kbert.HOST-PID.….part/    new files, being written: they count for nothing
     FOLDER/.kbert.HOST-PID.new/       all of them, whole: they count, and take their places

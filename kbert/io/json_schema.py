@@ -1,4 +1,4 @@
-"""JSON that others wrote: parsed strictly, then held against what each key must be.
+"""Strict parsing of JSON files, and checks of each key's value.
 
     LENGTHS = fields(optional={"max_seq_length": or_null(whole(1))})
     values = read(path, LENGTHS)

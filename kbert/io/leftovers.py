@@ -1,4 +1,4 @@
-"""Names of what is being written, which say by whom, so that a killed writer's are cleared away."""
+"""Names of temporary files with their writer's mark, so that a killed writer's are removed."""
 
 import contextlib
 import os

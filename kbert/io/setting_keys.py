@@ -1,4 +1,4 @@
-"""The table of keys in the JSON files beside a checkpoint's weights, and what kbert does.
+"""Table of the keys in a checkpoint's JSON files, and of what kbert does with each.
 
 The table is `checkpoints/setting_keys.tsv`. A key is "obeyed", or "refused" because it changes the
 numbers and kbert cannot do it, or "ignored" because it changes nothing. A key without a row is

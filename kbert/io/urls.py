@@ -1,4 +1,4 @@
-"""Addresses where a path is meant: `hf://google/bert`, `s3://bucket/run`, `https://…`."""
+"""URLs that are given as paths: `hf://google/bert`, `s3://bucket/run`, `https://…`."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The class of kbert's models: a functional Keras model whose summary is whole."""
+"""Class of kbert's models: a functional Keras model with a complete summary."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A model in another precision: the same graph, with weights of its own that were cast once."""
+"""Copy of a model in another precision: the same graph with weights that are cast once."""
 
 import dataclasses
 import weakref

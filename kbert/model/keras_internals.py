@@ -39,7 +39,7 @@ def onednn_product() -> Callable | None:
 
 
 class Calls(NamedTuple):
-    """One operation of a graph: its output tensors, and for each input where it comes from.
+    """An operation of a graph: its output tensors, and the source of each input.
 
     A source is (operation, which of its calls, which of that call's outputs).
     """

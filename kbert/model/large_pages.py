@@ -18,7 +18,7 @@ _ALIGNMENT = 64  # bytes: at such an address every backend takes an array withou
 
 
 class LargePages:
-    """Room for arrays, side by side in pieces of 32 MiB; a piece goes with the last array in it."""
+    """Memory for arrays, in pieces of 32 MiB; a piece is freed with the last array in it."""
 
     def __init__(self):
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A backend of Keras that is not installed: one line that says what to install.
+"""One-line error for a backend of Keras that is not installed.
 
 Keras depends on none of them, and kbert neither: its extras [tensorflow], [jax] and [torch] do.
 """

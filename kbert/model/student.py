@@ -1,4 +1,4 @@
-"""A student's graph in training: its own, and its hidden states as wide as a teacher's."""
+"""Graph of a student in training, with hidden states as wide as the teacher's."""
 
 import keras
 

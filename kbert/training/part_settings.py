@@ -1,4 +1,4 @@
-"""What a run that trains less than a whole model is asked for: frozen parts, adapters."""
+"""Settings of a run that trains parts of a model: frozen parts, adapters."""
 
 import dataclasses
 from dataclasses import dataclass

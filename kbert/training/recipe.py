@@ -34,7 +34,7 @@ class Teaching(Protocol):
 
 
 class Recipe(Protocol):
-    """One run: its settings and data, how its model begins, what measures it, what it comes to.
+    """A run: its settings and data, its initial model, its metrics and its result.
 
     The runner calls the methods in the order in which they stand here; they raise an OSError for
     what cannot be read, a ValueError for what does not fit.

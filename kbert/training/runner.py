@@ -1,4 +1,4 @@
-"""The one runner: starts a run, or resumes it; trains; writes what it came to.
+"""Runner of every recipe: it starts a run, or resumes it; trains; writes the result.
 
     pretrain, finetune  →  start or resume  →  _train  →  kbert.training.loop.loop.train
 

@@ -1,4 +1,4 @@
-"""A LiteRT file (.tflite): what runs on phones and small machines."""
+"""Export to LiteRT (.tflite), for phones and small machines."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""An ONNX file: what ONNX Runtime and many others run."""
+"""Export to ONNX, for ONNX Runtime and many other runtimes."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A transformers folder with onnx/model.onnx in it: what other people's servers open.
+"""Export of a transformers folder with onnx/model.onnx, for embedding servers and others.
 
 sentence-transformers (backend="onnx") and optimum look for `onnx/model.onnx`, give int64 input_ids,
 attention_mask and token_type_ids (of a BERT alone: RoBERTa's and DistilBERT's tokenizers make none)

@@ -1,4 +1,4 @@
-"""A SavedModel: what TensorFlow Serving, tf.saved_model.load and keras.layers.TFSMLayer open."""
+"""Export to a SavedModel, for TensorFlow Serving, tf.saved_model.load and TFSMLayer."""
 
 import errno
 import os

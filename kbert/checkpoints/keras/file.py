@@ -1,4 +1,4 @@
-"""kbert's own file: a .keras that Keras opens, with the tokenizer and settings beside the weights.
+"""kbert's own file: a .keras that Keras opens, with weights, tokenizer and settings.
 
     config.json, model.weights.h5, metadata.json    Keras's, as `model.save` writes them
     kbert/bert.json                                 configuration, head, labels, sentence settings

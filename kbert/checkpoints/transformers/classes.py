@@ -1,4 +1,4 @@
-"""transformers' classes of each family: their heads, the prefix of their weights, what is tied."""
+"""transformers' classes by family: heads, prefixes of the weights, tied weights."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Find transformers' weights and configuration; take off what training code adds to names.
+"""Search for transformers' weights and configuration, without additions of training code.
 
 A folder holds config.json (or bert_config.json, as pytorch-pretrained-bert had it) and the weights.
 A file of weights is opened alone too, with the configuration beside it: what torch.save, Lightning

@@ -1,4 +1,4 @@
-"""sentence-transformers' files around a model: modules.json and what it names, of every version.
+"""Reading of sentence-transformers' files, of every version: modules.json and its modules.
 
     modules.json                        the modules' classes and folders, in their order
     sentence_bert_config.json           of the Transformer, in its folder

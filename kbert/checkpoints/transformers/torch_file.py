@@ -139,7 +139,7 @@ class _Archive:
 
 
 class _Said(ValueError):
-    """An error that says what the file is."""
+    """Error that says what the file is."""
 
 
 def _check_pickle(file: Path, archive: _Archive | None) -> None:

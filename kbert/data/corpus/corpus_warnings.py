@@ -1,4 +1,4 @@
-"""Warnings of a corpus that is legal, and hardly what its owner meant."""
+"""Warnings about a corpus that is valid but probably not what its owner intended."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A block of raw text to sentences, and where documents begin.
+"""Splitting of a block of raw text into sentences and documents.
 
 Paragraphs are cut by Wikimedia's `sentencex`: rules in Rust, about 300 languages, MIT, kept up, no
 downloads, 60 MB/s on one core (blingfire, pysbd and syntok have had no release since 2022; pysbd

@@ -1,4 +1,4 @@
-"""The files of a folder of shards, written so that any interruption leaves what is done whole."""
+"""Writing of a folder of shards, so that an interruption keeps everything finished."""
 
 import hashlib
 import json

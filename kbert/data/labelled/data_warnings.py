@@ -1,4 +1,4 @@
-"""Warnings of labelled data that are legal, and hardly what their owner meant."""
+"""Warnings about labelled data that are valid but probably not as intended."""
 
 import logging
 from collections import Counter

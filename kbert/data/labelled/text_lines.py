@@ -1,4 +1,4 @@
-"""The lines of a text file, with their numbers, and the cells of those of a table."""
+"""Numbered lines of a text file, and the cells of a table's lines."""
 
 import csv
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Full sequences without pairs, for MLM alone: documents one after the other, cut where full.
+"""Full sequences without pairs, for MLM only: documents in sequence, split when full.
 
 RoBERTa's FULL-SENTENCES (Liu et al. 2019, section 4.2) but for the cut, which may be within a
 sentence: documents are joined with a [SEP] between two of them, and the whole is cut into
@@ -52,7 +52,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Some examples, as slices of the joined documents: where they start and end, int64."""
+    """Examples as slices of the joined documents: their starts and ends, int64."""
 
     keys: np.ndarray
     start: np.ndarray

@@ -30,7 +30,7 @@ _DECOMPOSED = tokenizers.normalizers.NFD()
 
 @dataclass(frozen=True, eq=False)
 class Replacements:
-    """Each code point's replacement: code points, spaces around what is a word by itself.
+    """Replacement of each code point: code points, with spaces around single-character words.
 
     Attributes:
         pages: int32 (4352,), the row of `rows` that a page of 256 code points has.

@@ -1,4 +1,4 @@
-"""The settings of transformers beside a vocabulary: tokenizer_config.json and its like."""
+"""transformers' settings of a tokenizer: tokenizer_config.json and similar files."""
 
 from pathlib import Path
 

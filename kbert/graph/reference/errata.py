@@ -11,7 +11,7 @@ from kbert.graph.reference import TEXTS, document_004, named_parameters
 
 @dataclass(frozen=True)
 class Erratum:
-    """One statement of a document, what is true instead, and the numbers that show it.
+    """An error in a document, the correct statement, and the numbers that prove it.
 
     Attributes:
         document: its key in `TEXTS`; two are joined by a comma.

@@ -87,7 +87,7 @@ class TokenEmbedding(Embedding):
 
 @_register
 class Add(keras.layers.Add):
-    """Keras's Add, which drops the mask where one input has none; here it stays.
+    """Keras's Add, except that the mask stays if an input has none.
 
     Segment vectors have no mask: segment ids do not tell padding.
     """

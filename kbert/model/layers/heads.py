@@ -44,7 +44,7 @@ class Extract(keras.layers.Layer):
 
 @_register
 class Gather(keras.layers.Layer):
-    """The vectors at some positions: what the MLM head needs where it predicts few of them.
+    """The hidden states at some positions, for an MLM head that predicts few of them.
 
     Call arguments:
         inputs: [float (B, S, H), int32 positions (B, M)].

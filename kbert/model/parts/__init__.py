@@ -1,4 +1,4 @@
-"""A model's parts in training, beside the graph: cut into blocks, fused, of packed rows; the kits.
+"""Faster computation of a model in training: cut into blocks, fused, with packed rows.
 
 The models' class and `kbert.training.engines` may import it.
 """

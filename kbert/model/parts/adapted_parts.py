@@ -1,4 +1,4 @@
-"""Blocks whose adapters drop out what goes into A, as PEFT's `lora_dropout` does.
+"""Blocks with adapters whose input has a dropout, as PEFT's `lora_dropout`.
 
 PEFT computes W·x + s·B·A·d(x), where d is dropout. Here s·B·A is in the matrix already, so what the
 dropout changes is added: (W + s·B·A)·x + s·B·A·(d(x) − x), the same number.

@@ -1,4 +1,4 @@
-"""Attention of heads with a gradient of its own, which keeps one tensor of the scores' size.
+"""Attention with its own gradient, which keeps one tensor of the scores' size.
 
 Autodiff keeps two, the scores and what dropout left of their softmax, and computes softmax and
 dropout again. Here the softmax is kept, and its signs say what was dropped. The sums are those of

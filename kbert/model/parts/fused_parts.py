@@ -1,4 +1,4 @@
-"""Parts of the model beside the graph: its weights, the same numbers, fewer and larger loops.
+"""Fused operations with the model's weights: the same numbers in fewer, larger loops.
 
 What stands between the matrix products is in `elementwise`; what a backend computes all of it with
 is its kit: `tensorflow_kit`, `tensorflow_free_kit`, `jax_kit`, `torch_kit`.

@@ -1,4 +1,4 @@
-"""The classes of the builder's layers, which parts beside the graph stand for; none derived."""
+"""Classes of the builder's layers that fused operations can replace; none derived."""
 
 import keras
 

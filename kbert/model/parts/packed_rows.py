@@ -1,4 +1,4 @@
-"""Packed rows (`kbert.data.packed_batch`) through a cut model: what differs from one text a row.
+"""Packed rows (`kbert.data.packed_batch`) in a model: differences from one text per row.
 
 Dimensions at line end: R rows, S tokens of a row, B texts, H hidden size.
 """

@@ -1,4 +1,4 @@
-"""Names of the model's parts in a compiled program, for who profiles it or reads what it costs."""
+"""Names of the model's parts in a compiled program, for profiles and cost analysis."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Products of matrices on torch on a CPU: by oneDNN's, where torch's own are not the fastest.
+"""Matrix products of torch on a CPU, by oneDNN where torch's own are not the fastest.
 
 torch multiplies matrices of float32 by MKL, which on other makers' processors than Intel's leaves
 half of their speed unused; oneDNN, which torch multiplies bfloat16 by, does not look at the maker.

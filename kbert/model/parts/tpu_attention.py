@@ -1,4 +1,4 @@
-"""Attention with a gradient of its own, as XLA's compiler for TPU likes it.
+"""Attention with its own gradient, in a form that XLA's compiler for TPU compiles well.
 
 What autodiff makes of softmax and dropout is fused into each of the four products of the backward
 pass, and computed there again, with the bits that say what was dropped. Here one tensor of the

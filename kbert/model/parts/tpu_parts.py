@@ -1,4 +1,4 @@
-"""The fused parts as XLA's compiler for TPU likes them: heads stay where the products leave them.
+"""Fused operations for TPU: heads stay in the layout of the products.
 
 On a CPU the three projections are one product, whose result is moved apart; here that move is what
 costs, a seventh of a step of base by the compiler's estimate. LayerNorm takes one pass for mean

@@ -238,7 +238,7 @@ def _span_of(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | N
 
 
 class Span(NamedTuple):
-    """An answer: its text, where it stands, and the sum of the two logits.
+    """An answer: its text, its position, and the sum of the two logits.
 
     Attributes:
         odds: of no answer against it: the sum of the logits at [CLS] less `logit`.

@@ -1,4 +1,4 @@
-"""The attention weights of one text, and what one sees of them: a picture, a page."""
+"""Attention probabilities of one text, and their picture or page."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Each token's score, and what one sees of them: a coloured text, as HTML or a picture."""
+"""Score of each token, and the text in colours, as HTML or a picture."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""A coloured text as HTML: for a notebook, or a page of its own; no script, no network.
+"""Text in colours as HTML, for a notebook or as a page; no script, no network.
 
 The page is light or dark as its reader's system is, a notebook's cell as the notebook: the colours
 are translucent, and all else is the reader's own.

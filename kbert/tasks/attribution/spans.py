@@ -1,4 +1,4 @@
-"""A text in pieces: its tokens, each with a score, and what stands between them."""
+"""A text in pieces: its tokens, each with a score, and the text between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

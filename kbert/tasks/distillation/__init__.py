@@ -1,1 +1,1 @@
-"""A student and its teacher: what fine-tuning and pretraining share of distillation."""
+"""Distillation, shared by fine-tuning and pretraining: a student and its teacher."""

@@ -1,4 +1,4 @@
-"""A student's lessons: what of its teacher it learns, in every batch, and how far it is from it."""
+"""Distillation targets of a student in every batch, and its distance from them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What a run with a teacher is asked for."""
+"""Settings of a run with a teacher."""
 
 import dataclasses
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A teacher: who can be one, and what it says of a batch."""
+"""The teacher of a distillation: its requirements, and its outputs for a batch."""
 
 import dataclasses
 import os

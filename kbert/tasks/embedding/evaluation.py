@@ -1,4 +1,4 @@
-"""How good sentence vectors are: Spearman with scores, recall of what belongs together."""
+"""Metrics of sentence embeddings: Spearman with scores, recall of matching texts."""
 
 import functools
 import logging

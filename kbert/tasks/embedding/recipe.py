@@ -28,9 +28,10 @@ _logger = logging.getLogger("kbert")
 
 
 class VectorTraining(Finetuning):
-    """See `Recipe`. The whole batch is one contest, also where it is computed in micro-batches.
+    """The recipe of sentence embeddings; see `Recipe`.
 
-    The encoder alone is trained: what has no share in the vectors, as the pooler, stays.
+    The loss compares all texts of a batch, even if it is computed in micro-batches. Only the
+    encoder is trained: parts that do not affect the embeddings, such as the pooler, stay.
     """
 
     batches: ColumnBatches

@@ -1,4 +1,4 @@
-"""Training sentence vectors: what is read and encoded, and which loss goes with which data."""
+"""Training of sentence embeddings: reading, encoding, and the loss for each kind of data."""
 
 import logging
 from collections.abc import Sequence

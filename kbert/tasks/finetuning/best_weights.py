@@ -12,7 +12,7 @@ _logger = logging.getLogger("kbert")
 
 
 class BestWeights:
-    """Evaluates the weights as they are, and remembers the best ones where no run folder does.
+    """Evaluation of the current weights, and memory of the best ones without a run's folder.
 
     Args:
         engine: whose weights.

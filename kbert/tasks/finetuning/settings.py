@@ -1,4 +1,4 @@
-"""What a fine-tuning run is asked for: everything that its result depends on, beside the data."""
+"""Settings of a fine-tuning run: everything that its result depends on, except the data."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -123,7 +123,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     @property
     def columns(self) -> ColumnOptions:
-        """Which columns of the data are read."""
+        """Return the options of the columns to read."""
         return ColumnOptions(
             self.text_column, self.text_pair_column, self.label_column, self.no_header
         )

@@ -22,7 +22,7 @@ class Columns(NamedTuple):
 
 
 class Unnamed(NamedTuple):
-    """A file without a header: how many columns it has, and where text and label are, from 0."""
+    """A file without a header: its number of columns, and those of text and label, from 0."""
 
     columns: int
     text: int

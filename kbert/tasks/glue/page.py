@@ -1,4 +1,4 @@
-"""GLUE's results as one page: the table, each task's grid and seeds, where the metrics are from."""
+"""GLUE's results as one page: the table, each task's grid and seeds, sources of metrics."""
 
 import html
 import os

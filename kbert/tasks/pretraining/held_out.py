@@ -1,4 +1,4 @@
-"""Shards to what is trained on and what is held out of them, and the metrics of the latter."""
+"""Split of shards into training and held-out data, and metrics on the latter."""
 
 import numpy as np
 

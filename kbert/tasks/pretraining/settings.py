@@ -1,4 +1,4 @@
-"""What a pretraining run is asked for: everything that its result depends on."""
+"""Settings of a pretraining run: everything that its result depends on, except the data."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sentences whose every word has a label: CoNLL files, CoNLL-U, JSON lines, rows; as examples."""
+"""Sentences with a label for every word: CoNLL files, CoNLL-U, JSON lines, rows in memory."""
 
 import dataclasses
 import logging

@@ -1,4 +1,4 @@
-"""The loss of vectors where several replicas share a batch: it is of all of their records.
+"""Losses of embeddings if replicas share a batch: they cover all of its records.
 
 Each replica is sent the others' vectors and computes the loss of the whole batch from them. By its
 own vectors that loss has the slope that it has on one device, so each replica ends with its own

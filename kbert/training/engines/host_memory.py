@@ -13,7 +13,7 @@ _THREADS = min(4, os.cpu_count() or 1)  # NumPy copies without Python's lock
 
 
 class HostMemory:
-    """Room for arrays; each call of `copies` writes over what the one before it gave."""
+    """Memory for arrays; each call of `copies` overwrites the previous one's."""
 
     def __init__(self):
         self._room: dict[str, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""Memory that a step gives back and the next one asks for: kept by the process meanwhile.
+"""Memory that a step frees and the next one needs: the process keeps it in between.
 
 torch's tensors and XLA's temporary ones, on JAX, are asked of glibc for each step again. It hands
 pieces so large back to the system at once, and the first write to each page of new memory costs

@@ -1,4 +1,4 @@
-"""Memory that the compiler has done with, given back while the first step goes on."""
+"""Memory that the compiler no longer needs, freed while the first step runs."""
 
 import contextlib
 import threading

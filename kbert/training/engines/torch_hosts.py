@@ -1,4 +1,4 @@
-"""torch: one process a device; they meet, and add up what each has, by torch.distributed.
+"""torch.distributed for several processes, one per device: they meet, and sum tensors.
 
 torchrun starts them, or whoever gives each the variables that torchrun would. On a CPU they talk by
 gloo, on GPUs by nccl, which is untested.

@@ -1,4 +1,4 @@
-"""Keras's callbacks in kbert's training loop: which are refused, and what they find in the model.
+"""Keras's callbacks in kbert's training loop: which are refused, and the model that they see.
 
 `fit` hands callbacks a compiled model. So does this loop: before each call the model has an
 optimizer with the current learning rate and iterations, a loss, metrics with their names, and

@@ -11,7 +11,7 @@ SECONDS = (0.2, 10.0)  # between two lines: in a terminal, in a file
 
 
 class Live:
-    """The line; a context, which ends it with the last step.
+    """The progress line, a context, which ends it with the last step.
 
     Args:
         steps: steps of the whole run.

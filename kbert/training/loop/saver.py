@@ -1,4 +1,4 @@
-"""States written beside the steps: the device waits until its numbers are copied, no longer."""
+"""Writing of states in the background: the device waits only for the copy of its numbers."""
 
 import contextlib
 import errno

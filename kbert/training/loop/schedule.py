@@ -1,4 +1,4 @@
-"""When a run evaluates, saves and records, and what the best is."""
+"""Schedule of a run's evaluations, states and records, and choice of the best state."""
 
 import math
 from collections.abc import Callable, Sequence

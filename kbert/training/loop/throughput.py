@@ -15,7 +15,7 @@ _OUTLIER = 5  # times the median: a step that compiled something for a new lengt
 
 
 class Speed:
-    """The rate of the last steps; the first one, which compiles, is left out.
+    """The speed of the last steps; the first one, which compiles, is left out.
 
     Args:
         flops: of one step, over all hosts (`kbert.account`'s training FLOPs); None: not known.

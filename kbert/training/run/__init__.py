@@ -1,4 +1,4 @@
-"""A run's folder: records, states, its page, what it was made with.
+"""A run's folder: records, states, its page, its environment.
 
 The loop and the tasks' runner may import it.
 """

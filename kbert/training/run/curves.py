@@ -1,4 +1,4 @@
-"""A run's curves as pictures of its page: SVG whose colours and letters are the page's own."""
+"""Curves of a run in its page: SVG with the page's own colours and fonts."""
 
 import html
 import math
@@ -117,7 +117,7 @@ def _drawn(curve: Curve, place: "_Axes", number: int) -> str:
 
 
 class _Axes:
-    """The rectangle: where steps and values lie in it, its lines and numbers."""
+    """Axes of a picture: positions of steps and values, lines and numbers."""
 
     def __init__(self, steps: tuple[float, float], values: tuple[float, float]):
         self.steps, self.values = steps, values

@@ -1,4 +1,4 @@
-"""A run as one page: its result, its curves, what it was made of and with.
+"""Report of a run as one page: its result, its curves, its data, settings and environment.
 
 HTML with everything in it: one file that opens anywhere, light or dark, wide or narrow.
 """

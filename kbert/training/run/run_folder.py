@@ -1,4 +1,4 @@
-"""A run on the disk: what it was told, where it is, what came out; of any task.
+"""Folder of a run of any task: its settings, its state, its result.
 
 RUN/settings.json        what the run was asked for and a fingerprint of its data
     environment.json     versions, devices

@@ -1,4 +1,4 @@
-"""The state of a run as a file: whole or not there, and refused where it is not what was written.
+"""State of a run as a file: complete or absent, and refused if it was changed.
 
 One safetensors file a state, which any safetensors reader opens. Its metadata hold the number of
 steps, what run it is of and a SHA-256 of all of it, since a truncated or overwritten file can
@@ -21,7 +21,7 @@ _FORMAT = "kbert-state-1"
 
 
 class DamagedState(ValueError):
-    """A file that is not, or is no longer, what `write_state` wrote."""
+    """A file that is not, or no longer, a file of `write_state`."""
 
 
 def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: dict) -> None:
