@@ -123,7 +123,7 @@ class FinetuningSettings(PartSettings, DistillationSettings, RunSettings):
 
     @property
     def columns(self) -> ColumnOptions:
-        """Return the options of the columns to read."""
+        """Options of the columns to read."""
         return ColumnOptions(
             self.text_column, self.text_pair_column, self.label_column, self.no_header
         )
