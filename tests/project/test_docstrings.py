@@ -12,8 +12,13 @@ def public_files() -> list[Path]:
     return [Path(find_spec(module).origin) for module in sorted(set(kbert._PUBLIC.values()))]
 
 
-def test_docstrings_of_public_modules_begin_with_sentences():
-    fragments, count = find_fragments(public_files())
+def all_files() -> list[Path]:
+    return sorted(Path(kbert.__file__).parent.rglob("*.py"))
+
+
+@pytest.mark.parametrize("files", [public_files, all_files])
+def test_fewer_than_3_percent_of_docstrings_are_fragments(files):
+    fragments, count = find_fragments(files())
     assert count > 300
     assert len(fragments) < 0.03 * count, "\n".join(fragments)
 
