@@ -22,8 +22,8 @@ class Tensor:
     Attributes:
         name: its name in the file.
         shape: its shape.
-        dtype: its dtype, as the file calls it.
-        read: gives the numbers.
+        dtype: its dtype, by the file's name.
+        read: returns the numbers.
     """
 
     name: str
@@ -46,28 +46,28 @@ class Checkpoint:
     """A checkpoint with known names; its tensors are read one by one, on demand.
 
     Attributes:
-        source: the path that it was opened at, for messages.
-        format: which format it is of.
-        column: the column of `checkpoints.tables` that its tensors' names are in.
-        spec: the graph that it is of.
-        tensors: its tensors by their names in the table; those beside the table by their own.
-        architecture: the class of transformers, where it names one.
-        labels: what the classifier's outputs are called, where it says.
-        sentence: its way to a sentence vector, where it says.
-        sentence_problem: why that way cannot be obeyed, where it cannot.
-        cross_encoder: how a cross-encoder makes a score of its logit, where it says.
-        problem_type: what its classifier is of, see `Bert`, where it says.
-        split_punctuation: how a tagger's words are cut, see `Bert`, where it says.
-        new_labels: names of the labels of a head that is newly initialized, where it says.
-        other_head: the class of transformers whose head kbert does not have, where it is one.
-        vocabulary: the folder or file that its tokenizer is read from; None: it has none.
-        untrained: by layer, digests of newly initialized weights, where it marks some; see
+        source: the path that was opened, for messages.
+        format: the checkpoint's format.
+        column: the column of the table of names that has its tensors' names.
+        spec: the spec of its graph.
+        tensors: its tensors by their names in the table; other tensors by their own names.
+        architecture: the transformers class, if it names one.
+        labels: names of the classifier's outputs, if it has them.
+        sentence: its settings for sentence embeddings, if it has them.
+        sentence_problem: why kbert cannot compute these, if it cannot.
+        cross_encoder: how a cross-encoder turns its logit into a score, if it says.
+        problem_type: the kind of classifier, see `Bert`, if it says.
+        split_punctuation: how a tagger splits words, see `Bert`, if it says.
+        new_labels: label names for a newly initialized head, if it has them.
+        other_head: the transformers class, if kbert does not have its head.
+        vocabulary: the folder or file of its tokenizer; None: it has none.
+        untrained: digests of newly initialized weights, by layer, if it marks some; see
             `kbert.checkpoints.first_values`.
-        lowercase: whether that vocabulary is uncased, where only the format's own files say.
-        left_out: tensors of the file that are no weights of a model: Adam's, buffers, copies.
-        address: its address on a hub with the commit, where it lies in a hub's cache.
-        card: its model card, where it lies in the folder of a run.
-        notes: how the file was read, where that is not plain: a sentence each, for `inspect`.
+        lowercase: whether that vocabulary is uncased, if only the format's own files say it.
+        left_out: tensors of the file that are not weights of a model: Adam's, buffers, copies.
+        address: its address on a hub with the commit, if it is in a hub's cache.
+        card: its model card, if it is in the folder of a run.
+        notes: remarks on how the file was read, one sentence each, for `inspect`.
     """
 
     source: str

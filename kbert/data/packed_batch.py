@@ -20,13 +20,13 @@ FIRSTS = "Packed-Firsts"  # int32 (B,): where texts begin, in a micro-batch's ro
 
 @dataclass(frozen=True)
 class PackedBatch(TrainingBatch):
-    """The examples of a step, several a row.
+    """The examples of a step, several per row.
 
     Attributes:
-        inputs: the model's, int32 (R, S), and those named above.
-        labels, weights: as of a `TrainingBatch` where each example has a label, (B,); where each
-            token has one, (R, S).
-        alone: the same examples, one a row.
+        inputs: the model's inputs, int32 (R, S), and those named above.
+        labels, weights: as in a `TrainingBatch` if each example has a label, (B,); if each token
+            has one, (R, S).
+        alone: the same examples, one per row.
     """
 
     alone: TrainingBatch
@@ -35,7 +35,7 @@ class PackedBatch(TrainingBatch):
         return len(self.alone)
 
     def rows(self, part: slice) -> TrainingBatch:
-        """Return some of its examples, one a row: rows of several have parts of other examples."""
+        """Return some of its examples, one per row, because packed rows mix examples."""
         return self.alone.rows(part)
 
 
@@ -73,18 +73,20 @@ def packed(
     least_rows: int = 1,
     micro_batches: int = 1,
 ) -> PackedBatch:
-    """Return a batch's examples, several a row.
+    """Pack a batch's examples, several per row.
 
     Args:
-        batch: one example a row, padded: Input-Token and Input-Segment, (B, S'); labels of texts,
+        batch: one example per row, padded: Input-Token and Input-Segment, (B, S'); labels of texts,
             (B,), or of tokens, (B, S').
-        lengths: tokens of each; 0: an example that weighs nothing, which gets no place.
-        row_length: S, tokens of a row.
-        least_rows: of a micro-batch; as many where it needs fewer.
-        micro_batches: parts of so many examples each, packed each in as many rows.
+        lengths: number of tokens of each example; 0: an example of weight 0, which is left out.
+        row_length: S, the number of tokens in a row.
+        least_rows: minimum number of rows of a micro-batch.
+        micro_batches: number of parts with equally many examples, each packed into equally many
+            rows.
 
     Raises:
-        ValueError: a text that is longer than a row; examples that the micro-batches do not divide.
+        ValueError: a text that is longer than a row; a number of examples that the micro-batches do
+            not divide.
     """
     size, rest = divmod(len(batch), micro_batches)
     if rest:

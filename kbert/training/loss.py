@@ -28,19 +28,19 @@ class Lesson(NamedTuple):
 
 
 def measured(logits, labels, weights, smoothing: float = 0.0):
-    """Return the sums that an output's loss and accuracy are made of, in float32.
+    """Compute the sums that an output's loss and accuracy are made of, in float32.
 
     Args:
         logits: float (…, classes), in any precision.
-        labels: int32 (…), the number of a class each; float32 (B,), a number each, of (B, 1)
-            logits; or float32 (B, classes), which of the classes hold: 0 or 1.
-        weights: float32 in the labels' shape: what each label counts for; 0: padding.
-        smoothing: share of a class's label that goes to all classes alike (Szegedy et al. 2016,
-            section 7). Other labels have none.
+        labels: int32 (…), class ids; or float32 (B,), numbers, for (B, 1) logits; or float32 (B,
+            classes), 1 for the classes that hold, else 0.
+        weights: float32 in the labels' shape: the weight of each label; 0: padding.
+        smoothing: label smoothing, the fraction of a class's label that is spread over all classes
+            equally (Szegedy et al. 2016, section 7); only for class ids.
 
     Returns:
-        float32 (3,): Σ weight × loss; Σ weight × (the label is predicted), of numbers Σ weight ×
-        absolute error; Σ weight.
+        float32 (3,): Σ weight × loss; Σ weight × (the label is predicted), or for numbers Σ weight
+        × absolute error; Σ weight.
     """
     if is_class(labels):
         losses, hits = _of_classes(logits, labels, weights, smoothing)
@@ -89,7 +89,7 @@ def _counted(logits, weights):
 
 
 def _of_classes(logits, labels, weights, smoothing):
-    """Return the cross-entropy of softmax, and whether the largest logit is the label's.
+    """Return the softmax cross-entropy, and whether the largest logit is the label's; each (…).
 
     Each (…).
     """
@@ -102,7 +102,7 @@ def _of_classes(logits, labels, weights, smoothing):
 
 
 def _of_each(logits, labels):
-    """Return the cross-entropy of sigmoid, and whether it is on the label's side.
+    """Return the sigmoid cross-entropy, and whether the prediction is right; each (B, classes).
 
     Each (B, classes).
     """

@@ -16,20 +16,21 @@ _NOT_DECAYED = ("bias", "beta", "gamma")  # google-research/bert, optimization.p
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How weights are updated.
+    """The settings of the optimizer and its learning rate schedule.
 
     Attributes:
         name: "adamw" (Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW's numbers) or
             "lamb" (You et al., arXiv 1904.00962, algorithm 2).
-        learning_rate: its largest value.
-        total_steps: steps of the whole run.
-        warmup_steps: steps over which the rate grows from 0.
-        schedule: after the warm-up "linear" (to 0 at total_steps) or "constant".
-        weight_decay: of all but biases and the scales and offsets of LayerNorm.
-        beta_1, beta_2: decay of the moments.
-        epsilon: added to the root of the second moment.
-        bias_correction: whether the moments are corrected for their start at 0. Differs from
-            Google: optimization.py does not; the paper's Adam and transformers do.
+        learning_rate: the peak learning rate.
+        total_steps: number of steps of the whole run.
+        warmup_steps: number of steps over which the learning rate grows from 0.
+        schedule: the schedule after the warm-up: "linear" (to 0 at total_steps) or "constant".
+        weight_decay: weight decay of all weights except biases and the scales and offsets of
+            LayerNorm.
+        beta_1, beta_2: decay rates of the moments.
+        epsilon: added to the square root of the second moment.
+        bias_correction: whether the moments are corrected for their start at 0. Google's
+            optimization.py does not correct them; the paper's Adam and transformers do.
     """
 
     name: str = "adamw"

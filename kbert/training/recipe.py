@@ -36,26 +36,27 @@ class Teaching(Protocol):
 class Recipe(Protocol):
     """A run: its settings and data, its initial model, its metrics and its result.
 
-    The runner calls the methods in the order in which they stand here; they raise an OSError for
-    what cannot be read, a ValueError for what does not fit.
+    The runner calls the methods in their order here. They raise an OSError for a file that cannot
+    be read, and a ValueError for settings or data that do not fit.
 
     Attributes:
-        command: of the command line, which resumes such a run.
+        command: the command that resumes such a run.
         settings_type: the class of `settings`.
-        may_move: the arguments for data that may have moved when it is resumed.
-        title: of the run's page.
-        score: which figure of an evaluation says what is best; a minus before it: the lower.
-        settings: complete from `open` on.
-        batches: what is trained on; from `open` on, as all below.
-        spec: the graph that is trained, which the runner builds in the settings' precision.
-        fingerprint: what the batches and the evaluation depend on, as JSON.
-        steps, warmup_steps: steps of the whole run, and of its warm-up.
+        may_move: the arguments for data that may have moved when the run is resumed.
+        title: the title of the run's page.
+        score: the metric that decides which evaluation is best; with a minus before it, lower is
+            better.
+        settings: the settings; complete after `open`.
+        batches: the training batches; set by `open`, as everything below.
+        spec: the graph to train, which the runner builds in the settings' precision.
+        fingerprint: everything that the batches and the evaluation depend on, as JSON.
+        steps, warmup_steps: number of steps of the whole run, and of its warm-up.
         evaluate_every: steps between two evaluations.
-        flops: of a step, over all hosts; see `kbert.training.loop.throughput.Speed`.
+        flops: FLOPs of a step, over all hosts; see `kbert.training.loop.throughput.Speed`.
         packing: whether the batches are `kbert.data.packed_batch.PackedBatch`es.
         label_smoothing: see `kbert.training.loss.measured`.
-        teaching: what else is learned, of a teacher; None: nothing.
-        vectors: what is learned, where it is vectors of texts; else labels of outputs.
+        teaching: distillation targets; None without a teacher.
+        vectors: the loss, if it is one of text embeddings; else the outputs have labels.
     """
 
     command: ClassVar[str]
@@ -91,7 +92,7 @@ class Recipe(Protocol):
 
         Args:
             compiled: whether XLA compiles the step.
-            shape_cost: what a batch of a new shape costs once, in steps; 0: unknown.
+            shape_cost: one-time cost of a batch of a new shape, in steps; 0: unknown.
         """
 
     def trained_part(self, model):
@@ -103,10 +104,10 @@ class Recipe(Protocol):
         return None
 
     def first_layers(self) -> Mapping[str, Any]:
-        """Keras layers by their names, with whose weights the graph of `spec` begins.
+        """Return Keras layers by name: their weights initialize the graph of `spec`.
 
-        None for one whose weights are drawn; none at all: all are. Called where no state is
-        restored.
+        A value of None means a newly initialized layer; an empty result, that all layers are. This
+        is called if no state is restored.
         """
         return {}
 

@@ -27,18 +27,19 @@ _POOLS, _ORDER, _DEAL = 0, 1, 2  # purposes of the draws
 
 @dataclass(frozen=True)
 class Examples:
-    """Labelled examples of any lengths.
+    """Labelled examples of any length.
 
     Args:
-        ids: token ids of each, [CLS] and [SEP] among them.
-        segment_ids: of each, as long as its ids.
-        labels: by the model's output, one an example: the whole number of a class, or one for each
-            token, where IGNORED counts for nothing; a float; or float32 (classes,), 0 or 1.
-        class_weights: by output, what a label of each class counts for; else all count alike.
-        notes: the task's own, one an example: which record it is of, say.
+        ids: token ids of each example, with [CLS] and [SEP].
+        segment_ids: segment ids of each example, as long as its ids.
+        labels: labels by the model's output, one per example: a class id; or class ids for each
+            token, where IGNORED is not counted; or a float; or float32 (classes,), 0 or 1.
+        class_weights: weights of the classes, by output; without them all labels have the same
+            weight.
+        notes: the task's own data, one per example, such as the record that it is from.
 
     Raises:
-        ValueError: not as many of the one as of the other.
+        ValueError: lists of different lengths.
     """
 
     ids: Sequence[Sequence[int]]
@@ -71,21 +72,21 @@ class Examples:
 
 
 class BucketedBatches:
-    """Labelled examples as `kbert.data.training_batch.Batches`.
+    """Batches of labelled examples, as `kbert.data.training_batch.Batches`.
 
-    Every example comes once an epoch, of `steps_per_epoch` steps. The odd batch of an epoch is
-    filled up with rows that weigh nothing. A batch is a pure function of (seed, step).
+    Every example occurs once per epoch, which has `steps_per_epoch` steps. The last, incomplete
+    batch of an epoch is padded with rows of weight 0. A batch is a pure function of (seed, step).
 
     Args:
-        examples: what is trained on.
-        batch_size: examples of a step, over all hosts.
-        seed: of the order.
+        examples: the training examples.
+        batch_size: examples in a step, over all hosts.
+        seed: seed of the order.
         pad_id: the padding token.
-        lengths: that batches may have, ascending; the longest example must fit.
-        pool: batches that are sorted by length together; 1: none is, the order is random.
+        lengths: allowed lengths of batches, ascending; the longest example must fit.
+        pool: number of batches that are sorted by length together; 1: the order is random.
 
     Raises:
-        ValueError: no example, one that is longer than the last of `lengths`.
+        ValueError: no example, or one that is longer than the last of `lengths`.
 
     Attributes:
         batch_size, steps_per_epoch: as above.

@@ -30,16 +30,16 @@ MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
 class Engine(GradientCache, OptimizerStep):
-    """One device; the engines of each backend derive from it.
+    """An engine of one device; the engines of the backends derive from it.
 
     Attributes:
         replicas: devices that share a batch, over all hosts.
-        local: parts of a process's examples that are computed each on its own.
-        process, processes: which host this is, and of how many.
-        shape_cost: what a batch of a new shape costs once, where XLA does not compile the whole
-            step, in steps; 0: unknown.
-        steps_per_execution: steps that one call of the device does at most.
-        output_names: what `predict` gives, in its order.
+        local: parts of a process's examples that are computed separately.
+        process, processes: the number of this process, and how many there are.
+        shape_cost: one-time cost of a batch of a new shape, in steps, if XLA does not compile the
+            whole step; 0: unknown.
+        steps_per_execution: maximum number of steps in one call of the device.
+        output_names: names of the outputs of `predict`, in order.
     """
 
     replicas = 1
@@ -69,23 +69,23 @@ class Engine(GradientCache, OptimizerStep):
 
         Args:
             model: a functional model, built within `scope`.
-            optimizer: its settings.
-            trained: what of the model is trained, made within `scope`; None: all of it.
-            clip_norm: largest global norm of the gradients of a step; None: any.
-            accumulation_steps: micro-batches of a step.
-            jit: whether XLA compiles the step; None: as is best on the device.
-            gradient_checkpointing: whether the backward pass computes each encoder block again
-                instead of
-                keeping its activations: less memory, more time, the same numbers.
-            packing: whether steps are of `kbert.data.packed_batch.PackedBatch`es.
+            optimizer: the optimizer's settings.
+            trained: the trained weights of the model, made within `scope`; None: all.
+            clip_norm: maximum global norm of a step's gradients; None: no clipping.
+            accumulation_steps: micro-batches per step.
+            jit: whether XLA compiles the step; None: chosen for the device.
+            gradient_checkpointing: whether the backward pass recomputes each encoder block instead
+                of keeping its activations: less memory, more time, the same numbers.
+            packing: whether batches are `kbert.data.packed_batch.PackedBatch`es.
             label_smoothing: see `kbert.training.loss.measured`.
-            lessons: of the labels that are no output's own, see `kbert.training.loss.objective`.
-            steps_per_execution: steps that one call of the device does at most; None: as suits
+            lessons: auxiliary losses, by the labels that belong to no output, see
+                `kbert.training.loss.objective`.
+            steps_per_execution: maximum number of steps in one call of the device; None: chosen for
                 the device.
-            seed: of the dropout.
+            seed: seed of the dropout.
 
         Raises:
-            ValueError: a value out of its range; a model or devices that packing is not for.
+            ValueError: a value out of its range; a model or devices without support for packing.
         """
         values = {
             "clip_norm": clip_norm,
@@ -121,7 +121,7 @@ class Engine(GradientCache, OptimizerStep):
         self._compile()
 
     def _compile(self) -> None:
-        """Make the functions of the step, for what `prepare` was told."""
+        """Make the functions of the step, with the settings of `prepare`."""
         raise NotImplementedError
 
     def scope(self):
@@ -164,28 +164,29 @@ class Engine(GradientCache, OptimizerStep):
 
         Args:
             batch: this process's rows.
-            step: whose dropout.
-            wishes: this process's.
+            step: the step's number, which decides the dropout.
+            wishes: this process's stop flags.
 
         Returns:
             Scalars of the device: `objectives.figures`, "gradient_norm", "learning_rate", "finite"
-            (whether it was applied), and over all processes the sums of the stop flags,
-            "callback" and "signal": above 0 where one of them has it. The same in each process.
+            (whether it was applied), and the sums of all processes' stop flags, "callback" and
+            "signal": above 0 if any process has set one. They are the same in each process.
         """
         raise NotImplementedError
 
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
     ) -> Callable[[], list[dict[str, float]]]:
-        """Update one after the other, in one call of the device where the engine can.
+        """Run several steps, in one call of the device if the engine can.
 
         Args:
-            batches: this process's rows of each; of the same shapes, `steps_per_execution` at most.
-            step: whose dropout the first of them has.
-            wishes: this process's.
+            batches: this process's rows of each step; of the same shapes, at most
+                `steps_per_execution`.
+            step: the number of the first step, which decides its dropout.
+            wishes: this process's stop flags.
 
         Returns:
-            What waits for their metrics, as `update` has them, one dictionary per step.
+            A function that waits for their metrics: one dictionary per step, as from `update`.
         """
         sent = [self.update(batch, step + n, wishes) for n, batch in enumerate(batches)]
         return lambda: [{name: float(value) for name, value in one.items()} for one in sent]

@@ -55,38 +55,39 @@ def train(
     peak: float | None = None,
     report: Callable[[int, list[dict]], None] | None = None,
 ) -> History:
-    """Do the steps `start` … `steps` − 1 with an engine that is prepared.
+    """Train from step `start` to step `steps` − 1 with a prepared engine.
 
     Args:
-        engine: see `kbert.training.engines`; restored, where `start` is not 0.
+        engine: see `kbert.training.engines`; restored if `start` is not 0.
         batches: makes the batch of each step.
-        steps: steps of the whole run.
-        run: where to record and to save; None: nothing is kept.
-        start: steps done.
-        evaluate: metrics of the weights as they are, by name ("loss", "accuracy"); every host
+        steps: number of steps of the whole run.
+        run: the folder for records and states; None: nothing is saved.
+        start: number of steps done.
+        evaluate: computes metrics of the current weights, by name ("loss", "accuracy"); every host
             calls it.
-        evaluate_every: steps between two evaluations; None: one, at the end.
-        save_every: steps between two states; None: at evaluations that are the best so far and
-            at the end.
-        score: which metric says what is best; a minus before it: the lower the better.
-        patience: evaluations in a row without a better score after which the run ends; None: it
-            ends after `steps`.
-        log_every: steps between two recorded ones.
-        callbacks: Keras's; an epoch is the stretch between two evaluations, whose logs are means
-            over it. Their own state is not kept from one start of a run to the next.
-        progress: whether the live line is written.
+        evaluate_every: steps between two evaluations; None: one evaluation, at the end.
+        save_every: steps between two states; None: after each evaluation that is the best so far,
+            and at the end.
+        score: the metric that decides which evaluation is best; with a minus before it, lower is
+            better.
+        patience: number of consecutive evaluations without a better score after which the run ends;
+            None: it ends after `steps`.
+        log_every: steps between two records.
+        callbacks: Keras's callbacks. One epoch is the time between two evaluations; its logs are
+            means over it. Their own state is not saved when a run is resumed.
+        progress: whether to show the progress line.
         flops, peak: see `Speed`.
-        report: writes the run's page after each evaluation, from steps done and their records.
+        report: writes the run's page after each evaluation, from the steps done and their records.
 
     Returns:
         A `History`, from the run's first step on.
 
     Raises:
-        NotFinite: loss or gradients were NaN or infinite.
+        NotFinite: the loss or the gradients were NaN or infinite.
         Stopped: Ctrl-C or SIGTERM.
-        ProcessLost: another process of the run was ended, or cannot be reached.
-        ValueError: a callback set the learning rate; the replicas do not divide the batch size.
-        OSError: a disk that is full, data that vanished: what was done is saved, where it can be.
+        ProcessLost: another process of the run ended, or cannot be reached.
+        ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
+        OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
     counts = {"evaluate_every": evaluate_every, "save_every": save_every}
     checked({"steps": steps, "log_every": log_every} | counts, counts)

@@ -10,15 +10,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Saver:
-    """Writes one state at a time, in a thread.
+    """A writer of states, one at a time, in a thread.
 
-    Killed at any moment, what is on the disk is whole: a file gets its name once it is flushed
-    (`kbert.training.run.state_files`), and older states are removed after that.
+    The files on the disk are whole even if the process is killed: a file gets its name after it is
+    flushed (`kbert.training.run.state_files`), and older states are removed after that.
 
     Args:
-        engine: whose state.
-        run: the run's folder; None: nothing is kept.
-        saved: steps of the state that is on the disk; None: there is none.
+        engine: the engine whose state is saved.
+        run: the run's folder; None: nothing is saved.
+        saved: number of steps of the state on the disk; None: there is none.
 
     Attributes:
         saved: the same, as far as is known.
@@ -38,16 +38,18 @@ class Saver:
         beside: bool = False,
         alone: bool = False,
     ) -> None:
-        """Save the state after `done` steps; do nothing where that was begun.
+        """Save the state after `done` steps; do nothing if that has been started.
 
         Args:
-            done: steps.
-            score: of the evaluation of these weights (`Plan.score_of`).
-            beside: whether the steps go on while it is written; else it is on the disk then.
-            alone: whether the other hosts know nothing of it; else all of them come here.
+            done: number of steps done.
+            score: score of these weights' evaluation (`Plan.score_of`).
+            beside: whether training continues while it is written; otherwise the state is on the
+                disk when this returns.
+            alone: whether only this host saves; otherwise all hosts call this.
 
         Raises:
-            OSError: it could not be written, or the one before it; the text says how to resume.
+            OSError: this state, or the previous one, could not be written; the message says how to
+                resume.
         """
         if self._run is None:
             return
@@ -64,13 +66,13 @@ class Saver:
             self._engine.barrier()  # no host goes on before the chief's state is on the disk
 
     def check(self) -> None:
-        """Raise what a write came to that has ended; waits for none."""
+        """Raise the error of a write that has ended; do not wait for one."""
         if self._written is not None and self._written.done():
             with self.explained():
                 self._finish()
 
     def close(self) -> None:
-        """End the thread, once what was begun is written, and close the run's files."""
+        """Finish the current write, end the thread, and close the run's files."""
         self._thread.shutdown()
         if self._run is not None:
             self._run.close()
@@ -95,7 +97,7 @@ class Saver:
 
     @contextlib.contextmanager
     def explained(self):
-        """Give an error of the disk the way on."""
+        """Add to an error of the disk how to resume."""
         try:
             try:
                 yield

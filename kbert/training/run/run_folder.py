@@ -47,21 +47,21 @@ _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
 
 class RunFolder:
-    """A run's folder; from `create` or `open`.
+    """The folder of a run; create one with `create` or `open`.
 
     Args:
         path: the folder.
-        content: of its settings.json.
-        chief: whether this process writes: one of them does, all read.
+        content: the content of its settings.json.
+        chief: whether this process writes; only one process does, all read.
 
     Attributes:
         path: the folder.
-        task: "pretrain", "finetune".
-        settings: what the run was asked for.
-        fingerprint: what its batches depend on.
-        places: where its data lay when it began.
+        task: "pretrain" or "finetune".
+        settings: the run's settings.
+        fingerprint: everything that its batches depend on.
+        places: the paths of its data when it began.
         keep_checkpoints: whether a finished run keeps its training states.
-        later: settings that came after the first runs, as those did it without them.
+        later: values of settings that the first runs did not have.
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
@@ -90,20 +90,20 @@ class RunFolder:
         keep_checkpoints: bool = False,
         chief: bool = True,
     ) -> "RunFolder":
-        """Make the folder of a new run.
+        """Create the folder of a new run.
 
         Args:
-            path: a folder that is not there, or is empty.
-            settings: what the run was asked for, as JSON: all that its result depends on.
-            fingerprint: what its batches depend on, as JSON (`Batches.fingerprint`).
-            task: what the command that resumes it is called.
-            places: paths of its data, by name; they may change, the data may not.
+            path: a folder that does not exist, or is empty.
+            settings: the run's settings, as JSON: everything that its result depends on.
+            fingerprint: everything that its batches depend on, as JSON (`Batches.fingerprint`).
+            task: the name of the command that resumes it.
+            places: paths of its data, by name; the paths may change, the data may not.
             keep_checkpoints: whether the finished run keeps its training states; it may change.
-            chief: whether this process writes it; the others call `open`, once it is there.
+            chief: whether this process writes it; the others call `open` once it exists.
 
         Raises:
             FileExistsError: the folder holds a run, or something else.
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
         path = Path(path)
         refuse_used(path, task)
@@ -126,7 +126,7 @@ class RunFolder:
     @classmethod
     @printable.escaped_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
-        """Return the run in a folder.
+        """Open the folder of a run.
 
         Raises:
             FileNotFoundError: no run there.
@@ -153,7 +153,7 @@ class RunFolder:
 
     @property
     def way_on(self) -> str:
-        """The command that resumes it."""
+        """Command that resumes it."""
         return f"kbert {self.task} --resume {self.place or 'FOLDER'}"
 
     @contextlib.contextmanager
@@ -181,7 +181,7 @@ class RunFolder:
             raise FileNotFoundError(errno.ENOENT, text, str(self.path))
 
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
-        """Raise a ValueError that names what differs between the run and what is there now."""
+        """Raise a ValueError that names the differences between the run and the present data."""
         others = old_names.renamed(settings or self.settings)  # of a state of an older release
         fingerprint = old_names.renamed(fingerprint)
         own, others = (self.later | each for each in (self.settings, others))
