@@ -48,7 +48,8 @@ class Command(click.Command):
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx, formatter) -> None:
-        basic, advanced = [], []
+        basic: list[tuple[str, str]] = []
+        advanced: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 is_basic = not self.basic or param.is_eager or param.name in self.basic
