@@ -85,7 +85,7 @@ def test_sentence_embeddings_train_with_frozen_layers(source):
     layers = changed(kbert.load(source).model, done.bert.model)
     assert layers and all(name.startswith("Encoder-2-") for name in layers)
     for freeze in ("embeddings,1-2", "embeddings,encoder,pooler"):
-        with pytest.raises(ValueError, match="freeze must leave something"):
+        with pytest.raises(ValueError, match="freeze must leave"):
             kbert.finetune(source, "embed", train=PAIRS, **SETTINGS | {"freeze": freeze})
     with pytest.raises(ValueError, match="head_learning_rate must be for a task with a head"):
         kbert.finetune(source, "embed", train=PAIRS, **SETTINGS, head_learning_rate=1e-3)

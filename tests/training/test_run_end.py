@@ -267,7 +267,7 @@ def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys)
         status, out, _ = kbert_command(capsys, "pretrain", *asked, "-o", run, *chosen)
         assert (status, states(run)) == (0, [f"{name}.safetensors" for name in expected])
         said = out.splitlines()[-1]
-        assert ("--keep-checkpoints" in said, "checkpoints " in said) == (not keep, keep)
+        assert ("--keep-checkpoints" in said, ", checkpoints " in said) == (not keep, keep)
         total = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
         assert said.startswith(f"the folder has {total / 1e6:,.1f} MB: ")
         assert kbert.load(run / "model").config == BertConfig(**CONFIG)
