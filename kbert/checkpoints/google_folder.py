@@ -267,7 +267,8 @@ def _warn_of_losses(bert, path: Path) -> None:
     if unknown:
         settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
         is_tanh = ACTIVATIONS[config.hidden_act] == "gelu_tanh"
-        hint = " (the form that they call gelu: write that for them)" if is_tanh else ""
+        hint = " (they call this form gelu: write that into bert_config.json for them)"
+        hint = hint if is_tanh else ""
         _logger.warning("%s: Google's code and keras_bert do not know %s%s", path, settings, hint)
 
 

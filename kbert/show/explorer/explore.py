@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig, require_positive
@@ -113,7 +114,10 @@ def is_checkpoint(source: object) -> bool:
         return False
     if Path(text).exists() or Path(f"{text}.index").is_file():
         return True
-    return not is_preset(text) and ModelName.parse(text) is not None
+    name = ModelName.parse(text)
+    if name is not None and is_preset(text):  # bert-base-uncased: its weights, if they are here
+        return name.hub == "hf" and hugging_face.find_cached(name) is not None
+    return name is not None
 
 
 def _explorer(source, batch_size: int, title: str | None) -> Explorer:
