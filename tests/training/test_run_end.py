@@ -1,5 +1,6 @@
 """A run ends: its last record, its metrics, and what its folder keeps."""
 
+import itertools
 import json
 import re
 import shutil
@@ -127,7 +128,9 @@ def test_report_exists_from_the_first_evaluation(folder, tmp_path):
 @pytest.fixture
 def falling(monkeypatch):
     """Evaluations with the loss as it is, and an accuracy that says that the first one did best."""
-    real, scores = LabelledEvaluation.__call__, iter((0.75, 0.5, 0.625))
+    # the last one is given again where the intervals of the result are computed anew
+    scores = itertools.chain((0.75, 0.5), itertools.repeat(0.625))
+    real = LabelledEvaluation.__call__
 
     def call(self, *arguments):
         return real(self, *arguments) | {"accuracy": next(scores)}
