@@ -51,10 +51,6 @@ html_show_search_summary = False  # would fetch pages, which file:// does not le
 
 def _link(app, name: str, source: list[str]) -> None:
     source[0] = from_code.with_links_of_the_site(source[0])
-    if name == "how_to/index":
-        here = [page for page in app.env.found_docs if page.startswith("how_to/")]
-        pages = [page.removeprefix("how_to/") for page in here if page != "how_to/index"]
-        source[0] = from_code.with_the_rest(source[0], pages)
     if name == "contributing/architecture":
         drawn = "![The folders, and who imports whom](/_generated/architecture.svg)\n"
         source[0] = re.sub(r"```mermaid\n.*?```\n", drawn, source[0], flags=re.DOTALL)

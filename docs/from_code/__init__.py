@@ -54,15 +54,6 @@ def with_links_of_the_site(text: str) -> str:
     return text
 
 
-def with_the_rest(page: str, pages: list[str]) -> str:
-    """A table of contents with the pages that it does not name under "More", if there are any."""
-    named = page.splitlines()
-    rest = [name for name in sorted(pages) if name not in named]
-    if not rest:
-        return page.partition("## More\n")[0]
-    return page.replace("the rest", "\n".join(rest))
-
-
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -81,8 +72,6 @@ def parts() -> dict[str, str]:
         "settings.md": settings_of_files.page(),
         "published.md": presets.published(),
         "versions.md": versions.page(),
-        "errata.md": accounting.errata(),
-        "memory.md": accounting.memory(),
         "steps.md": accounting.steps(),
         "architecture.svg": mermaid.drawn(ROOT / "docs" / "contributing" / "architecture.md"),
         **pictures.of_steps(),
