@@ -55,9 +55,9 @@ def test_only_what_kbert_reads_is_downloaded(hub, request, name, layout):
     "text, tag",
     [
         ("bert-base-uncased", "new"),
-        (f"hf://{BERT}", "new"),
-        (f"{BERT}@v1", "old"),
-        ("bert-base-uncased@v1", "old"),
+        pytest.param(f"hf://{BERT}", "new", marks=pytest.mark.full),
+        pytest.param(f"{BERT}@v1", "old", marks=pytest.mark.full),
+        pytest.param("bert-base-uncased@v1", "old", marks=pytest.mark.full),
         (f"hf://{BERT}@refs/pr/1", "old"),
         (BERT + "@{old}", "old"),
     ],
@@ -239,7 +239,9 @@ def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
     assert not hub.sent()
 
 
-@pytest.mark.parametrize("address", ["/api/", "/resolve/", "/cdn/"])
+@pytest.mark.parametrize(
+    "address", ["/api/", "/resolve/", pytest.param("/cdn/", marks=pytest.mark.full)]
+)
 def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, capsys, address):
     """It is silent from the start, or from a later question on; waits are shortened."""
     from kbert.checkpoints.hub import hugging_face
@@ -276,6 +278,7 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
     assert len(hub.requests) == before
 
 
+@pytest.mark.full
 def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
     """Where a connection breaks off once, and without a network; `capsys` misses them."""
     command = [sys.executable, "-m", "kbert", "download", "--quiet", BERT]

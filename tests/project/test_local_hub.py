@@ -8,6 +8,7 @@ from helpers.hub_settings import set_offline, wait_no_longer
 from helpers.local_hub import Fault
 from huggingface_hub import errors
 
+pytestmark = pytest.mark.full
 CONTENT = {"config.json": b"{}", "model.safetensors": bytes(range(256)) * 999, "onnx/a.onnx": b"1"}
 
 

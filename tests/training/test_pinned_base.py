@@ -94,6 +94,7 @@ def test_run_of_a_name_pins_its_commit_and_resumes_from_it(hub, folder, tmp_path
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.full
 def test_run_of_a_loaded_model_resumes_from_its_name(hub, folder, tmp_path):
     address = f"hf://org/base@{hub.add('org/base', folder / 'source')}"
     bert = kbert.load("org/base")
@@ -181,6 +182,7 @@ def test_pretraining_pins_what_it_begins_with_and_its_teacher(hub, folder, tmp_p
     assert found == {name: f"hf://org/{name}@{commit}" for name, commit in commits.items()}
 
 
+@pytest.mark.full
 def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder, tmp_path):
     commit = hub.add("org/base", folder / "source")
     finetune(folder, "org/base", tmp_path / "run", epochs=1, **LORA)
