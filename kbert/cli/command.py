@@ -45,6 +45,10 @@ class Command(click.Command):
             if new is None or not any(option in one.opts for one in self.params):
                 raise
             text = f"No such option {error.option_name!r}: it is called {option}."
+            if option == "--keep-checkpoints":  # it took a value
+                text = (
+                    "No such option '--keep': for all give --keep-checkpoints, for model nothing."
+                )
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx, formatter) -> None:

@@ -44,8 +44,8 @@ _HELP = _COLUMNS | {
     "has positions.",
     "packing": "Pack several examples into one row: less padding, the same results. "
     "It does not go with the tasks qa and embed.",
-    "label_smoothing": "Share of each label that is spread over all labels.",
-    "class_weights": "Give rare labels more weight in the loss.",
+    "label_smoothing": "Share of each label that is spread over all labels, for classify and tag.",
+    "class_weights": "Give rare labels more weight in the loss, for classify and tag.",
     "loss": "Loss of the task embed. Default: infonce; cosent for scored pairs.",
     "pooling": "Pooling of the task embed. Default: the checkpoint's own, else mean.",
     "scale": "Factor of the cosines in the losses infonce and cosent.",
@@ -55,7 +55,7 @@ _HELP = _COLUMNS | {
     "freeze": "Parts that are not trained, such as embeddings,1-8.",
     "head_learning_rate": "Peak learning rate of the head. Default: --learning-rate.",
     "layer_decay": "Factor of the learning rate from each layer to the one below, such as 0.95.",
-    "lora_rank": "Rank of LoRA adapters, which are trained instead of the encoder's weights.",
+    "lora_rank": "Rank of LoRA adapters. They and the head are trained, all other weights frozen.",
     "lora_targets": "Matrices that get an adapter, separated by commas.",
     "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
     "lora_dropout": "Dropout rate of the adapters' inputs.",
@@ -91,7 +91,7 @@ _BASIC = (
 @click.option(
     "--teacher",
     metavar="SRC",
-    help="Teacher checkpoint for distillation; it must have the same labels.",
+    help="Teacher checkpoint for distillation; it must have the same labels, unless --alpha is 0.",
 )
 @click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder for the run.")
 @click.option("--resume", "run", metavar="RUN", type=_PATH, help="Resume the run in this folder.")

@@ -46,7 +46,7 @@ def _warn_of_header(line: bytes, name: str) -> None:
     cells = [cell.strip().lower() for cell in re.split("[\t,]", line.decode(errors="replace"))]
     if set(cells) <= NAMES and not set(cells) <= {*NUMBERS}:
         logging.getLogger("kbert").warning(
-            "%s, line 1: %r is read as a text: remove the header",
+            "%s, line 1: %r is read as a text: if it is a header, remove it",
             *(name, line.decode(errors="replace").strip()[:60]),
         )
 

@@ -110,7 +110,7 @@ _TRAINED = (
         "--lora-rank",
         type=POSITIVE,
         metavar="RANK",
-        help="Rank of LoRA adapters, which are trained instead of the encoder's weights.",
+        help="Rank of LoRA adapters. They and the head are trained, all other weights frozen.",
     ),
     click.option(
         "--lora-targets",

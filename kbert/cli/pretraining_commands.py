@@ -29,7 +29,7 @@ _HELP = {
     "save_every": "Number of steps between two saved training states. "
     "Default: a tenth of --steps, at most 1,000.",
     "freeze": "Parts of --init that are not trained, such as embeddings,1-8.",
-    "lora_rank": "Rank of LoRA adapters, which are trained instead of the weights of --init.",
+    "lora_rank": "Rank of LoRA adapters. They and the heads are trained, other weights frozen.",
     "lora_targets": "Matrices that get an adapter, separated by commas.",
     "lora_alpha": "Scale of the adapters: they count alpha / rank times. Default: once.",
     "lora_dropout": "Dropout rate of the adapters' inputs.",

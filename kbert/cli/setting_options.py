@@ -69,7 +69,7 @@ _TEXTS = {
     "temperature": "Distillation temperature (with --teacher). The logits are divided by it.",
     "alpha": "Weight of the teacher in the loss (with --teacher). The labels have the rest.",
     "hidden_loss": "Loss between the hidden states of student and teacher (with --teacher): mse "
-    "of all blocks, or cosine of the last one.",
+    "of the embeddings and all blocks, or cosine of the last block.",
     "hidden_loss_weight": "Weight of that loss (with --hidden-loss).",
     "patience": "Stop after this many evaluations on the dev data without improvement.",
     "log_every": "Number of steps between two lines of metrics.jsonl.",

@@ -54,7 +54,8 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
     path = Path(path)
     if options.named or options.no_header:
         raise ValueError(
-            f"{path}: a SQuAD file has no columns and no header: leave these options out"
+            f"{path}: a SQuAD file has no columns and no header: leave out text_column, "
+            "text_pair_column, label_column and no_header"
         )
     content = js.read(path, largest=LARGEST_FILE)
     questions = _of_articles(_list(content, "data", str(path)), str(path))
