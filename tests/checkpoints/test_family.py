@@ -189,7 +189,7 @@ def test_tasks_work_with_roberta(folders, tmp_path):
     assert [one.token for one in candidates] == [bert.tokenizer.tokens[n] for n in best]
     one, both = kbert.embed(bert, "narrow"), kbert.embed(bert, ["narrow", "a longer text, padded"])
     assert_allclose(one, both[0], atol=1e-5)
-    with pytest.raises(ValueError, match="next_sentence needs a model that was trained with next"):
+    with pytest.raises(ValueError, match="next_sentence needs a model that was trained on next"):
         kbert.next_sentence(bert, "a", "b")
     assert kbert.classify(with_tokens(folders, "RobertaForSequenceClassification"), "a", "b")
 

@@ -265,7 +265,7 @@ def test_bad_lora_and_freeze_settings_are_one_line_errors(folder, tmp_path, caps
 def test_continued_pretraining_leaves_frozen_layers(tmp_path):
     make_shards(tmp_path)
     options = SHARD_SETTINGS | {"steps": 2, "progress": False, "output": tmp_path / "run"}
-    with pytest.raises(ValueError, match=r"freeze must be of .*: give init, or leave it out"):
+    with pytest.raises(ValueError, match="give init, or leave freeze out"):
         kbert.pretrain(tmp_path / "shards", "tiny", freeze="1", **options)
     config = kbert.BertConfig(**CONFIG).replace(vocab_size=len(VOCABULARY))
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)

@@ -212,7 +212,7 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
 
 @pytest.mark.full
 def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
-    settings = {"steps": 100_000, "batch-size": 6, "seq-len": 17, "held-out": 0.2}
+    settings = {"steps": 100_000, "batch-size": 6, "seq-len": 17, "dev-ratio": 0.2}
     options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
     options += ["--config", str(data / "tiny.json"), "--evaluate-every", "100000"]
     run, out = tmp_path / "run", tmp_path / "out.txt"
@@ -228,7 +228,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     last = err.splitlines()[-1]
     assert last.startswith("kbert: stopped after step ") and "of 100,000 and saved" in last
     assert last.endswith(f"to resume: kbert pretrain --resume {run}")
-    step = int(last.split("update ")[1].split(" of")[0].replace(",", ""))
+    step = int(last.split("step ")[1].split(" of")[0].replace(",", ""))
     assert (run / "checkpoints" / f"step-{step:08d}.safetensors").exists()
 
 

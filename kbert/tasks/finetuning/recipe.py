@@ -103,7 +103,7 @@ class Finetuning(Recipe):
     def __init__(self, task: Task, settings: FinetuningSettings, sources: dict):
         self.task, self.settings, self._sources = task, settings, sources
         # the weights of a Bert may be others than those at the address that it was loaded from
-        self._has_digest = getattr(sources.get("source"), "source", None) is not None
+        self.has_digest = getattr(sources.get("source"), "source", None) is not None
         self.score, self.title = task.score, f"Fine-tuning {task.title}"
         self.packing, self.label_smoothing = settings.packing, settings.label_smoothing
         _refuse_other_labels(task, settings)
@@ -137,7 +137,7 @@ class Finetuning(Recipe):
                     f"{name} must be given to resume the run: it was not started from a file"
                 )
         recipe = cls.of_task(task_of(run.settings["task"]), settings, sources)
-        recipe.is_resumed, recipe._has_digest = True, "source" in run.fingerprint
+        recipe.is_resumed, recipe.has_digest = True, "source" in run.fingerprint
         return recipe
 
     def read(self) -> None:
@@ -171,7 +171,7 @@ class Finetuning(Recipe):
         self._of_dev = every if shape_cost and not compiled else None
         possible = every if cost else lengths_up_to(limit, compiled)
         lengths = self._encode(limit, lengths or possible, cost)
-        if self._has_digest:
+        if self.has_digest:
             self.fingerprint["source"] = weights_digest(self.bert)
         if isinstance(self.batches, PackedBatches):
             lengths = (self.batches.row_length,)
