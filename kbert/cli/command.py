@@ -46,9 +46,7 @@ class Command(click.Command):
                 raise
             text = f"No such option {error.option_name!r}: it is called {option}."
             if option == "--keep-checkpoints":  # it took a value
-                text = (
-                    "No such option '--keep': for all give --keep-checkpoints, for model nothing."
-                )
+                text += " (all), without it model"
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx, formatter) -> None:
