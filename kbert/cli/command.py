@@ -45,8 +45,6 @@ class Command(click.Command):
             if new is None or not any(option in one.opts for one in self.params):
                 raise
             text = f"No such option {error.option_name!r}: it is called {option}."
-            if option == "--keep-checkpoints":  # it took a value
-                text += " (all), without it model"
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx, formatter) -> None:
