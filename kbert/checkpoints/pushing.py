@@ -221,9 +221,9 @@ def _list_there(api: "HfApi", repo: str) -> list[str] | None:
 @contextlib.contextmanager
 def _explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
-    from huggingface_hub import constants, errors
+    from huggingface_hub import errors
 
-    host = constants.ENDPOINT.partition("://")[2].rpartition("@")[2]
+    host = hugging_face.hub_host()
     try:
         yield
     except errors.OfflineModeIsEnabled:

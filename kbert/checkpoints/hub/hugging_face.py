@@ -174,11 +174,11 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
         raise
     except (ValueError, TypeError):
         raise ConnectionError(
-            f"{describe_cached(name)}, and {_host()} does not answer as Hugging Face does: is a "
+            f"{describe_cached(name)}, and {hub_host()} does not answer as Hugging Face does: is a "
             "login page of the network in between, or HF_ENDPOINT another server?"
         ) from None
     if not info.sha:
-        raise ConnectionError(f"{_host()} names no commit of {name.repo}: try again later")
+        raise ConnectionError(f"{hub_host()} names no commit of {name.repo}: try again later")
     return info.sha, {file.rfilename: file for file in info.siblings or ()}
 
 
@@ -286,7 +286,7 @@ def explained_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
     from huggingface_hub import constants, errors, get_token
 
-    host, endpoint = _host(), constants.ENDPOINT.partition("://")[0] + f"://{_host()}"
+    host, endpoint = hub_host(), constants.ENDPOINT.partition("://")[0] + f"://{hub_host()}"
     if not host:
         raise ValueError(
             f"HF_ENDPOINT must begin with https:// or http://, got {constants.ENDPOINT!r}"
@@ -347,7 +347,7 @@ def explained_errors(name: ModelName) -> Iterator[None]:
         raise _unreachable(name, f"{host} cannot be reached ({type(error).__name__}):") from None
 
 
-def _host() -> str:
+def hub_host() -> str:
     """Return the hub's host, without what HF_ENDPOINT may have of a user and a password."""
     from huggingface_hub import constants
 
