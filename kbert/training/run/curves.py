@@ -92,7 +92,7 @@ def _figure(title: str, curves: list[Curve], number: int) -> str:
     return (
         f"<figure><figcaption><b>{html.escape(title)}</b>{keys}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t{number} d{number}">'
-        f'<title id="t{number}">{html.escape(title)} over the updates</title>'
+        f'<title id="t{number}">{html.escape(title)} over the steps</title>'
         f'<desc id="d{number}">{html.escape(said)}</desc>{place.drawn()}'
         + "".join(_drawn(curve, place, n) for n, curve in enumerate(curves))
         + "</svg></figure>"
@@ -143,7 +143,7 @@ class _Axes:
             )
         middle = (LEFT + right) / 2
         parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-        parts.append(f'<text class="mid" x="{middle}" y="{HEIGHT - 4}">updates</text>')
+        parts.append(f'<text class="mid" x="{middle}" y="{HEIGHT - 4}">steps</text>')
         return "".join(parts)
 
 
