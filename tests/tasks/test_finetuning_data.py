@@ -184,6 +184,71 @@ def test_no_header_is_seen_where_none_is(write):
         assert [(one.text, one.label) for one in found] == rows
 
 
+@pytest.mark.parametrize("count", range(2, 5))
+def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
+    """Too few examples to refuse: the line says how to decide, and each option silences it."""
+    rows = [("A lovely film.", "good"), ("It was dull, I left.", "bad"), *LINES][:count]
+    file = write("", "some.csv")
+    with open(file, "w", newline="") as lines:
+        csv.writer(lines).writerows([("body", "mood"), *rows])
+    assert len(read_labelled(file)) == count + 1
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "some.csv, line 1: 'body, mood' is read as an example; if it is a header, name" in said
+    assert "--text-column body --label-column mood" in said and "--no-header" in said
+    caplog.clear()
+    found = read_labelled(file, ColumnOptions("body", None, "mood"))
+    assert [(one.text, one.label) for one in found] == rows
+    assert "is read as an example" not in caplog.text
+    assert len(read_labelled(file, ColumnOptions(no_header=True))) == count + 1
+    assert "is read as an example" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("It was dull.", "bad"), ("fine", "good")],  # a sentence
+        [("a long and boring film", "bad"), ("fine", "good")],  # more words than a name has
+        [("dull", "0"), ("fine", "1")],  # a number as label
+        [("dull", "bad"), ("fine", "good"), ("slow", "bad")],  # a label that occurs again
+        [(f"text {n}", f"class {n}") for n in range(9)],  # many labels, all different
+    ],
+)
+def test_few_rows_without_a_header_are_not_warned_of(write, caplog, rows):
+    found = read_labelled(write("".join(f"{text},{label}\n" for text, label in rows), "some.csv"))
+    assert [(one.text, one.label) for one in found] == rows and not caplog.records
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+@pytest.mark.parametrize(
+    ("header", "ignored"),
+    [
+        ("text,label,annotator", "annotator"),
+        ("annotator,Sentence,label", "annotator"),
+        ("label,when,id,review,who", "when, who"),
+    ],
+)
+def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, count):
+    """`csv.DictReader` is the peer; the columns that are not read are named once."""
+    names = header.split(",")
+    text = next(name for name in names if name.lower() in ("text", "sentence", "review"))
+    rows = [
+        dict.fromkeys(names, f"note {n}") | {text: line, "label": label}
+        for n, (line, label) in enumerate(LINES[:count])
+    ]
+    file = write("", "some.csv")
+    with open(file, "w", newline="") as lines:
+        writer = csv.DictWriter(lines, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    with open(file, newline="") as lines:
+        expected = [(row[text], row["label"]) for row in csv.DictReader(lines)]
+    assert [(one.text, one.label) for one in read_labelled(file)] == expected == LINES[:count]
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if "ignored" in line] == [
+        f"{file}, line 1: these columns are ignored: {ignored}"
+    ]
+
+
 def test_columns_of_rows_can_be_named():
     rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
     (found,) = given_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))

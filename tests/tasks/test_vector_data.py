@@ -96,6 +96,17 @@ def test_embedding_columns_can_be_named(tmp_path):
     assert (record.texts, record.score) == (PAIR, 7.0)
 
 
+def test_unknown_columns_and_headers_of_pairs_are_logged(tmp_path, caplog):
+    rows = [("anchor", "positive", "where"), (*PAIR, "x")]
+    assert [one.texts for one in read_records(written(tmp_path, "a.csv", rows))] == [PAIR]
+    assert "a.csv, line 1: these columns are ignored: where\n" in caplog.text
+    caplog.clear()
+    assert len(read_records(written(tmp_path, "b.csv", [("front", "back"), PAIR]))) == 2
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "'front, back' is read as an example" in said
+    assert "--text-column front --text-pair-column back" in said
+
+
 def test_possible_labels_are_warned_of(tmp_path, caplog):
     rows = [(f"text {number}", "good") for number in range(30)]
     with caplog.at_level(logging.WARNING):

@@ -139,7 +139,7 @@ def _found(words: Sequence[str], usual: Sequence[str], other: Sequence[str]) -> 
     return [name for name in usual if name in words] or [name for name in other if name in words]
 
 
-def left_out(names: Sequence[str], columns: Columns) -> list[str]:
+def left_out(names: Sequence[str], columns: Sequence[int | None]) -> list[str]:
     """Return the columns that nothing is read from, but for those that number the rows."""
     return [
         str(name)

@@ -152,7 +152,9 @@ def _from_cells(
     place, first = rows[0]
     if hint := hint_of_separator(rows):
         raise ValueError(f"{place}: columns between {between} expected, got 1 column: {hint}")
-    header = is_header(rows, options, kind.labels_in)
+    header = is_header(
+        rows, options, kind.labels_in, columns_in=lambda names: columns_of(names, place)
+    )
     if header:
         columns = _header(first, place, options)
         del rows[0]

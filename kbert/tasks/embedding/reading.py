@@ -17,6 +17,7 @@ from kbert.data.labelled.columns import (
     TEXTS,
     WAY_TO_NAME,
     ColumnOptions,
+    left_out,
 )
 from kbert.data.labelled.header import is_header
 from kbert.data.labelled.text_lines import (
@@ -71,6 +72,11 @@ class _Layout(NamedTuple):
     texts: tuple[int, ...]
     score: int | None = None
     label: int | None = None
+
+    @property
+    def columns(self) -> tuple[int | None, ...]:
+        """Positions of all that is read."""
+        return *self.texts, self.score, self.label
 
 
 def read_records(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[TextRecord]:
@@ -132,9 +138,19 @@ def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> 
     place, first = rows[0]
     if hint := hint_of_separator(rows):
         raise ValueError(f"{place}: {_EXPECTED}, got 1 column: {hint}")
-    if is_header(rows, options, _labels_in, names=_NAMES):
+    numbers = sum(_number(cells[-1]) is not None for _, cells in rows)
+    if is_header(
+        rows,
+        options,
+        _labels_in,
+        names=_NAMES,
+        columns_in=lambda names: _layout_of(names, place, options),
+        last="label" if 2 * numbers >= len(rows) else "text_pair",
+    ):
         layout = _layout_of(first, place, options)
         _logger.warning("%s: read as a header: %s", place, ", ".join(first))
+        if others := left_out(first, layout.columns):
+            _logger.warning("%s: these columns are ignored: %s", place, ", ".join(others)[:80])
         rows = rows[1:]
     elif options.named:
         layout = _layout_of([str(n + 1) for n in range(len(first))], place, options)
