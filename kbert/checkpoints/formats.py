@@ -206,6 +206,15 @@ def check_destination(path: Path, form: str) -> None:
     _refuse_other_formats(path, form)
 
 
+def is_there(path: Path, form: str) -> bool:
+    """Return whether a path to write to holds a model of that format, which will be replaced."""
+    if form in _ENDINGS.values():
+        return path.exists()
+    if marker := {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form):
+        return (path / marker).exists()
+    return path.is_dir() and _reader(_READ_AS.get(form, form)).is_one(path)
+
+
 def _refuse_other_formats(path: Path, form: str) -> None:
     """Raise a ValueError where a folder to write to holds a checkpoint of another format."""
     if not path.is_dir():

@@ -71,6 +71,7 @@ def inspect(source, config, from_format, every_tensor, form):
         "kbert convert bert-base-uncased merged --adapter run/adapter",
         "kbert convert run out --to transformers_onnx --quantize int8_dynamic",
         "kbert convert run served --to saved_model --text",
+        "kbert convert keras_bert.h5 bert --vocab vocab.txt --uncased",
     ),
     basic=("to", "head", "adapter"),
 )
@@ -100,6 +101,11 @@ def inspect(source, config, from_format, every_tensor, form):
     is_flag=True,
     help="Write a saved_model that takes texts; it needs tensorflow-text.",
 )
+@click.option(
+    "--vocab",
+    metavar="FILE",
+    help="Vocabulary of SRC, a vocab.txt, if SRC has none; give --uncased or --cased too.",
+)
 @CONFIG_OPTION
 @READ_AS
 def convert(
@@ -112,15 +118,20 @@ def convert(
     quantize,
     calibration,
     text,
+    vocab,
     config,
     from_format,
 ):
     """Read a checkpoint of any format and write it in another.
 
-    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite).
+    DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). A model of
+    the same format there is replaced. A folder with something else is refused.
     """
-    from kbert.checkpoints import formats
+    import dataclasses
+
+    from kbert.checkpoints import fitting, formats
     from kbert.checkpoints.hub import fetching
+    from kbert.data.tokenization.tokenizer import Tokenizer
 
     to = to or formats.format_for(destination)
     if (calibration is not None) != (quantize == "int8"):
@@ -132,6 +143,10 @@ def convert(
     options = {name: value for name, value in given.items() if value is not None}
     options |= {"text": True} if text else {}
     formats.check_options(to, options)
+    if vocab is not None and casing() is None:
+        raise click.UsageError(
+            "--vocab FILE needs --uncased or --cased: a vocab.txt does not say its casing"
+        )
     if text:
         from kbert.checkpoints.exports import saved_model
 
@@ -142,8 +157,10 @@ def convert(
     check_writable(destination)
     check_source(source, form=from_format)
     check_file(adapter and fetching.locate(adapter) / "adapter_config.json")
+    tokenizer = None if vocab is None else Tokenizer.from_vocab(vocab, lowercase=bool(casing()))
     with starting_keras():
         from kbert.checkpoints.bert import load, save
+    replaced = formats.is_there(destination, to)
     with progress(f"reading {source}"):
         bert = load(
             source,
@@ -153,9 +170,14 @@ def convert(
             adapter=adapter,
             lowercase=casing(),
         )
+    if tokenizer is not None:
+        if problems := fitting.vocabulary_problems(tokenizer.vocab_size, bert.config):
+            raise ValueError(f"{vocab} does not fit {source}: {problems[0]}")
+        bert = dataclasses.replace(bert, tokenizer=tokenizer)
     with progress(f"writing {destination}"):
         save(bert, destination, format=to, **options)
-    say(f"wrote {destination} ({to}, {bert.head}, {bert.model.count_params():,} parameters)")
+    what = f"{to}, {bert.head}, {bert.model.count_params():,} parameters"
+    say(f"wrote {destination} ({what})" + (", in place of the old one" if replaced else ""))
 
 
 def _record(found) -> dict:

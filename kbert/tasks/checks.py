@@ -67,7 +67,8 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
     if bert.tokenizer is None:
         raise ValueError(
             f"{task} needs a tokenizer, and the checkpoint has no vocabulary: put its vocab.txt "
-            "into its folder, or in Python dataclasses.replace(bert, tokenizer="
+            "into its folder, or add it to a file with kbert convert FILE FOLDER --vocab vocab.txt "
+            "--uncased, in Python with dataclasses.replace(bert, tokenizer="
             "kbert.Tokenizer.from_vocab('vocab.txt', lowercase=True))"
         )
     if bert.tokenizer.pad_id != bert.config.pad_token_id:

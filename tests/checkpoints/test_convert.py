@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
@@ -108,6 +109,40 @@ def test_convert_over_itself_loses_nothing(capsys, both):
     (both / "README.md").write_text("mine")
     assert command(capsys, "convert", both, both).status == 0
     assert contents(both) == before | {"README.md": b"mine"}
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("transformers", "out"),
+        ("keras", "out.keras"),
+        full("google", "out"),
+        full("keras_hub", "out"),
+        full("saved_model", "out"),
+    ],
+)
+def test_convert_says_that_it_replaces_a_model(capsys, both, tmp_path, form, name):
+    if form == "saved_model" and keras.backend.backend() != "tensorflow":
+        pytest.skip("TensorFlow writes it")
+    said = [command(capsys, "convert", both, tmp_path / name, "--to", form).out for _ in range(2)]
+    assert said[0].startswith(f"wrote {tmp_path / name} ({form}, pretraining, ")
+    assert said[1] == said[0].rstrip("\n") + ", in place of the old one\n"
+
+
+def test_convert_adds_a_vocabulary_to_a_model_without_one(capsys, both, tmp_path):
+    text = (both / "vocab.txt").read_text()
+    (tmp_path / "words.txt").write_text(text)
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (both / name).unlink(missing_ok=True)
+    given = (both, tmp_path / "out", "--vocab", tmp_path / "words.txt")
+    assert "--vocab FILE needs --uncased or --cased" in command(capsys, "convert", *given).err
+    assert command(capsys, "convert", *given, "--uncased").status == 0
+    found = kbert.load(tmp_path / "out")
+    assert list(found.tokenizer.tokens) == text.splitlines()
+    assert found.tokenizer.lowercase
+    (tmp_path / "words.txt").write_text(text + "".join(f"more{n}\n" for n in range(200)))
+    said = command(capsys, "convert", *given[:1], tmp_path / "no", *given[2:], "--uncased").err
+    assert "words.txt does not fit" in said and not (tmp_path / "no").exists()
 
 
 def test_convert_into_a_subfolder_of_the_source(capsys, both):

@@ -1,14 +1,20 @@
 """keras_bert's files open with keras_bert's numbers, and it reads what kbert writes."""
 
+import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command_line import kbert as command
+from helpers.page_blocks import blocks
 from helpers.peer_keras_bert import SIZES
 from helpers.peer_outputs import run_peer
-from helpers.sizes import HELPERS
+from helpers.sizes import HELPERS, ROOT
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -102,9 +108,9 @@ def test_keras_bert_reads_googles_format_from_kbert(peer, tmp_path):
     folders = [tmp_path / activation for activation in ("gelu", "relu")]
     for folder in folders:
         kbert.save(built(folder.name), folder, format="google")
-    command = [sys.executable, str(HELPERS / PEER), str(tmp_path)]
+    program = [sys.executable, str(HELPERS / PEER), str(tmp_path)]
     environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
-    done = subprocess.run([*command, *folders], env=environment, capture_output=True, text=True)
+    done = subprocess.run([*program, *folders], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     for folder, activation in zip(folders, ("gelu_new", "relu"), strict=True):
         check_google(folder, arrays_of(tmp_path / f"{folder.name}.npz"), peer, activation)
@@ -136,6 +142,39 @@ def test_keras_bert_encoders_give_its_features(peer, name, caplog):
     else:
         found = next(iter(outputs_of(bert, peer).values()))
     assert_allclose(found[real(peer)], expected[real(peer)], **TOLERANCE)
+
+
+PAGE_COMMANDS = (
+    "kbert convert model.h5 bert --vocab vocab.txt --uncased",
+    'kbert fill-mask bert "The cat [MASK] here."',
+)
+
+
+@pytest.mark.parametrize("name", ["both", full("weights")])
+def test_commands_of_the_page_open_a_keras_bert_file(peer, tmp_path, monkeypatch, capsys, name):
+    """With the vocabulary that it lacks; the page's Python gives the same folder."""
+    page = ROOT / "docs" / "how_to" / "coming_from.md"
+    shell, python = (
+        next(one.text for one in blocks(page) if one.kind == kind and "model.h5" in one.text)
+        for kind in ("bash", "python")
+    )
+    assert shell.splitlines() == list(PAGE_COMMANDS)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(peer / f"{name}.h5", "model.h5")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "here", "."]
+    words += [f"w{n}" for n in range(SIZES["token_num"] - len(words))]
+    Path("vocab.txt").write_text("\n".join(words) + "\n")
+    Path("bert_config.json").write_text(json.dumps(CONFIG.to_dict()))
+    convert, fill = (shlex.split(line)[1:] for line in PAGE_COMMANDS)
+    more = ["--config", "bert_config.json"] if name == "weights" else []
+    assert command(capsys, *convert, *more).status == 0
+    lines = command(capsys, *fill).out.splitlines()
+    assert len(lines) == 5 and {line.split()[1] for line in lines} <= {*words}
+    made = {file.name: file.read_bytes() for file in Path("bert").iterdir()}
+    if name == "both":
+        shutil.rmtree("bert")
+        exec(python, {"kbert": kbert})
+        assert {file.name: file.read_bytes() for file in Path("bert").iterdir()} == made
 
 
 def test_configuration_is_read_from_a_whole_model(peer):

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.hub_cache import make_snapshot, use_cache
+from helpers.page_blocks import blocks, runs
 from helpers.sizes import ROOT
 
 import kbert
 
-PAGE = (ROOT / "docs" / "how_to" / "coming_from.md").read_text(encoding="utf-8")
+PATH = ROOT / "docs" / "how_to" / "coming_from.md"
+PAGE = PATH.read_text(encoding="utf-8")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(94))]
 
 
@@ -54,7 +56,7 @@ RESULTS = [
     ),
     lambda names: np.shape(names["sequence_output"]) == (2, 5, 24),
 ]
-CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CODE = [one.text for one in blocks(PATH) if one.kind == "python" and runs(one)]
 
 
 @pytest.mark.full

@@ -10,6 +10,10 @@ from kbert.io import extras, folders
 
 _WHAT = "a SavedModel"
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
+_FILES = {  # of a SavedModel, TensorFlow's and Keras's
+    *("saved_model.pb", "fingerprint.pb", "keras_metadata.pb", "variables", "assets"),
+    *("assets.extra", TOKENIZER),
+}
 
 
 def write(bert, path: str | os.PathLike, text: bool = False) -> None:
@@ -48,8 +52,9 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
         text: whether it takes texts, and not ids.
 
     Raises:
-        ValueError: a backend that is not TensorFlow; a folder that is no SavedModel; with `text` a
-            tokenizer that is no WordPiece, a head with random weights, qa with one segment.
+        ValueError: a backend that is not TensorFlow; a folder with other files than a
+            SavedModel's; with `text` a tokenizer that is no WordPiece, a head with random weights,
+            qa with one segment.
         ImportError: tensorflow_text is needed and not there, or of another TensorFlow.
         OSError: it cannot be written; an old one stays.
     """
@@ -70,8 +75,11 @@ def check(path: Path) -> None:
     """Raise where a SavedModel cannot be written to a path, or on this backend."""
     serving.check_backend(_WHAT)
     folders.finish(path)
-    if path.exists() and not _may_be_replaced(path):
-        raise ValueError(f"{path} must be new, or a SavedModel to replace, got something else")
+    if path.exists() and (others := _other_files(path)):
+        raise ValueError(
+            f"{path} must be new, or a SavedModel to replace, got something else: "
+            f"{', '.join(others)[:60]}"
+        )
 
 
 def require_text() -> None:
@@ -156,6 +164,10 @@ def _of_ids(model):
     return tf.function(serve, input_signature=[signature], autograph=False)
 
 
-def _may_be_replaced(path: Path) -> bool:
-    inside = {entry.name for entry in path.iterdir()} if path.is_dir() else {"a file"}
-    return "saved_model.pb" in inside or all(folders.is_own(name) for name in inside)
+def _other_files(path: Path) -> list[str]:
+    """Return what lies at a path that a SavedModel does not have: it would be lost."""
+    if not path.is_dir():
+        return ["a file"]
+    inside = sorted(entry.name for entry in path.iterdir())
+    known = _FILES if "saved_model.pb" in inside else set()
+    return [name for name in inside if name not in known and not folders.is_own(name)]
