@@ -10,6 +10,7 @@ DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
 import from_code  # noqa: E402
+from from_code import accounting  # noqa: E402
 from from_code.mermaid import MermaidLexer  # noqa: E402
 
 import kbert  # noqa: E402
@@ -51,6 +52,8 @@ html_show_search_summary = False  # would fetch pages, which file:// does not le
 
 def _link(app, name: str, source: list[str]) -> None:
     source[0] = from_code.with_links_of_the_site(source[0])
+    if name == "concepts/steps":
+        source[0] = accounting.with_pictures(source[0])
     if name == "contributing/architecture":
         drawn = "![The folders, and who imports whom](/_generated/architecture.svg)\n"
         source[0] = re.sub(r"```mermaid\n.*?```\n", drawn, source[0], flags=re.DOTALL)

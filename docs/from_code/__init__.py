@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 
 from from_code import (
-    accounting,
     aliases,
     api,
     commands,
@@ -72,7 +71,6 @@ def parts() -> dict[str, str]:
         "settings.md": settings_of_files.page(),
         "published.md": presets.published(),
         "versions.md": versions.page(),
-        "steps.md": accounting.steps(),
         "architecture.svg": mermaid.drawn(ROOT / "docs" / "contributing" / "architecture.md"),
         **pictures.of_steps(),
         "explorer.html": pictures.explorer(),

@@ -1,5 +1,8 @@
 """Pages of numbers that `kbert.account` counts: the 14 steps, memory, and corrections of texts."""
 
+import re
+import textwrap
+
 from from_code.steps import STEPS
 from from_code.table import cell, table
 from kbert.graph.accounting import LayerAccount, account
@@ -12,7 +15,7 @@ _MODELS = ("tiny", "small", "base_uncased", "large_uncased")
 
 
 def steps() -> str:
-    """Return the 14 steps: what each layer does, its count with the arithmetic, its picture."""
+    """Return the 14 steps: what each layer does, and its count with the arithmetic."""
     rows = {row.layer: row for row in account("base").rows}
     return "\n".join(_step(number, step, rows[step.layer]) for number, step in enumerate(STEPS, 1))
 
@@ -23,22 +26,29 @@ def _step(number: int, step, row: LayerAccount) -> str:
     count = f"{times}**{row.params:,}** parameters"
     if row.formula:
         count += f": {row.formula} = {row.arithmetic}"
-    return f"""
-## {number}. {step.title}
+    text = textwrap.fill(step.text, 140, break_long_words=False, break_on_hyphens=False)
+    return f"## {number}. {step.title}\n\n{note}\n\n{count}\n\n{text}\n"
 
+
+def with_pictures(page: str) -> str:
+    """Return the page of the 14 steps with each step's picture beside it, for the site."""
+
+    def put(found: re.Match) -> str:
+        layer = STEPS[int(found["number"]) - 1].layer
+        return f"""{found["title"]}
 ::::{{div}} step
 :::{{div}} step-picture
-![Step {number} in the figure: {row.layer}](../_generated/steps/{number}.svg)
+![Step {found["number"]} in the figure: {layer}](../_generated/steps/{found["number"]}.svg)
 :::
 :::{{div}} step-text
-{note}
-
-{count}
-
-{step.text}
+{found["text"].strip()}
 :::
 ::::
+
 """
+
+    parts = r"(?P<title>## (?P<number>\d+)\. [^\n]*\n)(?P<text>.*?)(?=\n## |\Z)"
+    return re.sub(parts, put, page, flags=re.DOTALL)
 
 
 def errata() -> str:

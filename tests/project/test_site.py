@@ -43,6 +43,17 @@ def test_each_step_has_a_picture_of_its_layer():
         assert f"[id='{layer}']" in picture and picture.count("<style>") == 1
 
 
+def test_site_has_a_picture_in_each_step_and_loses_no_text():
+    page = (DOCS / "concepts" / "steps.md").read_text(encoding="utf-8")
+    shown = accounting.with_pictures(page)
+    for number, step in enumerate(STEPS, 1):
+        part = shown.partition(f"## {number}. {step.title}\n")[2].partition("\n## ")[0]
+        assert f"](../_generated/steps/{number}.svg)" in part
+        assert part.count("\n:::\n") == 2 and part.count("::::{div} step\n") == 1
+    without = re.sub(r"(?m)^(::+.*|!\[Step .*)\n", "", shown)
+    assert without.split() == page.split()
+
+
 def test_every_option_is_on_the_commands_page():
     from kbert.cli.main import cli
 
@@ -85,6 +96,7 @@ def test_preset_page_totals_are_the_published_ones():
         ("how_to/get_a_model.md", models.page),
         ("how_to/memory.md", accounting.memory),
         ("concepts/errata.md", accounting.errata),
+        ("concepts/steps.md", accounting.steps),
     ],
 )
 def test_tables_on_pages_are_those_of_the_code(page, make):
