@@ -7,7 +7,7 @@ _TITLES = {
     "head": "Heads: `head=`, `--head`",
     "task": "Tasks of fine-tuning: `kbert.finetune(…, task)`, `--task`",
     "command": "Commands: `kbert …`",
-    "no task": "Not a task of fine-tuning",
+    "no task": "No tasks of fine-tuning: other functions do them",
     "setting": "Settings of training: `kbert.pretrain(…)`, `kbert.finetune(…)`",
     "kbert": "Functions of the package: `kbert.…`",
     "Bert": "Attributes of a loaded model: `bert.…`",
@@ -27,9 +27,10 @@ def _table(kind: str, meanings: dict[str, str]) -> str:
     by_meaning: dict[str, list[str]] = {}
     for alias, meaning in meanings.items():
         by_meaning.setdefault(meaning, []).append(f"`{alias}`")
-    header = ("you write", "meaning" if kind in _ACCEPTED else "kbert answers")
+    header = ("alias", "kbert's name") if kind in _ACCEPTED else ("instead of", "use")
+    is_name = kind in (*_ACCEPTED, "setting")
     lines = [
-        (", ".join(names), f"`{meaning}`" if kind in _ACCEPTED else meaning)
+        (", ".join(names), f"`{meaning}`" if is_name else meaning)
         for meaning, names in by_meaning.items()
     ]
     return table(header, lines)

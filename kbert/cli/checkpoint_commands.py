@@ -125,7 +125,7 @@ def convert(
     """Read a checkpoint of any format and write it in another.
 
     DST is a folder, or a file for keras (.keras), onnx (.onnx) and litert (.tflite). A model of
-    the same format there is replaced. A folder with something else is refused.
+    the same format there is replaced. A folder with another format, or with a run, is refused.
     """
     import dataclasses
 

@@ -126,10 +126,21 @@ def presets_or_files(context, parameter, incomplete: str) -> list[CompletionItem
 
 def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
     """Complete SRC: names of models that kbert knows, else files and folders."""
+    names = model_names(context, parameter, incomplete) if incomplete else []
+    return names or files(context, parameter, incomplete)
+
+
+def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a model that kbert knows: its short name, or owner/name."""
     from kbert.checkpoints.hub.names import known_models
 
-    names = [name for name in known_models() if incomplete and name.startswith(incomplete)]
-    return [CompletionItem(name) for name in names] or files(context, parameter, incomplete)
+    rows = known_models().values()
+    short = [(row["name"], row["use"]) for row in rows]
+    full = [(row["address"], row["use"]) for row in rows if ":" not in row["address"]]
+    fitting = [item for item in short if item[0].startswith(incomplete)]
+    if incomplete:
+        fitting += [item for item in full if item[0].startswith(incomplete)]
+    return [CompletionItem(name, help=use) for name, use in fitting]
 
 
 def files(context, parameter, incomplete: str) -> list[CompletionItem]:

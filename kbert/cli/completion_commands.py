@@ -1,4 +1,4 @@
-"""`kbert completion`: what a shell needs to complete commands, options, presets and files."""
+"""`kbert completion`: the script with which a shell completes commands, options and names."""
 
 import os
 import sys
@@ -13,15 +13,15 @@ VARIABLE = "_KBERT_COMPLETE"  # in which the shell's function asks
 
 
 @command(
-    short_help="Print the shell completion of these commands.",
-    examples=('eval "$(kbert completion bash)"', "kbert completion zsh > ~/.zfunc/_kbert"),
+    short_help="Print a script for the shell that completes commands.",
+    examples=('eval "$(kbert completion bash)"', 'eval "$(kbert completion zsh)"'),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context, shell):
-    """Print the function with which a shell completes commands, options, presets and files.
+    """Print a script for the shell that completes commands, options, presets, models and files.
 
-    In bash or zsh, run the first example, or add it to ~/.bashrc or ~/.zshrc. In fish, run
+    In bash, add the first example to ~/.bashrc. In zsh, add the second to ~/.zshrc. In fish, run
     kbert completion fish > ~/.config/fish/completions/kbert.fish
     """
     kind = get_completion_class(shell)

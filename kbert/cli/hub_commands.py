@@ -2,7 +2,7 @@
 
 import click
 
-from kbert.cli.command import command
+from kbert.cli.command import command, model_names
 from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output
 from kbert.cli.options import output_format
@@ -17,17 +17,24 @@ from kbert.cli.options import output_format
         "kbert download kaggle://keras/bert/keras/bert_base_en",
     ),
 )
-@click.argument("name")
+@click.argument("name", shell_complete=model_names)
 @click.option(
     "-o", "--output", metavar="FOLDER", type=Output(), help="New folder to copy the model to."
 )
 def download(name, output):
     """Download a model from Hugging Face or Kaggle, and print its folder.
 
-    NAME is a name that kbert knows, such as bert-base-uncased; owner/name on Hugging Face, with
-    @ and a branch, a tag or a commit if you want one; or kaggle:// and KerasHub's preset. Only the
-    files that kbert reads are downloaded, into the cache that transformers and KerasHub use too.
-    A model that is in the cache is updated. An interrupted download keeps its finished files.
+    NAME is one of these:
+
+    \b
+    bert-base-uncased                       a name that kbert knows
+    google-bert/bert-base-uncased           a model of Hugging Face: owner/name
+    google-bert/bert-base-uncased@REVISION  its branch, tag or commit
+    kaggle://keras/bert/keras/bert_base_en  a model of Kaggle
+
+    The model goes into the cache that transformers and KerasHub use too. Only the files that kbert
+    reads are downloaded. If the model is already in the cache, it is updated. To resume an
+    interrupted download, run the command again.
     """
     from kbert.checkpoints.hub import fetching
 
@@ -44,9 +51,10 @@ def download(name, output):
 def cache(form):
     """List the models in the caches of Hugging Face and Kaggle.
 
-    kbert can open the types bert, roberta, distilbert and BertBackbone by name: the commit of the
-    branch main, unless NAME@COMMIT is given. To remove models, use `hf cache rm`, or delete their
-    folders (--format json lists them).
+    kbert opens models of the types bert, roberta, distilbert and BertBackbone by their NAME. NAME
+    alone means the commit of the branch main; NAME@COMMIT means another one.
+
+    To remove a model, use `hf cache rm`, or delete its folder: --format json lists the folders.
     """
     from kbert.checkpoints.hub import hugging_face, kaggle
     from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
@@ -80,11 +88,13 @@ def cache(form):
 def push(folder, name, private):
     """Upload a model to Hugging Face in one commit, and print the commit's address.
 
-    FOLDER is a checkpoint or a finished run. NAME is owner/name; the repository is created if
-    necessary. The files of an earlier model in it are deleted; its README.md stays if FOLDER has
+    FOLDER is a checkpoint or a finished run. NAME is owner/name on Hugging Face; the repository is
+    created if there is none. Log in first with `hf auth login`, or set HF_TOKEN.
+
+    If the repository has a model already, its files are deleted. Its README.md stays if FOLDER has
     none. A new repository always gets a model card. Optimizer states, logs and hidden files are not
-    uploaded. The card of a run names its data files and its base model: read README.md first. Log
-    in first with `hf auth login`, or set HF_TOKEN.
+    uploaded. The card of a run names its data files and its base model: read it, README.md in
+    FOLDER, before you upload.
     """
     from kbert.checkpoints import pushing
 

@@ -59,9 +59,12 @@ class _Commands(UserDict):
 def cli():
     """BERT in plain Keras 3: inspect, use, fine-tune, pretrain and export it.
 
-    SRC is the name of a model, such as bert-base-uncased, or the path of a checkpoint.
-    CONFIG is a preset (base, large, base_uncased, tiny, L4_H256, …) or a JSON file
-    (config.json, bert_config.json). Default: base.
+    Most commands take SRC or CONFIG. SRC is a model with its weights: a name, such as
+    bert-base-uncased, or the path of a checkpoint. CONFIG is a configuration without weights: a
+    preset (base, large, base_uncased, tiny, L4_H256, …) or the path of a config.json. Without
+    CONFIG, a command takes base.
+
+    kbert COMMAND --help shows the options of a command, with examples.
     """
 
 

@@ -11,6 +11,7 @@ import pytest
 from click.shell_completion import get_completion_class
 from helpers.command_line import kbert
 
+from kbert.checkpoints.hub.names import known_models
 from kbert.cli import console
 from kbert.cli.main import SECTIONS, cli
 from kbert.graph.presets import PRESETS
@@ -83,6 +84,10 @@ def test_terminal_has_colours_and_a_pipe_has_none(capsys, terminal):
         ("inspect some", {"some"}),
         ("evaluate folder --task ta", {"tag"}),
         ("completion z", {"zsh"}),
+        ("download bert-base-c", {"bert-base-cased", "bert-base-chinese"}),
+        ("download BAAI/bge-s", {"BAAI/bge-small-en-v1.5"}),
+        ("embed LaB", {"LaBSE"}),
+        ("inspect intfloat/e5-l", {"intfloat/e5-large-v2"}),
     ],
 )
 def test_shell_completion_offers_what_fits(words, offered):
@@ -94,6 +99,13 @@ def test_shell_completion_offers_what_fits(words, offered):
 def test_shell_completion_offers_every_preset():
     found = get_completion_class("zsh")(cli, {}, "kbert", "X").get_completions(["account"], "")
     assert {item.value for item in found} == set(PRESETS)
+
+
+def test_shell_completion_offers_every_model_and_its_use():
+    found = get_completion_class("zsh")(cli, {}, "kbert", "X").get_completions(["download"], "")
+    assert {item.value: item.help for item in found} == {
+        name: row["use"] for name, row in known_models().items()
+    }
 
 
 def test_bash_completion_works_in_bash(tmp_path):
