@@ -4,7 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import page_blocks
 from helpers.command_line import kbert as run
+from helpers.sizes import ROOT
 from helpers.small_berts import TEXTS, small_berts
 from numpy.testing import assert_allclose
 
@@ -225,3 +227,9 @@ def test_the_command_quantizes(capsys, berts, tmp_path):
     )
     assert done.status == 0, done.err
     assert session(out)
+
+
+@pytest.mark.full
+def test_serve_page_prints_what_it_shows(berts, tmp_path):
+    for block, printed in page_blocks.run(ROOT / "docs" / "how_to" / "serve.md", tmp_path):
+        assert block.shown is None or page_blocks.same(block.shown.text, printed), printed
