@@ -40,12 +40,16 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            new = aliases.setting(error.option_name.lstrip("-").replace("-", "_"))
-            option = f"--{new}".replace("_", "-")
-            if new is None or not any(option in one.opts for one in self.params):
+            new = aliases.option(self.name, error.option_name)
+            if not any(new.split()[0] in one.opts + one.secondary_opts for one in self.params):
                 raise
-            text = f"No such option {error.option_name!r}: it is called {option}."
+            text = f"No such option {error.option_name!r}: it is called {new}."
             raise click.UsageError(text, ctx) from None
+        except click.BadParameter as error:  # a choice of an older release
+            name = error.param.opts[0] if error.param else ""
+            if new := aliases.table()["option"].get(f"{self.name} {name.lstrip('-')}"):
+                error.message += f" What {name} was in older releases is called {new}."
+            raise
 
     def format_options(self, ctx, formatter) -> None:
         basic: list[tuple[str, str]] = []

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kbert.graph import closed_form
+from kbert.graph import aliases, closed_form
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.formulas import compute, put_in_numbers
 from kbert.graph.layer_table import layers as graph_layers
@@ -212,6 +212,7 @@ class Account:
         )
 
 
+@aliases.answer_old_names
 def account(
     config: BertConfig | str | os.PathLike,
     seq_len: int | None = None,

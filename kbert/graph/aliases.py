@@ -4,14 +4,16 @@ The table is aliases.tsv. Aliases of heads, tasks and commands are accepted, and
 class name ("BertForSequenceClassification"). Any other name raises an error with the right call.
 """
 
+import inspect
 import re
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Callable, Collection
+from functools import cache, wraps
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from kbert.io.wording import hint
 
+P, R = ParamSpec("P"), TypeVar("R")
 _CLASS = re.compile(r"(?:\w*?[Bb]erta?|Auto)(?:(?:Model)?For)?([A-Z]\w+)")  # and what it is for
 _BUILDERS = {
     "pretraining": "build_bert",
@@ -51,6 +53,31 @@ def no_task(name: Any) -> str | None:
 def setting(name: str) -> str | None:
     """Return what kbert calls a setting of another library or of an older release."""
     return table()["setting"].get(name) or table()["old setting"].get(name)
+
+
+def option(command: str | None, name: str) -> str:
+    """Return what kbert calls a command's option, such as "--output" for "--output_dir"."""
+    plain = name.lstrip("-").replace("-", "_")
+    rows = table()["option"]
+    if new := rows.get(f"{command} {plain}") or rows.get(plain):
+        return new
+    no = "no_" if plain.startswith("no_") else ""
+    return "--" + (no + (setting(plain.removeprefix(no)) or plain[len(no) :])).replace("_", "-")
+
+
+def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function: an old name of one of its arguments is refused with the new one."""
+    names = inspect.signature(function).parameters
+
+    @wraps(function)
+    def called(*args: P.args, **options: P.kwargs) -> R:
+        for name in options:
+            if name not in names and (new := setting(name)) in names:
+                of = function.__qualname__.removesuffix(".__init__")
+                raise TypeError(f"{of} has no option {name!r}: it is called {new}")
+        return function(*args, **options)
+
+    return called
 
 
 def refuse_attribute(of: str, name: str, known: Collection[str]) -> NoReturn:

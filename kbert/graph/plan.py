@@ -3,7 +3,7 @@
 import os
 from dataclasses import asdict, dataclass
 
-from kbert.graph import accelerators
+from kbert.graph import accelerators, aliases
 from kbert.graph.accelerators import Devices
 from kbert.graph.accounting import Account, account, default_predictions
 from kbert.graph.config import BertConfig, require_positive
@@ -128,6 +128,7 @@ class Plan:
         )
 
 
+@aliases.answer_old_names
 def plan(
     config: BertConfig | str | os.PathLike = "base",
     *,

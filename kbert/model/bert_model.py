@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from kbert.graph import names
+from kbert.graph import aliases, names
 from kbert.graph.keras_config import read_graph
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, trained_parts
@@ -41,6 +41,7 @@ class BertModel(keras.Model):
             self._spec = _read_spec(self)
         return self._spec
 
+    @aliases.answer_old_names
     def summary(
         self,
         line_length: int | None = None,

@@ -63,15 +63,15 @@ class RunSettings:
     patience: int | None = None
 
     @classmethod
-    def of(cls, options: dict) -> Self:
-        """From keyword arguments; a ValueError names one that there is not."""
+    def of(cls, options: dict, command: str | None = None) -> Self:
+        """From keyword arguments of a command; a ValueError names one that there is not."""
         names = [field.name for field in cls.fields()]
         known = {*names, *(field.name for field in dataclasses.fields(Surroundings))}
         for name in options:
             if name not in names:
                 new = aliases.setting(name)
                 way = f"it is called {new}" if new in known else hint(name, names, "there are")
-                raise ValueError(f"{cls.command} has no option {name!r}: {way}")
+                raise ValueError(f"{command or cls.command} has no option {name!r}: {way}")
         return cls(**options)
 
     @classmethod

@@ -40,12 +40,14 @@ from kbert.data.corpus.tokenizing_workers import (
 )
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.data.tokenization.wordpiece import WordPiece
+from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
 
 SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
 
 
+@aliases.answer_old_names
 def prepare(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     vocab: str | os.PathLike | Tokenizer,

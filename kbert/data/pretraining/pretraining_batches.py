@@ -13,6 +13,7 @@ from kbert.data.pretraining import masking
 from kbert.data.pretraining.packed import Packed
 from kbert.data.pretraining.pairs import Pairs
 from kbert.data.training_batch import TrainingBatch
+from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.graph.names import MASKED_POSITIONS, MLM, NSP, SEGMENT_IDS, TOKEN_IDS
 
@@ -57,6 +58,7 @@ class PretrainingBatches:
         fingerprint: shards and settings, as JSON.
     """
 
+    @aliases.answer_old_names
     def __init__(
         self,
         shards: Shards | str | os.PathLike,

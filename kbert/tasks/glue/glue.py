@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.weights_digest import weights_digest
+from kbert.graph import aliases
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.tasks.checks import length_of_examples
@@ -105,11 +106,11 @@ def _with_folders(data, wanted: list[GlueTask]):
 def _check(options: dict) -> None:
     """Raise a ValueError for options that the protocol sets, or that do not exist."""
     for name in options:
-        if name in _OF_THE_GRID:
-            raise ValueError(f"glue has no option {name!r}: give {_OF_THE_GRID[name]}")
+        if (new := _OF_THE_GRID.get(aliases.setting(name) or name)) is not None:
+            raise ValueError(f"glue has no option {name!r}: give {new}")
         if name in (*_OWN, "packing", "class_weights", "label_smoothing"):
             raise ValueError(f"glue has no option {name!r}: its runs are the paper's")
-    FinetuningSettings.of(options)
+    FinetuningSettings.of(options, "glue")
 
 
 @dataclass(frozen=True)
