@@ -132,7 +132,7 @@ def recognized(path: Path) -> str:
             f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, got another file"
             + (": give its folder" if _looks_like_a_part(path) else "")
         )
-    raise FileNotFoundError(2, _what_is_missing(path), str(path))
+    raise FileNotFoundError(f"{path}: {_what_is_missing(path)}")
 
 
 def head_said(source: str | os.PathLike, form: str | None = None) -> str | None:
@@ -200,7 +200,7 @@ def check_destination(path: Path, form: str) -> None:
     if form in _ENDINGS.values():
         check_new_file(path)
     elif path.exists() and not path.is_dir():
-        raise NotADirectoryError(20, "a file, not a folder", str(path))
+        raise NotADirectoryError(f"{path}: a file, not a folder")
     if check := getattr(module, "check", None):
         check(path)
     _refuse_other_formats(path, form)

@@ -130,7 +130,7 @@ def _chosen(path: Path) -> tuple[Path, Path]:
         return path.parent, path.with_suffix("")
     names = sorted(file.stem for file in path.glob("*.ckpt*.index"))
     if not names:
-        raise FileNotFoundError(2, f"no {CHECKPOINT}.index", str(path))
+        raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
     for name in (CHECKPOINT, _named_by_the_run(path)):
         if name in names:
             return path, path / name
@@ -171,7 +171,7 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
     bounds.check_count(prefix, len(shapes))
     data = list(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
     if not data:
-        raise FileNotFoundError(2, f"no {prefix.name}.data-00000-of-00001", str(prefix.parent))
+        raise FileNotFoundError(f"{prefix.parent}: no {prefix.name}.data-00000-of-00001")
     size = sum(file.stat().st_size for file in data)
     found = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
     if found > size:

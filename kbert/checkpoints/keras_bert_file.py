@@ -170,8 +170,8 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
             raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
     if "Encoder-Output" in layers:
         _logger.warning(
-            "%s: its output joins several blocks; the model built gives the last: "
-            "build_hidden_states gives the others",
+            "%s: its output joins several blocks. The model built gives only the last one: use "
+            "build_hidden_states for the others",
             path,
         )
 

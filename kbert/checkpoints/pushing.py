@@ -26,7 +26,7 @@ _logger = logging.getLogger("kbert")
 _FORMATS = ("transformers", "transformers_onnx", "google", "keras_hub")  # folders that kbert opens
 _TEXTS = re.compile(r"README\.md|(LICENSE|NOTICE)[^/]*")
 _OF_MODEL = re.compile(r"generation_config\.json|onnx/[^/]+\.onnx(_data)?")  # for other programs
-_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN; the token must be one that may write"
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN (a token that may write)"
 
 
 def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
@@ -102,7 +102,7 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
             )
     except (OSError, ValueError) as error:
         if is_new and len(error.args) == 1:  # else it is of a file here
-            error.args = (f"{error}; the new repository stays, without a model",)
+            error.args = (f"{error}. The new repository stays, without a model",)
         raise
     return str(ModelName("hf", target.repo, commit.oid))
 
@@ -159,16 +159,16 @@ def _require_token() -> None:
 def _find_model(folder: str | os.PathLike) -> Path:
     path = Path(folder)
     if not path.exists():
-        raise FileNotFoundError(2, "no such folder", str(path))
+        raise FileNotFoundError(f"{path}: no such folder")
     if not path.is_dir():
         raise NotADirectoryError(
-            20, "a file: kbert convert writes it as a folder, which can be pushed", str(path)
+            f"{path}: a file: kbert convert writes it as a folder, which can be pushed"
         )
     if run_models.is_one(path):
         run_models.model_of(path)  # raises where the run is not finished
         path = path / "model"
         if not path.is_dir():
-            raise FileNotFoundError(2, "the run is finished, but its model/ was removed", str(path))
+            raise FileNotFoundError(f"{path}: the run is finished, but its model/ was removed")
     return path
 
 

@@ -38,9 +38,9 @@ def model_of(path: Path) -> Path:
     if not (path / "result.json").is_file():
         way_on = f"kbert {task} --resume {path}"
         raise FileNotFoundError(
-            2, f"the run is not finished and has no model yet; to resume: {way_on}", str(path)
+            f"{path}: the run is not finished and has no model yet. To resume: {way_on}"
         )
     for name in _MODELS:
         if (path / name).exists():
             return path / name
-    raise FileNotFoundError(2, f"the run is finished, {' and '.join(_MODELS)} are gone", str(path))
+    raise FileNotFoundError(f"{path}: the run is finished, {' and '.join(_MODELS)} are gone")

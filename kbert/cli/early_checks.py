@@ -1,6 +1,5 @@
 """What a command line gives, checked before Keras starts: it takes seconds to."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -26,9 +25,9 @@ def check_writable(path: Path) -> None:
     """A PermissionError where the first folder above a path that is there cannot be written to."""
     folder = next((one for one in path.absolute().parents if one.exists()), Path("/"))
     if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "a file, not a folder", str(folder))
+        raise NotADirectoryError(f"{folder}: a file, not a folder")
     if not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, "cannot write in this folder", str(folder))
+        raise PermissionError(f"{folder}: cannot write in this folder")
 
 
 def check_file(path: str | os.PathLike | None) -> None:

@@ -122,7 +122,7 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     try:
         found = start(source, data, output=output, tasks=tasks, seeds=seeds, **grid, **options)
     except Stopped as stopped:
-        say("kbert: stopped and saved; to resume, run the same command again", err=True)
+        say("kbert: stopped and saved. To resume, run the same command again", err=True)
         raise click.exceptions.Exit(stopped.status) from None
     click.echo(str(found))
     click.echo(f"wrote {output / 'report.html'}")

@@ -289,8 +289,8 @@ def _rich(model) -> None:
         click.echo(table, nl=False)
         return
     click.echo(
-        f"kbert: --rich needs {needed} columns, this terminal has {shown}: here is the table "
-        "that fits; for Keras's, widen the terminal or write it to a file",
+        f"kbert: --rich needs {needed} columns, this terminal has {shown}. Here is the table "
+        "that fits: for Keras's, widen the terminal or write it to a file",
         err=True,
     )
     model.summary()

@@ -93,7 +93,7 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
         raise ValueError(f"{text} must be {expected}, got another file")
     urls.refuse_url(text)
     if "/" in text or Path(text).suffix:
-        raise FileNotFoundError(2, f"no such file; expected {expected}", text)
+        raise FileNotFoundError(f"{text}: no such file: give {expected}")
     near = hint(released, PRESETS, "") or f"the presets are {first_few(list(PRESETS), 12)}"
     raise ValueError(f"unknown preset {text!r}: {near}")
 

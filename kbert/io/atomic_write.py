@@ -1,7 +1,6 @@
 """Atomic writes of files and folders: to a temporary path, then renamed."""
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(path)
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
-        raise OSError(errno.EINVAL, "a device or a pipe, not a regular file", str(path))
+        raise OSError(f"{path}: a device or a pipe, not a regular file")
     try:
         with part_of(path) as part:
             yield part
@@ -41,10 +40,10 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
 def check_new_file(path: Path) -> None:
     """Raise an OSError if no file can be written: its folder is missing, or it exists."""
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
+        raise FileNotFoundError(f"{path.parent}: no such folder")
     _refuse_folder(path)
 
 
 def _refuse_folder(path: Path) -> None:
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+        raise IsADirectoryError(f"{path}: a folder, not a file")

@@ -5,7 +5,6 @@ million tokens pass. Sizes are checked before anything is made from a file's con
 `json_schema.LARGEST`, which holds a tokenizer.json of a million tokens twice.
 """
 
-import errno
 import os
 import stat
 from pathlib import Path
@@ -46,11 +45,7 @@ def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
         return
     kinds = {stat.S_ISFIFO: "a FIFO", stat.S_ISCHR: "a device", stat.S_ISSOCK: "a socket"}
     kind = next((name for is_one, name in kinds.items() if is_one(mode)), "no such file")
-    raise OSError(
-        errno.EINVAL,
-        f"a regular file expected, got {kind}: write its content to a file first",
-        os.fspath(file),
-    )
+    raise OSError(f"{file}: expected a regular file, got {kind}: write its content to a file first")
 
 
 def check_size(file: str | os.PathLike, most: int) -> None:

@@ -42,7 +42,7 @@ def atomic_folder(path: str | os.PathLike, *, alone: bool = False) -> Iterator[P
     """
     path, place = Path(path), Path(os.path.realpath(path))  # a link stays one
     if place.exists() and not place.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "a file, not a folder", str(path))
+        raise NotADirectoryError(f"{path}: a file, not a folder")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.is_dir():
@@ -78,8 +78,8 @@ def finish(path: str | os.PathLike) -> None:
         except OSError as error:
             raise type(error)(
                 error.errno,
-                "its writer was killed while its files took their places, and the rest cannot: "
-                f"{error.strerror}; make the folder writable, or write the checkpoint again",
+                "its writer was killed before all files were in place, and they cannot be moved: "
+                f"{error.strerror}. Make the folder writable, or write the checkpoint again",
                 str(path),
             ) from None
 

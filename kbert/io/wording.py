@@ -1,6 +1,7 @@
 """Wording that errors share: the first few of many, the known name closest to an unknown one."""
 
 import difflib
+import re
 from collections.abc import Collection, Sequence
 
 from kbert.io import printable
@@ -10,6 +11,11 @@ def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
     """Join the first of some texts, each on one line, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return between.join(map(printable.line, texts[:most])) + more
+
+
+def data_of(place: str) -> str:
+    """Return the data that a record is in: "a.tsv" for "a.tsv, line 3", "train" for "train[2]"."""
+    return re.sub(r", line \d+$|\[\d+\]$", "", place)
 
 
 def hint(name, known: Collection[str], what: str) -> str:

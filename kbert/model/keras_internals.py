@@ -171,7 +171,7 @@ def can_defer() -> bool:
     if not works:
         _logger.warning(
             "Keras %s has no variables that wait for their values: a model is drawn at random "
-            "before a checkpoint fills it, which takes longer; use Keras 3.15, or report it",
+            "before a checkpoint fills it, which takes longer. Use Keras 3.15, or report it",
             keras.__version__,
         )
     return works

@@ -1,6 +1,5 @@
 """Static diagrams of a functional model: PNG, SVG and PDF by Graphviz, DOT and Mermaid."""
 
-import errno
 import html
 import os
 import re
@@ -150,11 +149,11 @@ def check_path(path: str | os.PathLike) -> Path:
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a diagram's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder for a diagram", str(path.parent))
+        raise FileNotFoundError(f"{path.parent}: no such folder for a diagram")
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a diagram must be a file, got a folder", str(path))
+        raise IsADirectoryError(f"{path}: a diagram must be a file, got a folder")
     if not os.access(path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, "cannot write a diagram in", str(path.parent))
+        raise PermissionError(f"{path.parent}: cannot write a diagram in")
     if path.suffix.lower() not in (".dot", ".mmd"):
         graphviz.command()
     return path

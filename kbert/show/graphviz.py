@@ -74,7 +74,7 @@ def command() -> list[str]:
         if program is None:
             raise ImportError(
                 "drawing .png, .svg and .pdf needs pygraphviz (pip install pygraphviz) or "
-                "Graphviz's dot program on PATH, got neither; .dot and .mmd need nothing"
+                "Graphviz's dot program on PATH, got neither (.dot and .mmd need nothing)"
             ) from None
         return [program]
     return [sys.executable, "-c", _PYGRAPHVIZ]
@@ -94,7 +94,7 @@ def lend_to_pydot() -> None:
     if by_program is None:
         _logger.warning(
             "pydot %s has no Dot.create: keras.utils.plot_model draws only with Graphviz's dot "
-            "program on PATH; kbert.plot needs neither",
+            "program on PATH (kbert.plot needs neither)",
             pydot.__version__,
         )
     if by_program is None or hasattr(by_program, "__wrapped__"):

@@ -64,7 +64,7 @@ def _update(found: Plan) -> str:
     if found.recomputed_flops:
         lines.append(("recomputed FLOPs", f"{found.recomputed_flops:.4e}"))
     if found.seconds is None or found.hours is None:
-        return aligned(lines) + "\nno time: the table has no peak for float32; give --peak-flops"
+        return aligned(lines) + "\nno time: the table has no peak for float32, give --peak-flops"
     seconds = [(f"seconds, at {found.utilization:.0%} of the peak", f"{found.seconds:,.4g}")]
     run = duration(found.hours * 3600)
     seconds += [(f"{found.steps:,} steps", run), ("chip-hours", f"{found.chip_hours:,.0f}")]

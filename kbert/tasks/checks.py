@@ -108,8 +108,8 @@ def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | No
         way = _WAY_TO[head or bert.head]
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, but they are "
-            "not in the checkpoint: those "
-            f"in the model are random; take a checkpoint that has them, or {way}"
+            "not in the checkpoint and "
+            f"are random here: take a checkpoint that has them, or {way}"
         )
 
 

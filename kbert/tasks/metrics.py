@@ -150,7 +150,7 @@ def count_entities(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     counts = []
     for sentence, answer in zip(gold, predicted, strict=True):
         if len(sentence) != len(answer):
-            raise ValueError(f"{len(sentence)} labels expected for a sentence, got {len(answer)}")
+            raise ValueError(f"expected {len(sentence)} labels for a sentence, got {len(answer)}")
         a, b = entities(sentence), entities(answer)
         counts.append((len(a & b), len(a), len(b)))
     return np.array(counts)

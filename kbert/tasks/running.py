@@ -209,7 +209,7 @@ def _computed(function: Callable, batches: Iterator, several: bool) -> Iterator:
 def warn_of_cut(task: str, cut: int, total: int, limit: int) -> None:
     """Warn once per call about texts that were too long."""
     if cut:
-        way_out = "; long='window' (--long window) reads them whole" if task == "embed" else ""
+        way_out = ". long='window' (--long window) reads them whole" if task == "embed" else ""
         _logger.warning("%s: %d of %d texts cut to %d tokens%s", task, cut, total, limit, way_out)
 
 

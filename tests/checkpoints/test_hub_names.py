@@ -95,7 +95,7 @@ def test_a_path_goes_before_a_name_and_a_message_says_so(
     with caplog.at_level(logging.WARNING, "kbert"):
         bert = kbert.load(name)
     assert bert.head == "encoder" and bert.source is None and hub.requests == []
-    assert f"{name} is read from the local path of this name; hf://{BERT} means" in caplog.text
+    assert f"{name} is read from the local path of this name (hf://{BERT} means" in caplog.text
     assert kbert.load(f"hf://{BERT}").head == "pretraining"
 
 

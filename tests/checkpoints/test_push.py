@@ -293,7 +293,7 @@ def test_upload_that_breaks_off_leaves_no_commit_and_is_pushed_again(owner, fold
     owner.faults["/cdn/"] = Fault(status=500)
     said = refusal(kbert.push, folder, "owner/small")
     assert said.startswith("ConnectionError: hf://owner/small is not pushed, since the upload to")
-    assert "push again" in said and said.endswith("; the new repository stays, without a model")
+    assert "push again" in said and said.endswith(". The new repository stays, without a model")
     assert "stays" not in refusal(kbert.push, folder, "owner/small")  # it is not new
     assert pushed(owner, "owner/small") == {}
     owner.faults.clear()

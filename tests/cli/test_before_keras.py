@@ -133,11 +133,11 @@ BAD = [  # command line, what the line must say
     ("finetune nowhere --task classify --train lines.txt -o run", "nowhere"),
     (
         "finetune tuning --task classify --train lines.txt -o run",
-        "to resume: kbert finetune --resume tuning",
+        "To resume: kbert finetune --resume tuning",
     ),
     ("finetune --resume empty", "no run"),
     ("glue encoder --data none -o run", "none"),
-    ("glue encoder --data empty -o run", "a folder CoLA expected, got nothing"),
+    ("glue encoder --data empty -o run", "expected a folder CoLA, got nothing"),
     ("glue encoder --data empty --tasks rte,sing -o run", "'sing'"),
     ("glue encoder --data empty --epochs 0 -o run", "epochs"),
     ("glue nowhere --data data --tasks rte -o run", "nowhere"),

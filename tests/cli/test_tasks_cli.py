@@ -134,7 +134,7 @@ def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     lines, out = tmp_path / "lines.txt", tmp_path / "vectors.npy"
     lines.write_text("cat " * 30 + "\ndog\n")
     way_out = "long='window' (--long window) reads them whole"
-    cut = f"kbert: embed: 1 of 2 texts cut to 17 tokens; {way_out}\n"
+    cut = f"kbert: embed: 1 of 2 texts cut to 17 tokens. {way_out}\n"
     ok("embed", "encoder", lines, "-o", out, says=cut)
     ok("embed", "encoder", lines, "-o", out, "--long", "window")
     wanted = embed(saved[1]["encoder"], "cat " * 30, long="window")

@@ -85,7 +85,7 @@ def test_fifo_and_device_are_refused_at_once(tmp_path):
     """Reading it would wait for ever, or never end."""
     os.mkfifo(tmp_path / "fifo")
     for name in (tmp_path / "fifo", "/dev/zero"):
-        said = f"a regular file expected, got a {'FIFO' if name != '/dev/zero' else 'device'}"
+        said = f"expected a regular file, got a {'FIFO' if name != '/dev/zero' else 'device'}"
         for read in (
             read_npy,
             js.read,
@@ -108,7 +108,7 @@ def test_shell_pipes_are_read(tmp_path):
     os.close(writer)
     try:
         assert read_lines(f"/dev/fd/{reader}") == ["a text"]
-        with pytest.raises(OSError, match="a regular file expected"):
+        with pytest.raises(OSError, match="expected a regular file"):
             prepare(f"/dev/fd/{reader}", folders()[0], tmp_path / "shards")
     finally:
         os.close(reader)

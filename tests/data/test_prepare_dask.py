@@ -125,7 +125,7 @@ def test_dask_without_workers_says_so_and_waits(scheduler, call, monkeypatch):
     first, second = err.splitlines()
     assert (status, out) == (2, "")
     assert first == f"kbert: {scheduler[1]} has no workers yet: waiting for some"
-    assert "a.txt, line 1, got no answer within 0.5 seconds; see to its workers" in second
+    assert "a.txt, line 1: no answer within 0.5 seconds. Check its workers" in second
 
 
 @pytest.mark.full

@@ -135,7 +135,7 @@ def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path)
 
                 signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Stopped, match=r"stopped after step 5 of 9 and saved; to resume: kbert"):
+    with pytest.raises(Stopped, match=r"stopped after step 5 of 9 and saved. To resume: kbert"):
         start("stopped", [Asks()])
     again = resume(tmp_path / "stopped", progress=False, peak_flops=1e9)
     whole = whole[0]
@@ -162,7 +162,7 @@ def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
     text = str(error.value)
     assert "step 7 is not finite" in text and "batch 6, rows 0, 1, 2, 3, 4 and 1 more" in text
     assert "first bad: the output of Encoder-1-FeedForward-Norm" in text
-    (step,) = re.findall(r"the last good state is from step (\d) in", text)
+    (step,) = re.findall(r"The last good state is from step (\d) in", text)
     assert read_facts(tmp_path / "run" / "checkpoints" / f"step-{step:0>8}.safetensors")
     assert "\n" not in text
 

@@ -408,7 +408,7 @@ def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     text = str(error.value)
     assert f"step {BAD + 1} is not finite" in text and "\n" not in text
     assert f"batch {BAD}, row 4, first bad: the output of {names.EMBEDDING_NORM}" in text
-    assert f"the last good state is from step {BAD} in" in text
+    assert f"The last good state is from step {BAD} in" in text
     assert_equal(engine.state(), good)
     assert_equal(run.last_state().arrays, good)
     engine.restore(good)  # and from there it goes on

@@ -103,7 +103,7 @@ def test_first_row_labelled_with_a_headers_word_stays(write, caplog, word, name,
     records = read_labelled(write(lines, name))
     assert [(record.text, record.label) for record in records] == rows
     assert (
-        f"{name}, line 1: taken as a text with the label '{word}'; if it is a header" in caplog.text
+        f"{name}, line 1: taken as a text with the label '{word}'. If it is a header" in caplog.text
     )
 
 
@@ -253,10 +253,10 @@ def test_columns_of_rows_can_be_named():
     rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
     (found,) = given_labelled(rows, "train", ColumnOptions("Body", "other", "kind"))
     assert found[:3] == ("a", "x", "b")
-    with pytest.raises(ValueError, match=r"train\[0\]: a column 'bodi' expected, got text, body"):
+    with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
         given_labelled(rows, "train", ColumnOptions("bodi"))
     with pytest.raises(
-        ValueError, match=r"a column '1' expected, .*: give numbers with --no-header"
+        ValueError, match=r"there is no column '1', .*: give numbers with --no-header"
     ):
         given_labelled(rows, "train", ColumnOptions(1))
     with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
@@ -286,8 +286,8 @@ def test_labels_that_hardly_repeat_are_refused(write):
     with pytest.raises(ValueError) as refused:
         read_labelled(file)
     said = str(refused.value)
-    assert "line 1: labels that repeat expected, got 13 different labels in 13 examples" in said
-    assert f"swapped, give {first} --no-header; if they are right, give {second} --no" in said
+    assert "the labels must repeat, got 13 different ones in 13 examples" in said
+    assert f"swapped, give {first} --no-header. If they are right, give {second} --no" in said
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
         found = read_labelled(file, ColumnOptions(*options, no_header=True))
@@ -371,15 +371,15 @@ def test_sst2_is_read(shared):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "some.tsv: lines of a text, a tab and a label expected, got none"),
-        ("text\tlabel\n", "some.tsv: lines of a text, a tab and a label expected, got none"),
-        ("good\t1\nno label\n", "some.tsv, line 2: 2 columns expected as before, got 1"),
-        ("good\t1\nbad\t0\t0\n", "some.tsv, line 2: 2 columns expected as before, got 3"),
-        ("no label at all\n", "some.tsv, line 1: a text, or two, and a label expected"),
-        ("a\tb\tc\td\n", "some.tsv, line 1: a text, or two, and a label expected"),
+        ("", "some.tsv: expected lines of a text, a tab and a label, got none"),
+        ("text\tlabel\n", "some.tsv: expected lines of a text, a tab and a label, got none"),
+        ("good\t1\nno label\n", "some.tsv, line 2: expected 2 columns as before, got 1"),
+        ("good\t1\nbad\t0\t0\n", "some.tsv, line 2: expected 2 columns as before, got 3"),
+        ("no label at all\n", "some.tsv, line 1: expected a text, or two, and a label"),
+        ("a\tb\tc\td\n", "some.tsv, line 1: expected a text, or two, and a label"),
         ("good\t1\n\nbad\t\n", "some.tsv, line 3: column 2 of 2 is empty: fill it in"),
         ("good\t1\n\t0\n", "some.tsv, line 2: column 1 of 2 is empty"),
-        (b"good\t1\ncaf\xe9\t0\n", "some.tsv, line 2: UTF-8 text expected, got byte 0xe9"),
+        (b"good\t1\ncaf\xe9\t0\n", "some.tsv, line 2: expected UTF-8 text, got byte 0xe9"),
     ],
 )
 def test_bad_files_are_refused_with_the_line(write, content, said):
@@ -391,21 +391,21 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", "", "a.csv: lines of a text, a comma and a label expected, got none"),
-        ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: 2 columns expected as before, got 1"),
+        ("a.csv", "", "a.csv: expected lines of a text, a comma and a label, got none"),
+        ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: expected 2 columns as before, got 1"),
         ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: column 2 of 2 is empty"),
-        ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: a row of CSV expected: unexpected end"),
-        ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: a row of CSV expected: "),
-        ("a.csv", "a\n", "a.csv, line 1: a text, or two, and a label expected, between commas"),
+        ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: expected a row of CSV: unexpected end"),
+        ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: expected a row of CSV: "),
+        ("a.csv", "a\n", "a.csv, line 1: expected a text, or two, and a label, between commas"),
         (
             "a.csv",
             "a;1\nb;2\n",
-            "line 1: columns between commas expected, got 1 column: the columns "
+            "line 1: expected columns between commas, got 1 column: the columns "
             "seem to be separated by ';'",
         ),
-        ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs; save them"),
-        ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'; save them"),
-        ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: UTF-8 text expected, got byte 0xe9"),
+        ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs. Save them"),
+        ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'. Save them"),
+        ("a.csv", b"a,1\ncaf\xe9,0\n", "a.csv, line 2: expected UTF-8 text, got byte 0xe9"),
         (
             "a.csv",
             "label,note\n1,a\n",
@@ -414,23 +414,23 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         (
             "a.csv",
             "text,label,class,labels\n",
-            "lines of a text, a comma and a label expected, got",
+            "expected lines of a text, a comma and a label, got",
         ),
         ("a.csv", "text,sentence2\n", "a.csv, line 1: a column called text (or text and pair) and"),
         ("a.csv", "text,label,Text\n", "a.csv, line 1: a column called text (or text and pair)"),
         ("a.csv", "idx,text,label\n4,,1\n", "a.csv, line 2: column 2 of 3 is empty"),
-        ("a.csv", "idx,text,label\n4,a\n", "a.csv, line 2: 3 columns expected as before, got 2"),
-        ("a.json", "\n", 'a.json: objects {"text": …, "label": …} expected, got none'),
+        ("a.csv", "idx,text,label\n4,a\n", "a.csv, line 2: expected 3 columns as before, got 2"),
+        ("a.json", "\n", 'a.json: expected objects {"text": …, "label": …}, got none'),
         ("a.json", "\n[]\n", "a.json, line 2 must be a JSON object, got list"),
         ("a.json", '{"text": "a"', "a.json, line 1 must be JSON, got: Expecting"),
         (
             "a.json",
             '{"text": "a"}',
-            "line 1: a column called text .* and one called label expected",
+            "line 1: expected a column text .* and a column label",
         ),
         ("a.json", '{"text": "a", "label": 1.5}', '"label" must be a text or a whole number, got'),
         ("a.json", '{"text": "a", "label": [1]}', '"label" must be a text or a whole number, got'),
-        ("a.json", '{"label": 1}', "a.json, line 1: a column called text .* expected, got label"),
+        ("a.json", '{"label": 1}', "a.json, line 1: expected a column text .*, got label"),
         ("a.json", '{"label": 1, "text": null}', '"text" must be a text, got None'),
         ("a.json", '{"text": "a", "label": 1, "pair": 2}', '"pair" must be a text, got 2'),
     ],
@@ -448,7 +448,7 @@ def test_bad_labels_are_refused_with_the_line(write, tokenizer):
         ValueError, match=r"some.tsv, line 2: label must be one of the model's 0, 1, got '2'"
     ):
         encode_labelled(records, tokenizer, ("0", "1"), 16)
-    with pytest.raises(ValueError, match=r"line 1: two labels or more expected .* only '1'"):
+    with pytest.raises(ValueError, match=r"must have two labels or more, got only '1'"):
         labels_of(records[:1])
     mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
     with pytest.raises(ValueError, match="pairs of texts, or none, got both: leave one"):

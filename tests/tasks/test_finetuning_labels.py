@@ -157,7 +157,7 @@ def test_rows_in_memory_are_as_those_of_the_file(tmp_path):
     [
         ("regress", "a text\tfour", "line 2: the label must be a number, got 'four'"),
         ("regress", "a text\tnan", "line 2: the label must be a number, got 'nan'"),
-        ("multilabel", "a text\tcat,,dog", "line 2: labels between commas expected, got"),
+        ("multilabel", "a text\tcat,,dog", "line 2: expected labels between commas, got"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, task, line, said):
@@ -209,7 +209,7 @@ def test_columns_are_settings_of_a_run_and_options(source, tmp_path, capsys):
         *("-o", str(tmp_path / "other"), "--text-column", "mood", "--label-column", "no"),
     )
     assert (said.status, said.err.count("\n")) == (2, 1) and not (tmp_path / "other").exists()
-    assert "a.csv, line 1: a column 'no' expected, got mood, body" in said.err
+    assert "a.csv, line 1: there is no column 'no', only mood, body" in said.err
 
 
 def test_bad_options_are_one_line(source, tmp_path):
@@ -220,7 +220,7 @@ def test_bad_options_are_one_line(source, tmp_path):
         kbert.finetune(source, "regress", train=rows, label_smoothing=0.1)
     with pytest.raises(ValueError, match="class_weights must be balanced, got 'most'"):
         kbert.finetune(source, "classify", train=rows, class_weights="most")
-    with pytest.raises(ValueError, match="labels expected in the training data, got none at all"):
+    with pytest.raises(ValueError, match="must have labels, got none at all"):
         kbert.finetune(source, "multilabel", train=[("a", []), ("b", [])])
 
 

@@ -142,21 +142,21 @@ def squad(**change) -> dict:
         ("{\n]", "s.json must be JSON, got: Expecting"),
         (b'{"\xff": 1}', "s.json must be UTF-8 text in JSON"),
         ("[]", '"data" must be a list, as in SQuAD'),
-        ('{"data": []}', "s.json: questions expected, got none"),
+        ('{"data": []}', "s.json: expected questions, got none"),
         (
             squad(answers=[{"text": "b c", "answer_start": 1}]),
-            "question x7: answer 'b c' expected at",
+            "question x7: expected the answer 'b c' at",
         ),
         (squad(answers=[{"text": "b c", "answer_start": -3}]), "at character -3 of the context"),
         (squad(answers=[{"text": "b c"}]), 'question x7: "answer_start" must be a whole number'),
-        (squad(answers=[]), "question x7: an answer expected"),
-        (squad(answers=[], is_impossible=False), "question x7: an answer expected"),
+        (squad(answers=[]), "question x7: expected an answer"),
+        (squad(answers=[], is_impossible=False), "question x7: expected an answer"),
         (
             squad(is_impossible=True),
             "question x7: expected no answers, as is_impossible is true, got 1",
         ),
         (squad(question=5), 'question x7: "question" must be a text, got 5'),
-        (squad(id=None), 'T, paragraph 1: "id" must be a text, got None'),
+        (squad(id=None), 'T, paragraph 1: "id" must be a text, but there is none'),
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, content, message):

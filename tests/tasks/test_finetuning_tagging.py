@@ -97,16 +97,16 @@ def test_word_is_labelled_in_its_most_central_window():
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("a\tO\nb\n", "a.conll", "a.conll, line 2: a word and, last, its label expected, got 'b'"),
+        ("a\tO\nb\n", "a.conll", "a.conll, line 2: expected a word and, last, its label, got 'b'"),
         ("a\tO\nb\t \n", "a.conll", "a.conll, line 2: a word and, last, its label"),
-        ("a NN O\nb NN\n", "a.conll", "a.conll, line 2: 3 columns expected as before, got 2"),
-        ("a\tO\n\n# O\n# c\tO\tO\n", "a.conll", "line 4: 2 columns expected as before, got 3"),
-        ("# text = a O\n# newdoc\n", "a.conll", "a.conll: sentences of labelled words expected"),
-        ("\n\n", "a.conll", "a.conll: sentences of labelled words expected, got none"),
-        (b"a\tO\n\xff\tO\n", "a.conll", "a.conll, line 2: UTF-8 text expected, got byte 0xff"),
-        ("1\ta\tO\n", "a.conllu", "a.conllu, line 1: 10 columns expected, got 3"),
+        ("a NN O\nb NN\n", "a.conll", "a.conll, line 2: expected 3 columns as before, got 2"),
+        ("a\tO\n\n# O\n# c\tO\tO\n", "a.conll", "line 4: expected 2 columns as before, got 3"),
+        ("# text = a O\n# newdoc\n", "a.conll", "a.conll: expected sentences of labelled words"),
+        ("\n\n", "a.conll", "a.conll: expected sentences of labelled words, got none"),
+        (b"a\tO\n\xff\tO\n", "a.conll", "a.conll, line 2: expected UTF-8 text, got byte 0xff"),
+        ("1\ta\tO\n", "a.conllu", "a.conllu, line 1: expected 10 columns, got 3"),
         ("{", "a.jsonl", "a.jsonl, line 1 must be JSON, got"),
-        ('{"words": ["a"]}', "a.json", 'line 1: "labels" expected, a list, got words'),
+        ('{"words": ["a"]}', "a.json", 'line 1: expected a list "labels", got words'),
         ('{"words": ["a"], "labels": ["O", "O"]}', "a.json", "line 1: 1 words but 2 labels"),
         ("[1]", "a.json", "line 1 must be a JSON object, got list"),
     ],
@@ -139,7 +139,7 @@ def test_a_label_per_text_is_refused(tmp_path):
     text = "a fine film\tgood\ndull\tbad\ntwo hours of my life\tbad\n"
     with pytest.raises(ValueError) as refused:
         read_tagged(written(tmp_path, text, "a.tsv"))
-    said = "a.tsv, line 1: a word and its label on each line expected for the task tag, got a text"
+    said = "a.tsv, line 1: the task tag expects a word and its label on each line, got a text"
     assert said in str(refused.value) and "take the task classify" in str(refused.value)
 
 
@@ -153,7 +153,7 @@ def test_comments_are_not_words(tmp_path):
 
 def test_tags_come_from_the_training_data():
     assert tags_of([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
-    with pytest.raises(ValueError, match=r"f, line 0: two labels or more expected .* only 'B-x'"):
+    with pytest.raises(ValueError, match=r"must have two labels or more, got only 'B-x'"):
         tags_of([sentence("a"), sentence("b")])
 
 

@@ -96,10 +96,14 @@ def test_sst_2_without_a_header(shared):
             ("\tnot_entailment", "\tmaybe"),
             "line 3: label must be one of entailment, not_ent",
         ),
-        ("STS-B", ("none\tnone", "none"), "line 2: 10 columns expected for STS-B, got 9"),
+        ("STS-B", ("none\tnone", "none"), "line 2: expected 10 columns for STS-B, got 9"),
         ("CoLA", ("gj04\t0", "gj04\tgood"), "line 1: label must be one of 0, 1, got 'good'"),
-        ("CoLA", ("gj04\t", "gj04\tx\t"), "line 1: 4 columns expected for CoLA, got 5"),
-        ("QQP", ("2\t3", "2"), "line 2: 6 columns expected for QQP, got 5; 11 such lines"),
+        ("CoLA", ("gj04\t", "gj04\tx\t"), "line 1: expected 4 columns for CoLA, got 5"),
+        (
+            "QQP",
+            ("2\t3", "2"),
+            "line 2: expected 6 columns for QQP, got 5 (and 10 more such lines)",
+        ),
     ],
 )
 def test_bad_glue_file_is_named_with_its_line(data, tmp_path, name, change, said):
@@ -113,7 +117,7 @@ def test_qqps_few_broken_lines_are_left_out(data, tmp_path, caplog):
     text = (data / "QQP" / "dev.tsv").read_text(encoding="utf-8")
     (tmp_path / "dev.tsv").write_text(text + "1\t2\t3\tcat\n", encoding="utf-8")
     assert len(read_file(TASKS["QQP"], tmp_path / "dev.tsv")) == 11
-    assert "1 lines left out" in caplog.text and "line 13: 6 columns expected" in caplog.text
+    assert "1 lines left out" in caplog.text and "line 13: expected 6 columns" in caplog.text
 
 
 def test_glue_tasks_are_found_by_name():
@@ -222,7 +226,7 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
             ["--data", "DATA", "--learning-rates", "0"],
             "learning_rate must be a finite number above",
         ),
-        (["--data", "LESS"], "a folder SST-2 expected, got CoLA: give the tasks that are there"),
+        (["--data", "LESS"], "expected a folder SST-2, got CoLA: choose tasks that are there"),
     ],
 )
 def test_bad_glue_options_are_one_line(data, tmp_path, capsys, arguments, said):

@@ -71,7 +71,7 @@ def test_entity_labels_are_recognized():
 
 
 def test_sentences_of_other_lengths_are_refused():
-    with pytest.raises(ValueError, match="2 labels expected for a sentence, got 1"):
+    with pytest.raises(ValueError, match="expected 2 labels for a sentence, got 1"):
         metrics.count_entities([["O", "O"]], [["O"]])
 
 

@@ -111,7 +111,7 @@ def test_possible_labels_are_warned_of(tmp_path, caplog):
     rows = [(f"text {number}", "good") for number in range(30)]
     with caplog.at_level(logging.WARNING):
         read_records(written(tmp_path, "a.tsv", rows))
-    assert "with only 1 different second ones; if they are labels" in caplog.text
+    assert "with only 1 different second texts: if they are labels" in caplog.text
 
 
 REFUSED = {
@@ -123,7 +123,7 @@ REFUSED = {
     "a header of texts": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
     "one column": ("a.tsv", [("a cat",)], "a.tsv, line 1: two texts (a pair), three or more"),
     "nothing": ("a.tsv", [], "a.tsv: two texts"),
-    "columns": ("a.tsv", [PAIR, TRIPLE], "a.tsv, line 2: 2 columns expected as before, got 3"),
+    "columns": ("a.tsv", [PAIR, TRIPLE], "a.tsv, line 2: expected 2 columns as before, got 3"),
     "no text": ("a.tsv", [PAIR, ("a", " ")], "a.tsv, line 2: \"column 2\" must be a text, got ''"),
     "score": (
         "a.csv",
@@ -139,7 +139,7 @@ REFUSED = {
     "kinds": (
         "a.jsonl",
         [{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}],
-        "a.jsonl, line 2: 2 texts expected as before, got 3 texts",
+        "a.jsonl, line 2: expected 2 texts as before, got 3 texts",
     ),
     "names": ("a.jsonl", [{"anchor": "a", "other": "b"}], "line 1: columns anchor and positive"),
     "negative": ("a.tsv", [("a", "b", "b")], "line 1: a negative must differ from the positive"),
@@ -231,8 +231,8 @@ NOT_TRAINED = {
     "duplicates": (PAIRS[:1] * 13, {}, "train[0]: a batch of 13 records must have two different"),
     "one row": (PAIRS, {"batch_size": 1}, "batch_size must be at least 2 with loss infonce"),
     "scale of scores": ([(*PAIR, 5.0)], {"loss": "cosine"}, "train[0]: scores must be -1 … 1"),
-    "negatives": ([(*TRIPLE, "x")], {"loss": "triplet"}, "train[0]: one negative expected"),
-    "labels": ([("a", 1), ("b", 1)], {}, "train[0]: expected two labels or more"),
+    "negatives": ([(*TRIPLE, "x")], {"loss": "triplet"}, "train[0]: expected one negative"),
+    "labels": ([("a", 1), ("b", 1)], {}, "train must have two labels or more"),
     "packing": (PAIRS, {"packing": True}, "packing must be for the task classify or tag"),
     "smoothing": (PAIRS, {"label_smoothing": 0.1}, "label_smoothing must be for the task classify"),
 }
@@ -272,6 +272,6 @@ def test_finetune_command_trains_and_evaluates_embed(source, tmp_path, capsys):
     bad = written(tmp_path, "bad.tsv", [PAIR, TRIPLE])
     run = ["-o", tmp_path / "other", "--train", bad]
     done = kbert_command(capsys, "finetune", tmp_path / "model", "--task", "embed", *run)
-    assert done.status == 2 and "bad.tsv, line 2: 2 columns expected" in done.err
+    assert done.status == 2 and "bad.tsv, line 2: expected 2 columns" in done.err
     done = kbert_command(capsys, "finetune", "x", "--dimensions", "24;7")
     assert done.status == 2 and "expected whole numbers separated by commas, got '24;7'" in done.err

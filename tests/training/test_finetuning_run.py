@@ -308,7 +308,7 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
     [
         (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
         (["--resume", "RUN", "--task", "tag"], "--task cannot be given with --resume"),
-        (["--resume", "RUN"], "no run in this folder: it has no settings.json"),
+        (["--resume", "RUN"], "has no run: there is no settings.json in it"),
         (["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"], "no.tsv: No such file"),
     ],
 )

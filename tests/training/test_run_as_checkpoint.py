@@ -63,7 +63,7 @@ def test_unfinished_run_says_how_to_resume(copied, capsys, task):
     settings = copied / "settings.json"
     settings.write_text(settings.read_text().replace('"finetune"', f'"{task}"', 1))
     says = (
-        f"the run is not finished and has no model yet; to resume: kbert {task} --resume {copied}"
+        f"the run is not finished and has no model yet. To resume: kbert {task} --resume {copied}"
     )
     with pytest.raises(FileNotFoundError, match=says):
         kbert.load(copied)

@@ -100,8 +100,8 @@ def test_moved_run_folder_is_named_in_the_error(folder, tmp_path, again):
         tune(folder, run, callbacks=[Moves(run, to, again)])
     assert error.value.filename == str(run)
     assert error.value.strerror == (
-        "the folder was moved or removed while the run trained; the last good state is from "
-        f"step 2 in {to}; to resume: kbert finetune --resume {to}"
+        "the folder was moved or removed while the run trained. The last good state is from "
+        f"step 2 in {to}. To resume: kbert finetune --resume {to}"
     )
     assert not run.exists() or not list(run.iterdir())
     assert resume(to, **QUIET).history.updates[-1]["step"] == 6
@@ -120,6 +120,6 @@ def test_sigterm_saves_and_exits_with_143(folder, tmp_path, capsys, monkeypatch)
     status, _, err = kbert_command(
         capsys, "finetune", folder / "source", *data, "-o", tmp_path / "run", *options
     )
-    said = "stopped after step 2 of 6 and saved; to resume: kbert finetune --resume"
+    said = "stopped after step 2 of 6 and saved. To resume: kbert finetune --resume"
     assert status == 143 and said in err
     assert (tmp_path / "run" / "checkpoints" / "step-00000002.safetensors").is_file()

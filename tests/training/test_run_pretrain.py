@@ -204,7 +204,7 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, caplog):
     with pytest.raises(OSError, match=r"tokens-00000\.npy") as error:
         pretrain(shards, config, output=tmp_path / "r", callbacks=[Removes()], **QUIET, **options)
     assert error.value.filename == str(tokens)
-    assert "saved after step" in caplog.text and "to resume: kbert pretrain --resume" in caplog.text
+    assert "saved after step" in caplog.text and "To resume: kbert pretrain --resume" in caplog.text
     (tmp_path / "kept.npy").rename(tokens)
     again = resume(tmp_path / "r", **QUIET)
     assert [line["step"] for line in again.history.updates] == list(range(1, 21))
@@ -227,7 +227,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, forks, tmp_path):
     assert status == 130, err
     last = err.splitlines()[-1]
     assert last.startswith("kbert: stopped after step ") and "of 100,000 and saved" in last
-    assert last.endswith(f"to resume: kbert pretrain --resume {run}")
+    assert last.endswith(f"To resume: kbert pretrain --resume {run}")
     step = int(last.split("step ")[1].split(" of")[0].replace(",", ""))
     assert (run / "checkpoints" / f"step-{step:08d}.safetensors").exists()
 

@@ -109,7 +109,7 @@ def killed(runs: Runs, run: str, index: int, lines: int) -> None:
     text = runs.said(run, 1 - index)
     (line,) = (line for line in text.splitlines() if "another process of this run" in line)
     place = runs.folder / run
-    assert line.endswith(f"start all of them again: kbert pretrain --resume {place}")
+    assert line.endswith(f"Start all of them again: kbert pretrain --resume {place}")
     assert not (place / "result.json").exists()
 
 
@@ -122,8 +122,8 @@ def stopped(runs: Runs, run: str, index: int, lines: int, number: int) -> None:
     assert [runs.forks.wait(process, 120) for process in both] == expected
     last = [runs.said(run, index).splitlines()[-1] for index in range(2)]
     done, place = recorded(runs.folder, run), runs.folder / run
-    way_on = f"to resume: kbert pretrain --resume {place}"
-    assert last == [f"kbert: stopped after step {done} of 22 and saved; {way_on}"] * 2
+    way_on = f"To resume: kbert pretrain --resume {place}"
+    assert last == [f"kbert: stopped after step {done} of 22 and saved. {way_on}"] * 2
     assert lines <= done < 22
     assert (place / "checkpoints" / f"step-{done:08d}.safetensors").is_file()
 

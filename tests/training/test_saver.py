@@ -99,7 +99,7 @@ def test_write_error_is_raised_with_the_way_to_resume(engine, disk, how):
             saver.check()
     assert error.value.errno == errno.ENOSPC and error.value.filename == "the file"
     assert error.value.strerror == (
-        "No space left on device; the last good state is from step 4 in RUN; free space, "
+        "No space left on device. The last good state is from step 4 in RUN. Free space, "
         "then resume: kbert go on"
     )
     assert saver.saved == 4
@@ -109,7 +109,7 @@ def test_last_good_state_is_known_once_written(engine, disk):
     saver = Saver(engine, disk, 4)
     saver.save(8, None, beside=True)
     threading.Timer(0.1, disk.may.set).start()
-    assert saver.last_good() == "the last good state is from step 8 in RUN"
+    assert saver.last_good() == "The last good state is from step 8 in RUN"
 
 
 def test_only_the_chief_copies_its_state(engine, disk):
@@ -124,4 +124,4 @@ def test_saver_without_folder_saves_nothing(engine):
     saver.save(3, None)
     saver.check()
     saver.close()
-    assert saver.last_good() == "nothing is saved without a run folder" and engine.barriers == 0
+    assert saver.last_good() == "Nothing is saved without a run folder" and engine.barriers == 0

@@ -164,7 +164,7 @@ def stops(
 )
 def test_all_hosts_stop_after_the_same_step(monkeypatch, kind, at, after, host, ahead):
     ends = stops(monkeypatch, host, kind, at, ahead)
-    why = f"stopped after step {after} of {STEPS} and saved; to resume: RUN"
+    why = f"stopped after step {after} of {STEPS} and saved. To resume: RUN"
     if "callback" in kind:
         why = f"a callback stopped it after step {after}"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
@@ -181,7 +181,7 @@ def test_all_hosts_stop_after_the_same_step(monkeypatch, kind, at, after, host, 
 )
 def test_hosts_stop_at_the_end_of_a_call(monkeypatch, together, at, after, ahead):
     ends = stops(monkeypatch, 1, "signal", at, ahead, together)
-    why = f"stopped after step {after} of {STEPS} and saved; to resume: RUN"
+    why = f"stopped after step {after} of {STEPS} and saved. To resume: RUN"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
 
 

@@ -69,10 +69,10 @@ def read(folder: Path) -> LoraAdapter:
     """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(2, f"no adapter: a folder with {CONFIG} expected", str(folder))
+        raise FileNotFoundError(f"{folder} is not an adapter: expected a folder with {CONFIG}")
     file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if file is None:
-        raise FileNotFoundError(2, f"no {' or '.join(_WEIGHTS)} beside {CONFIG}", str(folder))
+        raise FileNotFoundError(f"{folder}: no {' or '.join(_WEIGHTS)} beside {CONFIG}")
     config = js.read(folder / CONFIG, _CONFIG)
     own = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
     halves, saved = _sorted_out(weight_files.read_file(file), file)

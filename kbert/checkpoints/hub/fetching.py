@@ -111,7 +111,7 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
         return fetch(parsed, update=True)
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(17, "a new or an empty folder expected", str(folder))
+        raise FileExistsError(f"{folder} must be a new or an empty folder")
     source = fetch(parsed, update=True)
     settings, weights = choose_files(hugging_face.list_files(source))
     with atomic_folder(folder) as part:
@@ -164,7 +164,7 @@ def _warn_of_namesake(text: str) -> None:
     folder = f"models--{text.replace('/', '--')}"
     if address in addresses.values() or (hugging_face.cache_folder() / folder).is_dir():
         _logger.warning(
-            "%s is read from the local path of this name; %s means the model on the hub",
+            "%s is read from the local path of this name (%s means the model on the hub)",
             *(text, address if "://" in address else f"hf://{address}"),
         )
 

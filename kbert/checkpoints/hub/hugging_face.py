@@ -255,7 +255,7 @@ def _check_content(file: Path, expected) -> None:
         file.unlink(missing_ok=True)
         raise OSError(
             f"{file.name} arrived damaged and was removed: its SHA-256 must be {stated[:12]}…, got "
-            f"{found[:12]}…; download it again"
+            f"{found[:12]}…: download it again"
         )
 
 
@@ -296,7 +296,7 @@ def explained_errors(name: ModelName) -> Iterator[None]:
         log_in = "your token has no access to it: use another in HF_TOKEN or `hf auth login`"
     no_such_model = FileNotFoundError(
         f"{describe_cached(name)}, and {host} has no such public model: "
-        f"{suggest(name.repo) or 'check the name'}; if the model is private, {log_in}"
+        f"{suggest(name.repo) or 'check the name'}. If the model is private, {log_in}"
     )
     try:
         yield
@@ -324,7 +324,7 @@ def explained_errors(name: ModelName) -> Iterator[None]:
         if response.status_code in (401, 403):
             raise PermissionError(
                 f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
-                "token; a public model needs none, unset HF_TOKEN"
+                "token, or unset HF_TOKEN for a public model"
             ) from None
         raise ConnectionError(
             f"{describe_cached(name)}, and {host} answers with status {response.status_code}: try "

@@ -113,7 +113,7 @@ def read_sentence_settings(
     try:
         return _read_settings(root, folder, config), None
     except OSError as error:
-        return None, f"{error.filename}: {error.strerror}"
+        return None, f"{error.filename}: {error.strerror}" if error.filename else str(error)
     except (ValueError, ImportError) as error:
         return None, str(error)
 

@@ -149,7 +149,7 @@ def _check_pickle(file: Path, archive: _Archive | None) -> None:
         with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
             found = bytes_.find(_ALLOCATES) >= 0
     if found:
-        raise _Said("bytearray, which is no tensor; nothing else is unpickled")
+        raise _Said("bytearray, which is no tensor (kbert unpickles nothing else)")
 
 
 def _why(error: Exception) -> str:
@@ -160,7 +160,7 @@ def _why(error: Exception) -> str:
     for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
         if mark in text:
             name = text.split(mark, 1)[1].replace("GLOBAL", "").split()[0]
-            return f"{name}, which is no tensor; nothing else is unpickled"
+            return f"{name}, which is no tensor (kbert unpickles nothing else)"
     return "another file, or a part of one"
 
 

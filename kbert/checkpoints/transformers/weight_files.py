@@ -35,7 +35,7 @@ def read_tensors(folder: Path) -> list[Tensor]:
         if (folder / name).is_file():
             read = _read_shards if name.endswith(".index.json") else read_file
             return read(folder / name)
-    raise FileNotFoundError(2, f"no {' or '.join(WEIGHTS)}", str(folder))
+    raise FileNotFoundError(f"{folder}: no {' or '.join(WEIGHTS)}")
 
 
 def _read_shards(index: Path) -> list[Tensor]:
@@ -48,7 +48,7 @@ def _read_shards(index: Path) -> list[Tensor]:
     if missing := [name for name in names if not (index.parent / name).is_file()]:
         missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
-        raise FileNotFoundError(2, f"{what}: {', '.join(missing)}", str(index.parent))
+        raise FileNotFoundError(f"{index.parent}: {what}: {', '.join(missing)}")
     found = {name: read_file(index.parent / name) for name in names}
     bounds.check_count(index, sum(map(len, found.values())))
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has

@@ -172,7 +172,7 @@ class ShardWriter:
             state = "holds" if self.done else "holds the beginning of"
             raise ValueError(
                 f"{self.folder} {state} shards of something else: "
-                f"{_difference(there, self.identity)}; delete it, or take another folder"
+                f"{_difference(there, self.identity)}. Delete it, or take another folder"
             )
 
 

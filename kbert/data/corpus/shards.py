@@ -182,9 +182,9 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(20, "a file, not a folder of kbert prepare", str(folder))
+        raise NotADirectoryError(f"{folder}: a file, not a folder of kbert prepare")
     if not folder.is_dir():
-        raise FileNotFoundError(2, "no such folder", str(folder))
+        raise FileNotFoundError(f"{folder}: no such folder")
     if not (folder / INDEX).exists():
         begun = (folder / "begun.json").exists()
         state = (
@@ -208,11 +208,7 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
 
 def _opened(path: Path) -> np.ndarray:
     if not path.exists():
-        raise FileNotFoundError(
-            2,
-            "the index names it, but the file is missing: put it back, or run kbert prepare again",
-            str(path),
-        )
+        raise FileNotFoundError(f"{path} is missing: put it back, or run kbert prepare again")
     return read_npy(path, mmap_mode="r")
 
 

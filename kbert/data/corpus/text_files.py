@@ -69,7 +69,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         if path.is_dir():
             files = [file for file in _files_below(path) if _is_text(file, path)]
             if not files:
-                raise FileNotFoundError(2, "no text file in the folder", str(path))
+                raise FileNotFoundError(f"{path}: no text file in the folder")
         elif path.exists():
             bounds.check_regular(path, pipes=False)  # they are read several times
             files = [path]
@@ -77,7 +77,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             files = [Path(file) for file in sorted(glob(str(entry), recursive=True))]
             files = [file for file in files if file.is_file()]
             if not files:
-                raise FileNotFoundError(2, "no such file, folder or glob", str(entry))
+                raise FileNotFoundError(f"{entry}: no such file, folder or glob")
         found += files
     return list(dict.fromkeys(found))
 
@@ -190,7 +190,7 @@ def _opened(path: Path):
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise OSError(5, f"must be a whole .gz file, got: {error}", str(path)) from None
+        raise OSError(f"{path}: must be a whole .gz file, got: {error}") from None
 
 
 def parse_json(line: str, text_field: str, where: str) -> str:

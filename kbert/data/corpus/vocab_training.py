@@ -94,8 +94,9 @@ def train_vocab(
     first += _continuing(rust, texts(), first, characters)
     if len(first) > size:
         raise ValueError(
-            f"size must be at least {len(first)}, for {len(special)} special tokens and "
-            f"{len(first) - len(special)} single characters, got {size}; or lower alphabet"
+            f"size must be at least {len(first)} ({len(special)} special tokens and "
+            f"{len(first) - len(special)} single characters), got {size}: raise size, or lower "
+            "alphabet"
         )
     tokens = _train(rust, texts(), size, first, characters, min_frequency)
     tokenizer = rules(tokens)

@@ -95,7 +95,7 @@ class ColumnOptions:
         if name.strip().lower() not in words:
             listed = ", ".join(map(str, names))
             hint = ": give numbers with --no-header (no_header=True)" if name.isdecimal() else ""
-            raise ValueError(f"{place}: a column {name!r} expected, got {listed[:80]}{hint}")
+            raise ValueError(f"{place}: there is no column {name!r}, only {listed[:80]}{hint}")
         return words.index(name.strip().lower())
 
 
@@ -127,7 +127,7 @@ def columns_of(names: Sequence[str], place: str, options: ColumnOptions = NO_OPT
     if len(texts) != 1 or len(labels) != 1 or len(set(words)) != len(words):
         listed = ", ".join(map(str, names))
         raise ValueError(
-            f"{place}: a column called text (or text and pair) and one called label expected, got "
+            f"{place}: expected a column text (or text and pair) and a column label, got "
             f"{listed[:80]}: {WAY_TO_NAME}"
         )
     first, *second = map(words.index, texts[0])

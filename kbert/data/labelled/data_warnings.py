@@ -45,7 +45,7 @@ def warn_of_records(train: Sequence, dev: Sequence | None) -> None:
 def warn_of_cut_texts(cut: int, total: int, max_length: int) -> None:
     """Report how many texts were cut."""
     if cut:
-        hint = ": every one; raise max_length" if cut == total > 1 else ""
+        hint = ": every one. Raise max_length" if cut == total > 1 else ""
         _logger.warning("%d of %d texts cut to %d tokens%s", cut, total, max_length, hint)
 
 

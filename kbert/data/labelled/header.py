@@ -62,21 +62,21 @@ def is_header(
     if occurs_again and not any(known[:-1]):
         if known[-1]:
             _logger.warning(
-                "%s: taken as a text with the label %r; if it is a header, %s",
+                "%s: taken as a text with the label %r. If it is a header, %s",
                 *(place, cells[-1], _way(cells, others, last)),
             )
         return False
     if not any(known) and not _is_odd_one_out(counts, len(others), few):
         if _are_like_names(cells) and _are_few(counts, len(others), few):
             _logger.warning(
-                "%s: %r is read as an example; if it is a header, %s; if it is an example, "
-                "--no-header (no_header=True) says so",
+                "%s: %r is read as an example. If it is a header, %s. If it is an example, "
+                "give --no-header (no_header=True)",
                 *(place, ", ".join(cells)[:80], _way(cells, others, last)),
             )
         return False
     raise ValueError(
-        f"{place}: {', '.join(cells)[:80]!r} may be a header or an example: if it is a header, "
-        f"{_way(cells, others, last)}; if it is an example, give --no-header (no_header=True)"
+        f"{place}: {', '.join(cells)[:80]!r} may be a header or an example. If it is a header, "
+        f"{_way(cells, others, last)}. If it is an example, give --no-header (no_header=True)"
     )
 
 

@@ -97,7 +97,7 @@ def plain(value, place: str):
             return value.decode()
         except UnicodeDecodeError as error:
             byte = f"0x{value[error.start]:02x}"
-            raise ValueError(f"{place}: UTF-8 text expected, got byte {byte}") from None
+            raise ValueError(f"{place}: expected UTF-8 text, got byte {byte}") from None
     if isinstance(value, Mapping):
         return {plain(key, place): plain(inner, place) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

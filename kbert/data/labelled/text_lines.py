@@ -25,7 +25,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}, line {number}: UTF-8 text expected, got byte 0x{line[error.start]:02x}"
+                f"{path}, line {number}: expected UTF-8 text, got byte 0x{line[error.start]:02x}"
             ) from None
 
 
@@ -57,7 +57,7 @@ def between_commas(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            raise ValueError(f"{path}, line {number}: a row of CSV expected: {error}") from None
+            raise ValueError(f"{path}, line {number}: expected a row of CSV: {error}") from None
         if cells is None:
             return
         if len(cells) > 1 or any(map(str.strip, cells)):
@@ -71,7 +71,7 @@ def hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
         if len(cells) == len(rows) and all(mark in cell for cell in cells):
             return (
-                f"the columns seem to be separated by {name}; save them between commas as .csv, "
+                f"the columns seem to be separated by {name}. Save them between commas as .csv, "
                 "or between tabs as .tsv"
             )
     return ""

@@ -213,10 +213,10 @@ def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_
             raise ValueError(f"{name} must be a share, up to 1, got {share!r}")
     if not mlm_only and shards.documents < 2:
         part = "" if shards.share is None else f", the part of {shards.share} that was split off,"
-        way_out = "mark where documents begin" if not part else "choose another dev_ratio, or 0"
+        way_out = "Mark where documents begin" if not part else "Choose another dev_ratio, or 0"
         raise ValueError(
             f"{shards.folder}{part} must hold at least two documents, got one: next-sentence "
-            f"prediction takes half of the second segments from another; {way_out}, or train with "
+            f"prediction takes half of the second segments from another. {way_out}, or train with "
             "mlm_only=True (--mlm-only)"
         )
 

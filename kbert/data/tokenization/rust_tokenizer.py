@@ -74,7 +74,7 @@ class RustTokenizer:
                     raise
                 raise ValueError(
                     f"truncation={truncation!r} cannot reach max_length={max_length}: what is not "
-                    "cut is too long; take 'longest_first'"
+                    "cut is too long. Take 'longest_first'"
                 ) from None
 
     def _beginning(self, text: str, max_length: int) -> str:

@@ -86,8 +86,8 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
         path = there[0]
     elif not path.exists():
         raise FileNotFoundError(
-            f"{path}: no such folder or file; a vocabulary is a folder with tokenizer.json or "
-            "vocab.txt, or one of the two (kbert vocab trains one)"
+            f"{path}: no such folder or file. A vocabulary is a folder with tokenizer.json or "
+            "vocab.txt, or one of these files (kbert vocab trains one)"
         )
     values = _tokenizer_json(path) if path.suffix == ".json" else {}
     says = settings_next_to(path, values)

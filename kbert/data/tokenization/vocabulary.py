@@ -183,7 +183,7 @@ def _without_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]
         return tokens
     again = [f"{token!r} (id {n})" for n, token in enumerate(tokens) if last[token] != n]
     _logger.warning(
-        "%s has tokens twice; the last id counts, and these have none: %s",
+        "%s has tokens twice. The last id counts, so these ids have no token: %s",
         *(source, first_few(again)),
     )
     return tuple(t if last[t] == place else no_token(place) for place, t in enumerate(tokens))

@@ -203,7 +203,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             if given.get(name) not in values:
                 raise ValueError(
                     f"{name} must be {values[0]!r}: kbert's MultiHeadAttention is plain "
-                    f"self-attention, got {given[name]!r}; use keras.layers.MultiHeadAttention"
+                    f"self-attention, got {given[name]!r}: use keras.layers.MultiHeadAttention"
                 )
 
     def build(self, input_shape):

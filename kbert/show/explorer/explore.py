@@ -1,6 +1,5 @@
 """The explorer: a self-contained page of a configuration, a checkpoint or a model."""
 
-import errno
 import html
 import os
 from dataclasses import dataclass
@@ -101,7 +100,7 @@ def check_path(path: str | os.PathLike) -> Path:
         raise ValueError(f"a page's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
     check_new_file(path)
     if not os.access(path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, "cannot write in this folder", str(path.parent))
+        raise PermissionError(f"{path.parent}: cannot write in this folder")
     return path
 
 
@@ -152,7 +151,7 @@ def graph_of(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
     except FileNotFoundError as error:
         if str(source).endswith(".json"):
             raise
-        raise FileNotFoundError(2, f"{error.strerror}, or a checkpoint", error.filename) from None
+        raise FileNotFoundError(f"{error}, or a checkpoint") from None
 
 
 def _of_spec(spec: GraphSpec, batch_size: int, name: str, facts: dict | None = None) -> Explorer:

@@ -57,10 +57,10 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
             f"{path}: a SQuAD file has no columns and no header: leave out text_column, "
             "text_pair_column, label_column and no_header"
         )
-    content = js.read(path, largest=LARGEST_FILE)
+    content = js.read(path, what="JSON in SQuAD's format", largest=LARGEST_FILE)
     questions = _of_articles(_list(content, "data", str(path)), str(path))
     if not questions:
-        raise ValueError(f"{path}: questions expected, got none")
+        raise ValueError(f"{path}: expected questions, got none")
     return questions
 
 
@@ -95,7 +95,7 @@ def given_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> lis
             questions.append(_question(_as_entry(row, place), context, place))
         else:
             raise ValueError(
-                f"{place}: a dict with the keys question, context and answers expected, got "
+                f"{place}: expected a dict with the keys question, context and answers, got "
                 f"{row!r:.60}"
             )
     return questions
@@ -142,8 +142,8 @@ def _question(entry, context: str, place: str) -> Question:
         found = context[max(start, 0) : max(start, 0) + len(text)]
         if not text or start < 0 or found != text:
             raise ValueError(
-                f"{place}: answer {text[:40]!r} expected at character {start} of the context, got "
-                f"{found[:40]!r}"
+                f"{place}: expected the answer {text[:40]!r} at character {start} of the context, "
+                f"got {found[:40]!r}"
             )
         answers.append((text, start))
     impossible = entry.get("is_impossible", False)
@@ -152,7 +152,7 @@ def _question(entry, context: str, place: str) -> Question:
             f"{place}: expected no answers, as is_impossible is true, got {len(answers)}"
         )
     if not answers and not impossible:
-        raise ValueError(f"{place}: an answer expected (SQuAD 2.0 says is_impossible), got none")
+        raise ValueError(f"{place}: expected an answer, got none: add one or is_impossible")
     return Question(name, question, context, tuple(answers), place)
 
 
@@ -160,14 +160,18 @@ def _field(entry, name: str, kind, place: str):
     value = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         expected = "a whole number" if kind is int else "a text"
-        raise ValueError(f'{place}: "{name}" must be {expected}, got {value!r:.60}')
+        raise ValueError(f'{place}: "{name}" must be {expected}, {_got(value)}')
     return value
+
+
+def _got(value) -> str:
+    return "but there is none" if value is None else f"got {value!r:.60}"
 
 
 def _list(entry, name: str, place: str) -> list:
     value = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(value, list):
-        raise ValueError(f'{place}: "{name}" must be a list, as in SQuAD, got {value!r:.60}')
+        raise ValueError(f'{place}: "{name}" must be a list, as in SQuAD, {_got(value)}')
     return value
 
 

@@ -167,7 +167,7 @@ def mask_place(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
     if not places:
         raise ValueError(
             f"text must have a {token} for a model with the head 'pretraining', got none in its "
-            f"{len(encoding)} tokens; to explain a similarity, give similar_to"
+            f"{len(encoding)} tokens. To explain a similarity, give similar_to"
         )
     if isinstance(mask, bool) or not isinstance(mask, int) or not 1 <= mask <= len(places):
         raise ValueError(f"mask must be one of the text's {token}, 1 … {len(places)}, got {mask!r}")

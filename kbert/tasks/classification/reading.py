@@ -26,6 +26,7 @@ from kbert.data.labelled.text_lines import (
     numbered_objects,
 )
 from kbert.graph.names import CLASSIFIER
+from kbert.io.wording import data_of
 
 _logger = logging.getLogger("kbert")
 _PORTION = 1 << 20  # characters that are tokenized at a time: about 300 bytes of memory each
@@ -108,7 +109,7 @@ def read_labelled(
         records = _from_cells(path, between_tabs(path), "tabs", kind, options)
         expected = f"lines of a text, a tab and {kind.in_words}"
     if not records:
-        raise ValueError(f"{path}: {expected} expected, got none")
+        raise ValueError(f"{path}: expected {expected}, got none")
     return records
 
 
@@ -151,7 +152,7 @@ def _from_cells(
         return []
     place, first = rows[0]
     if hint := hint_of_separator(rows):
-        raise ValueError(f"{place}: columns between {between} expected, got 1 column: {hint}")
+        raise ValueError(f"{place}: expected columns between {between}, got 1 column: {hint}")
     header = is_header(
         rows, options, kind.labels_in, columns_in=lambda names: columns_of(names, place)
     )
@@ -191,11 +192,11 @@ def _check_labels_repeat(
         return
     read = [names[place] for place in columns if place is not None]
     numbers = all(re.fullmatch(r"-?[\d.]+", record.label) for record in records)
-    regress = "; if the labels are amounts, take the task regress" if numbers else ""
+    regress = ". If the labels are amounts, take the task regress" if numbers else ""
     raise ValueError(
-        f"{records[0].place}: labels that repeat expected, got {different:,} different labels in "
-        f"{len(records):,} examples: if text and label are swapped, give "
-        f"{_way_to_name([*read[1:], read[0]])}{more}; if they are right, give "
+        f"{data_of(records[0].place)}: the labels must repeat, got {different:,} different ones in "
+        f"{len(records):,} examples. If text and label are swapped, give "
+        f"{_way_to_name([*read[1:], read[0]])}{more}. If they are right, give "
         f"{_way_to_name(read)}{more}{regress}"
     )
 
@@ -212,7 +213,7 @@ def _record(
 ) -> Labelled:
     """Return a line's record; a ValueError where it has other columns, or an empty one."""
     if len(cells) != count:
-        raise ValueError(f"{place}: {count} columns expected as before, got {len(cells)}")
+        raise ValueError(f"{place}: expected {count} columns as before, got {len(cells)}")
     needed = columns[:2] if kind.may_be_empty else columns
     if empty := [column for column in needed if column is not None and not cells[column]]:
         raise ValueError(
@@ -236,7 +237,7 @@ def _unnamed(cells: Sequence[str], place: str, between: str, options: ColumnOpti
         return columns_of([str(n + 1) for n in range(len(cells))], place, options)
     if len(cells) not in (2, 3):
         raise ValueError(
-            f"{place}: a text, or two, and a label expected, between {between}, got {len(cells)} "
+            f"{place}: expected a text, or two, and a label, between {between}, got {len(cells)} "
             f"column{'s' if len(cells) > 1 else ''}"
         )
     return Columns(0, 1 if len(cells) == 3 else None, len(cells) - 1)
@@ -299,8 +300,8 @@ def _as_dict(row, place: str) -> dict:
         return dict(zip(names, row, strict=True))
     got = f"{len(row)} values" if isinstance(row, list) else repr(row)[:60]
     raise ValueError(
-        f"{place}: (text, label), (text, second text, label) or a dict with the keys text and "
-        f"label expected, got {got}"
+        f"{place}: expected (text, label), (text, second text, label) or a dict with the keys "
+        f"text and label, got {got}"
     )
 
 
@@ -318,7 +319,7 @@ def labels_of(records: Sequence[Labelled]) -> tuple[str, ...]:
     told = getattr(records, "labels", None) or ()
     if len(found) < 2:
         raise ValueError(
-            f"{records[0].place}: two labels or more expected in the training data, got only "
+            f"{data_of(records[0].place)} must have two labels or more, got only "
             f"{records[0].label!r}"
         )
     return in_order(found, told)

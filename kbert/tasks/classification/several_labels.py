@@ -9,6 +9,7 @@ from kbert.data.labelled import in_memory
 from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
+from kbert.io.wording import data_of
 from kbert.tasks.classification.reading import (
     LabelKind,
     Labelled,
@@ -24,7 +25,7 @@ from kbert.tasks.intervals import Scores
 def _of_cell(cell: str, place: str) -> tuple[str, ...]:
     found = tuple(label.strip() for label in cell.split(",")) if cell else ()
     if "" in found:
-        raise ValueError(f"{place}: labels between commas expected, got {cell!r:.60}")
+        raise ValueError(f"{place}: expected labels between commas, got {cell!r:.60}")
     return found
 
 
@@ -59,9 +60,7 @@ class SeveralLabels:
         found = {label for record in records for label in record.label}
         warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
         if not found:
-            raise ValueError(
-                f"{records[0].place}: labels expected in the training data, got none at all"
-            )
+            raise ValueError(f"{data_of(records[0].place)} must have labels, got none at all")
         return in_order(found, getattr(records, "labels", None))
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:

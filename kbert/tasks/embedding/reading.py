@@ -38,8 +38,8 @@ _FEW = 20  # second texts for each of which there are so many lines: labels, it 
 
 KINDS = ("labelled sentences", "scored pairs", "pairs", "triplets")
 _EXPECTED = (
-    "two texts (a pair), three or more (the further ones are negatives), two texts and a score, or "
-    "a text and its label expected"
+    "expected two texts (a pair), three or more (the further ones are negatives), two texts and a "
+    "score, or a text and its label"
 )
 
 
@@ -158,7 +158,7 @@ def _of_cells(rows: Sequence[tuple[str, list[str]]], options: ColumnOptions) -> 
         layout = _layout_of_cells(rows, place)
     for place, cells in rows:
         if len(cells) != len(first):
-            raise ValueError(f"{place}: {len(first)} columns expected as before, got {len(cells)}")
+            raise ValueError(f"{place}: expected {len(first)} columns as before, got {len(cells)}")
     return [_record(cells, layout, place) for place, cells in rows]
 
 
@@ -198,7 +198,7 @@ def _of_rows(rows: Iterable[tuple[str, object]], options: ColumnOptions) -> list
             found = _record(cast(list, row), _layout_of_row(row, place), place)
         if records and (found.kind, len(found.texts)) != (records[0].kind, len(records[0].texts)):
             raise ValueError(
-                f"{place}: {_described(records[0])} expected as before, got {_described(found)}"
+                f"{place}: expected {_described(records[0])} as before, got {_described(found)}"
             )
         records.append(found)
     return records
@@ -234,8 +234,8 @@ def _layout_of(names: Sequence[str], place: str, options: ColumnOptions) -> _Lay
     if counts == (1, 1, 0, 0):
         return _Layout((first[0], second[0], *negatives))
     raise ValueError(
-        f"{place}: columns anchor and positive (and negative, or score), or text and label "
-        f"expected, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
+        f"{place}: expected columns anchor and positive (and negative, or score), or text and "
+        f"label, got {', '.join(names)[:80]}: {WAY_TO_NAME}"
     )
 
 
@@ -292,7 +292,7 @@ def _warn_of_labels(records: Sequence[TextRecord], name: str) -> None:
     different = len({record.texts[1] for record in records})
     if different * _FEW < len(records):
         _logger.warning(
-            "%s: taken as pairs of texts, with only %d different second ones; if they are labels, "
+            "%s: taken as pairs of texts, with only %d different second texts: if they are labels, "
             "put a line above: text, label",
             name,
             different,

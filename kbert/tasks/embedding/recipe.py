@@ -160,8 +160,8 @@ class VectorTraining(Finetuning):
             record = self._train[int(places.min())]
             raise ValueError(
                 f"{record.place}: a batch of {len(places)} records must have two different texts "
-                f"or more on each side, got only duplicates, as {record.texts[0]!r:.40}: none is a "
-                "negative; take a larger batch_size, or other data"
+                f"or more on each side, got only duplicates, such as {record.texts[0]!r:.40}. None "
+                "is a negative: take a larger batch_size, or other data"
             )
 
     def trained_part(self, model):

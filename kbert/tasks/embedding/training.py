@@ -8,6 +8,7 @@ import numpy as np
 from kbert.checkpoints.sentence_settings import DEFAULT, SentenceSettings, settings_of
 from kbert.data.labelled.data_warnings import warn_of_cut_texts, warn_of_missing_labels
 from kbert.data.labelled.text_columns import TextColumns
+from kbert.io.wording import data_of
 from kbert.tasks.embedding.evaluation import scores_of
 from kbert.tasks.embedding.reading import TextRecord, given_records, read_records
 from kbert.tasks.embedding.texts import prepare_texts
@@ -107,7 +108,7 @@ def check_fits(records: Sequence[TextRecord], loss: str) -> None:
     """Raise a ValueError, with file and line, for a record that a loss cannot have."""
     if loss == "triplet" and len(records[0].texts) > 3:
         raise ValueError(
-            f"{records[0].place}: one negative expected with loss triplet, got "
+            f"{records[0].place}: expected one negative with loss triplet, got "
             f"{len(records[0].texts) - 2}: take loss infonce, or leave the others out"
         )
     if loss != "cosine":
@@ -136,8 +137,8 @@ def with_partners(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
         )
     if len({record.label for record in kept}) < 2:
         raise ValueError(
-            f"{records[0].place}: expected two labels or more, each with two sentences or more, "
-            f"got {len({record.label for record in kept})}"
+            f"{data_of(records[0].place)} must have two labels or more, each with two sentences or "
+            f"more, got {len({record.label for record in kept})}"
         )
     return kept
 

@@ -36,7 +36,7 @@ def folders(data: str | os.PathLike, tasks: list[GlueTask]) -> dict[str, Path]:
     """
     data = Path(data)
     if not data.is_dir():
-        raise FileNotFoundError(2, "expected one folder per task, found none", str(data))
+        raise FileNotFoundError(f"{data}: expected one folder per task, found none")
     there = sorted(place for place in data.iterdir() if place.is_dir())
     found = {}
     for task in tasks:
@@ -44,9 +44,7 @@ def folders(data: str | os.PathLike, tasks: list[GlueTask]) -> dict[str, Path]:
         if not own:
             names = first_few([place.name for place in there], 9) or "nothing"
             raise FileNotFoundError(
-                2,
-                f"a folder {task.name} expected, got {names}: give the tasks that are there",
-                str(data),
+                f"{data}: expected a folder {task.name}, got {names}: choose tasks that are there"
             )
         found[task.name] = own[0]
     return found
@@ -96,11 +94,11 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
 def _checked(path: Path, records: list[Labelled], broken: list[str]) -> list[Labelled]:
     """Return the records; say what was left out, and raise where that is no accident."""
     if len(broken) > max(3, _MOST_BROKEN * len(records)):
-        raise ValueError(f"{broken[0]}; {len(broken):,} such lines")
+        raise ValueError(f"{broken[0]} (and {len(broken) - 1:,} more such lines)")
     if broken:
         _logger.warning("%d lines left out: %s", len(broken), broken[0])
     if not records:
-        raise ValueError(f"{path}: lines of texts and labels expected, got none")
+        raise ValueError(f"{path}: expected lines of texts and labels, got none")
     return records
 
 
@@ -121,7 +119,7 @@ def _layout(task: GlueTask, cells: list[str], place: str) -> tuple[_Layout, bool
         return _Layout(len(names), text, pair, label), True
     if task.unnamed is None:
         raise ValueError(
-            f"{place}: a header with {', '.join(wanted)} between tabs expected for {task.name}, "
+            f"{place}: expected a header of {task.name} with {', '.join(wanted)} between tabs, "
             f"got {', '.join(names)[:80]!r}"
         )
     return _Layout(task.unnamed.columns, task.unnamed.text, None, task.unnamed.label), False
@@ -132,11 +130,11 @@ def _record(
 ) -> tuple[Labelled | None, str]:
     """Return a line's record, or None and what is wrong with it."""
     if len(cells) != layout.columns:
-        return None, f"{place}: {layout.columns} columns expected for {task.name}, got {len(cells)}"
+        return None, f"{place}: expected {layout.columns} columns for {task.name}, got {len(cells)}"
     cells = [cell.strip() for cell in cells]
     pair = None if layout.pair is None else cells[layout.pair]
     if not cells[layout.text] or pair == "":
-        return None, f"{place}: a text expected, got an empty column"
+        return None, f"{place}: expected a text, got an empty column"
     label = _label(task, cells[layout.label])
     if label is None:
         wanted = f"one of {', '.join(task.labels)}" if task.labels else "a number"

@@ -98,7 +98,7 @@ class Pretraining(Recipe):
         places = run.places | {name: str(path) for name, path in moved.items() if path is not None}
         if moved["shards"] is None and not Path(places["shards"]).exists():
             how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
-            raise FileNotFoundError(2, how, places["shards"])
+            raise FileNotFoundError(f"{places['shards']}: {how}")
         config = BertConfig.from_dict(run.settings["config"])
         return cls(settings, places, own_config=config, teacher=teacher)
 

@@ -214,7 +214,7 @@ def _pair_scores(bert: Bert, query: str, texts: list[str], label, options: dict)
     if label not in names:
         known = ", ".join(names[:12])
         raise ValueError(
-            f"label must be one of {known}: the one that says that a text fits; got {label!r}"
+            f"label must be one of {known} (the one that says that a text fits), got {label!r}"
         )
     found = classify(bert, queries, texts, **options)
     return np.array([{one.label: one.probability for one in row}[label] for row in found])
@@ -245,7 +245,7 @@ def _prompt(bert: Bert, name: str | None, default: str) -> str:
     others = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
     if default == DOCUMENT and not found and others:
         _logger.warning(
-            "the prompt %r is not used for texts, as in sentence-transformers; to use it "
+            "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
             "give text_prompt_name=%r (--text-prompt-name)",
             *(others[0], others[0]),
         )

@@ -15,6 +15,7 @@ from kbert.data.labelled.header import is_header
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.labelled.text_lines import numbered_lines, numbered_objects
 from kbert.graph.names import TOKEN_CLASSIFIER
+from kbert.io.wording import data_of
 from kbert.tasks.tagging.words import spans_of_words, windows_of
 
 _logger = logging.getLogger("kbert")
@@ -74,7 +75,7 @@ def read_tagged(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) ->
     else:
         sentences = _checked_words(list(_conll_sentences(path, options)), options)
     if not sentences:
-        raise ValueError(f"{path}: sentences of labelled words expected, got none")
+        raise ValueError(f"{path}: expected sentences of labelled words, got none")
     return sentences
 
 
@@ -100,7 +101,7 @@ def _conll_sentences(path: Path, options: ColumnOptions) -> Iterator[Sentence]:
                 )
             rows.append((*_word_and_label(cells, word, label, universal, place), place))
             if len(cells) != columns:  # its last one may be no label
-                raise ValueError(f"{place}: {columns} columns expected as before, got {len(cells)}")
+                raise ValueError(f"{place}: expected {columns} columns as before, got {len(cells)}")
         elif rows:
             yield Sentence(*zip(*rows, strict=True))
             rows = []
@@ -114,8 +115,8 @@ def _index(name: str, cells: list[str], place: str) -> int:
     names |= {cell.strip().lower(): n for n, cell in enumerate(cells)}
     if name.strip().lower() not in names:
         raise ValueError(
-            f"{place}: a column {name!r} expected, got {', '.join(cells)[:60]}: give its name in "
-            f"the header, or its number, 1 … {len(cells)}"
+            f"{place}: there is no column {name!r}, only {', '.join(cells)[:60]}: give one of "
+            f"these, or a column's number, 1 … {len(cells)}"
         )
     return names[name.strip().lower()]
 
@@ -131,7 +132,7 @@ def _checked_words(sentences: list[Sentence], options: ColumnOptions) -> list[Se
     if 2 * len(texts) > len(words):
         place, text = texts[0]
         raise ValueError(
-            f"{place}: a word and its label on each line expected for the task tag, got a text, "
+            f"{place}: the task tag expects a word and its label on each line, got a text, "
             f"{text!r:.60}: take the task classify for a label per text, or give "
             '{"words": […], "labels": […]} on each line of a .jsonl file'
         )
@@ -154,11 +155,11 @@ def _word_and_label(
     cells: list[str], word: int, label: int, universal: bool, place: str
 ) -> tuple[str, str]:
     if universal and len(cells) != _CONLLU_COLUMNS:
-        raise ValueError(f"{place}: {_CONLLU_COLUMNS} columns expected, got {len(cells)}")
+        raise ValueError(f"{place}: expected {_CONLLU_COLUMNS} columns, got {len(cells)}")
     pair = [cells[column] for column in (word, label) if column < len(cells)]
     if len(cells) < 2 or len(pair) < 2 or not all(cell.strip() for cell in pair):
         text = " ".join(cells)[:60]
-        raise ValueError(f"{place}: a word and, last, its label expected, got {text!r}")
+        raise ValueError(f"{place}: expected a word and, last, its label, got {text!r}")
     return pair[0].strip(), pair[1].strip()
 
 
@@ -190,7 +191,7 @@ def given_tagged(data, name: str, options: ColumnOptions = NO_OPTIONS) -> given.
             row = {"words": row[0], "labels": row[1]}
         if not isinstance(row, (Sentence, dict)):
             raise ValueError(
-                f"{place}: (words, labels) or a dict with the keys words and labels expected, got "
+                f"{place}: expected (words, labels) or a dict with the keys words and labels, got "
                 f"{row!r:.60}"
             )
         if isinstance(row, dict):
@@ -230,8 +231,8 @@ def _column(row: Mapping, names: Sequence[str], place: str, named: str | None) -
     found = [name for name in names if name in row]
     if not found or (len(found) > 1 and names[0] not in row):
         raise ValueError(
-            f'{place}: "{names[0]}" expected, a list, got {", ".join(map(str, row))[:60]}'
-            + (f": several may be it, {', '.join(found)}" if found else "")
+            f'{place}: expected a list "{names[0]}", got {", ".join(map(str, row))[:60]}'
+            + (f": it may be one of {', '.join(found)}" if found else "")
         )
     return found[0]
 
@@ -245,9 +246,7 @@ def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     found = sorted({label for sentence in sentences for label in sentence.labels})
     if len(found) < 2:
         place = sentences[0].places[0]
-        raise ValueError(
-            f"{place}: two labels or more expected in the training data, got only {found[0]!r}"
-        )
+        raise ValueError(f"{data_of(place)} must have two labels or more, got only {found[0]!r}")
     labels = (label for sentence in sentences for label in sentence.labels)
     warn_of_missing_labels(labels, "words")
     told = getattr(sentences, "labels", None) or ()
@@ -267,7 +266,7 @@ def encode_tagged(
         ValueError: a label that is not among `labels`; a `max_length` below 3.
     """
     if max_length < 3:
-        raise ValueError(f"max_length must be at least 3: [CLS], a token, [SEP]; got {max_length}")
+        raise ValueError(f"max_length must be at least 3 ([CLS], a token, [SEP]), got {max_length}")
     numbers = {label: number for number, label in enumerate(labels)}
     for sentence in sentences:
         for label, place in zip(sentence.labels, sentence.places, strict=True):

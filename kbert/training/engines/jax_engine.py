@@ -314,8 +314,8 @@ def _devices(count: int | None) -> list:
         count = len(local) if local[0].platform != "cpu" else 1
     if not 1 <= count <= len(local):
         raise ValueError(
-            f"devices must be 1 … {len(local)}, as many as there are, got {count}; one CPU is made "
-            "several by XLA_FLAGS=--xla_force_host_platform_device_count=2"
+            f"devices must be 1 … {len(local)}, as many as there are, got {count}: to make "
+            "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
         )
     if jax.process_count() == 1:
         return local[:count]

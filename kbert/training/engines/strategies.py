@@ -46,8 +46,8 @@ def _local(devices: int | None) -> tf.distribute.Strategy:
     count = (len(gpus) or 1) if devices is None else devices
     if not 1 <= count <= len(found):
         raise ValueError(
-            f"devices must be 1 … {len(found)}, as many as there are, got {count}; one CPU is made "
-            "several by tf.config.set_logical_device_configuration"
+            f"devices must be 1 … {len(found)}, as many as there are, got {count}: to make "
+            "several of one CPU, call tf.config.set_logical_device_configuration"
         )
     if count == 1:
         return tf.distribute.get_strategy()
@@ -82,7 +82,7 @@ def _connected(name: str) -> tf.distribute.Strategy:
         raise ValueError(
             f"the TPU {name!r} cannot be used ({said[0][:200]}): {_NAME} must be local on a TPU's "
             "own host, where tensorflow-tpu is installed instead of tensorflow, or the name or "
-            "grpc:// address of one; for other devices unset it, or take KERAS_BACKEND=jax"
+            "grpc:// address of one. For other devices unset it, or take KERAS_BACKEND=jax"
         ) from None
 
 

@@ -292,7 +292,7 @@ class _Trainer:
         raise NotFinite(
             f"the loss or gradient of step {step + 1}{again} is not finite "
             f"(loss {values['loss']:g}, gradient norm "
-            f"{values['gradient_norm']:g}): batch {step}, {where}; {self.saver.last_good()}"
+            f"{values['gradient_norm']:g}): batch {step}, {where}. {self.saver.last_good()}"
         )
 
     def _record(self, step: int, values: dict[str, float]) -> None:
@@ -328,18 +328,18 @@ class _Trainer:
             self._read(at_most=0)
             self.saver.save(self.done, self.score, alone=True)  # the other hosts know nothing of it
             if self.run is not None and self.run.chief:
-                _logger.warning("saved after step %d; to resume: %s", self.done, self.run.way_on)
+                _logger.warning("saved after step %d. To resume: %s", self.done, self.run.way_on)
 
     def without_another(self, error: Exception) -> str:
         """Return the message where another process is gone."""
         lines = [*str(error).splitlines(), type(error).__name__]
         why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
-        go_on = f"; start all of them again: {self.run.way_on}" if self.run is not None else ""
+        go_on = f". Start all of them again: {self.run.way_on}" if self.run is not None else ""
         why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
-        return f"another process of this run is gone ({why}); {self.saver.last_good()}{go_on}"
+        return f"another process of this run is gone ({why}). {self.saver.last_good()}{go_on}"
 
     def _how_to_go_on(self) -> str:
         text = f"stopped after step {self.done:,} of {self.plan.steps:,}"
         if self.run is None:
-            return f"{text}; nothing is saved without a run folder"
-        return f"{text} and saved; to resume: {self.run.way_on}"
+            return f"{text}. Nothing is saved without a run folder"
+        return f"{text} and saved. To resume: {self.run.way_on}"

@@ -80,13 +80,13 @@ class Saver:
     def last_good(self) -> str:
         """Return in words the state that the run can be resumed from."""
         if self._run is None:
-            return "nothing is saved without a run folder"
+            return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
         place = self._run.place
         if place is None:
-            return "the folder was moved or removed, and its states with it"
-        return f"the last good state is from step {self.saved:,} in {place}"
+            return "The folder was moved or removed, and its states with it"
+        return f"The last good state is from step {self.saved:,} in {place}"
 
     def _finish(self) -> None:
         if self._written is not None:
@@ -107,7 +107,7 @@ class Saver:
                 raise
         except OSError as error:
             assert self._run is not None
-            good = f"{self.last_good()}; " if self.saved is not None else ""
-            room = "free space, then resume: " if error.errno in _FULL else "to resume: "
-            text = f"{error.strerror or error}; {good}{room}{self._run.way_on}"
+            good = f"{self.last_good()}. " if self.saved is not None else ""
+            room = "Free space, then resume: " if error.errno in _FULL else "To resume: "
+            text = f"{error.strerror or error}. {good}{room}{self._run.way_on}"
             raise OSError(error.errno, text, error.filename) from None

@@ -61,7 +61,7 @@ def hold(folder: Path) -> Iterator[FolderLock]:
             except OSError as error:
                 if error.errno in _HELD:
                     text = "another process is training this run: wait until it ends, or stop it"
-                    raise BlockingIOError(errno.EWOULDBLOCK, text, str(folder)) from None
+                    raise BlockingIOError(f"{folder}: {text}") from None
         yield FolderLock(folder, file)
     finally:
         os.close(file)

@@ -135,7 +135,7 @@ class RunFolder:
         path = Path(path)
         file = path / "settings.json"
         if not file.is_file():
-            raise FileNotFoundError(2, "no run in this folder: it has no settings.json", str(path))
+            raise FileNotFoundError(f"{path} has no run: there is no settings.json in it")
         content = old_names.renamed(js.read_object(file))
         js.check(content, _CONTENT, str(file))
         return cls(path, content, chief)
@@ -343,14 +343,13 @@ def refuse_used(path: str | os.PathLike, task: str) -> None:
     path = Path(path)
     if (path / "settings.json").exists():
         raise FileExistsError(
-            17,
-            f"holds a run: resume it with kbert {task} --resume {path}, or choose another folder",
-            str(path),
+            f"{path} holds a run: resume it with kbert {task} --resume {path}, or choose another "
+            "folder"
         )
     if path.exists() and (
         not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
     ):
-        raise FileExistsError(17, "must be a new or an empty folder", str(path))
+        raise FileExistsError(f"{path} must be a new or an empty folder")
 
 
 def _as_json(value):
