@@ -325,13 +325,18 @@ def adapted(bert: Bert, adapter: LoraAdapter, source: str, base: str) -> Bert:
     )
 
 
-def require_bert(bert, function: str) -> None:
-    """Raise a ValueError unless `bert` is a `Bert`."""
-    if not isinstance(bert, Bert):
-        raise ValueError(
-            f"{function} needs a kbert.Bert, as kbert.load gives it, got {type(bert).__name__}: a "
-            "model of your own goes into kbert.Bert(config, head, model, tokenizer)"
-        )
+def require_bert(bert, function: str, what: str = "a kbert.Bert") -> None:
+    """Raise a ValueError unless the first argument of a function is a `Bert`."""
+    if isinstance(bert, Bert):
+        return
+    way = "load one with kbert.load(path)"
+    if isinstance(getattr(bert, "bert", None), Bert):
+        way = "its attribute .bert is the model"
+    elif hasattr(bert, "layers"):
+        way = "wrap a Keras model as kbert.Bert(config, head, model, tokenizer)"
+    raise ValueError(
+        f"{function} needs {what} as its first argument, got {type(bert).__name__}: {way}"
+    )
 
 
 def _own_head(checkpoint: Checkpoint) -> str:
@@ -350,12 +355,14 @@ def _checked_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
         return None
     listed = tuple(labels) if isinstance(labels, Sequence) and not isinstance(labels, str) else ()
     if not listed or not all(isinstance(label, str) for label in listed):
-        raise ValueError(f"labels must be a list of names, one an output, got {labels!r:.60}")
+        raise ValueError(
+            f"labels must be a list of names, got {labels!r:.60}: give their number as num_labels"
+        )
     if len(set(listed)) < len(listed):
         twice = next(label for label in listed if listed.count(label) > 1)
         raise ValueError(f"labels must have each name once, got {twice!r} again")
     if num_labels not in (None, len(listed)):
-        raise ValueError(f"labels must be num_labels={num_labels} names, got {len(listed)}")
+        raise ValueError(f"labels must have num_labels={num_labels} names, got {len(listed)}")
     return listed
 
 

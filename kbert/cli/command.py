@@ -45,6 +45,9 @@ class Command(click.Command):
                 raise
             text = f"No such option {error.option_name!r}: it is called {new}."
             raise click.UsageError(text, ctx) from None
+        except click.MissingParameter as error:
+            error.message = f"Example: {self.examples[0]}"
+            raise
         except click.BadParameter as error:  # a choice of an older release
             name = error.param.opts[0] if error.param else ""
             if new := aliases.table()["option"].get(f"{self.name} {name.lstrip('-')}"):

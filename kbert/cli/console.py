@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import textwrap
 import threading
 
 import click
@@ -83,7 +84,7 @@ def _log_lines():
     over_the_live_line = (
         f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
     )
-    handler.setFormatter(_Line(f"{over_the_live_line}kbert: "))
+    handler.setFormatter(_Line(over_the_live_line))
     logger.addHandler(handler)
     try:
         yield
@@ -99,12 +100,13 @@ class _Line(logging.Formatter):
         self._start = start
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._start + printable.line(record.getMessage())
+        return self._start + _wrap(f"kbert: {printable.line(record.getMessage())}")
 
 
 def say(text: str = "", *, err: bool = False) -> None:
     """Prints one line that may have texts from files in it: see `kbert.io.printable`."""
-    click.echo(printable.line(text), err=err)
+    line = printable.line(text)
+    click.echo(_wrap(line) if err else line, err=err)
 
 
 @contextlib.contextmanager
@@ -142,9 +144,20 @@ def _interrupt() -> None:
 
 def _fail(message: str, status: int = 2) -> None:
     name = click.style("kbert:", fg="red", bold=True)
-    said = printable.line(" ".join(message.split()))
-    click.echo(f"{name} {said}", err=True, color=colour())
+    said = _wrap(f"kbert: {printable.line(' '.join(message.split()))}").removeprefix("kbert:")
+    click.echo(f"{name}{said}", err=True, color=colour())
     sys.exit(status)
+
+
+def _wrap(line: str) -> str:
+    """Break a line between words at a terminal's width; where stderr is none, return it as it is.
+
+    A path or an option stays whole.
+    """
+    if not sys.stderr.isatty():
+        return line
+    width = progress_bars.columns(sys.stderr)
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kbert.cli.command import command
-from kbert.cli.console import progress, starting_keras
+from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output
 from kbert.cli.options import (
     CONFIG,
@@ -288,7 +288,7 @@ def _rich(model) -> None:
     if shown is None or needed <= shown:
         click.echo(table, nl=False)
         return
-    click.echo(
+    say(
         f"kbert: --rich needs {needed} columns, this terminal has {shown}. Here is the table "
         "that fits: for Keras's, widen the terminal or write it to a file",
         err=True,

@@ -173,7 +173,9 @@ def say_where(trained) -> None:
         click.echo(trained.history.stopped)
     click.echo(f"wrote {trained.folder / 'model'}, {trained.folder / 'model.keras'}")
     click.echo(f"curves: {trained.folder / 'report.html'}")
-    click.echo(f"the folder has {described(trained.folder)}")
+    click.echo(f"size: {described(trained.folder)}")
+    if not (trained.folder / "checkpoints").exists():
+        click.echo("the training states are deleted (--keep-checkpoints keeps them)")
 
 
 def refuse_with_resume(**options) -> None:

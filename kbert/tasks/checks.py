@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from kbert.checkpoints import first_values
-from kbert.checkpoints.bert import Bert, load
+from kbert.checkpoints.bert import Bert, load, require_bert
 from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.data.tokenization.tokenizer_files import UnknownCasing
 from kbert.graph import names
@@ -15,10 +15,10 @@ MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 # What gives a checkpoint that lacks a head one; functions and commands have the same names.
 _WAY_TO = {
     "encoder": "choose another pooling",
-    "pretraining": "pretrain it: kbert pretrain, whose --init (init=) begins with a checkpoint",
-    "classifier": "fine-tune it: kbert finetune with the task classify",
-    "tokens": "fine-tune it: kbert finetune with the task tag",
-    "qa": "fine-tune it: kbert finetune with the task qa",
+    "pretraining": "train this one with kbert pretrain --init (kbert.pretrain(init=…))",
+    "classifier": "train this one with kbert finetune --task classify",
+    "tokens": "train this one with kbert finetune --task tag",
+    "qa": "train this one with kbert finetune --task qa",
 }
 
 
@@ -62,8 +62,7 @@ def listed_pairs(
 
 def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
     """Return the model's tokenizer; a ValueError for what is no `Bert`, or has none."""
-    if not isinstance(bert, Bert):
-        raise ValueError(f"bert must be what kbert.load gives, got {type(bert).__name__}")
+    require_bert(bert, task)
     if bert.tokenizer is None:
         raise ValueError(
             f"{task} needs a tokenizer, and the checkpoint has no vocabulary: put its vocab.txt "
@@ -79,12 +78,18 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
     return bert.tokenizer
 
 
+def require_source(source: object, task: str) -> None:
+    """Raise a ValueError unless a source is a name, a path or a `Bert`."""
+    if not isinstance(source, (str, os.PathLike)):
+        require_bert(source, task, "the name or path of a checkpoint, or a kbert.Bert,")
+
+
 def require_head(bert: Bert, task: str, head: str, layers: Sequence[str]) -> None:
     """Raise a ValueError unless the model has the head, and not a newly initialized one."""
     if bert.head != head:
         raise ValueError(
-            f"{task} needs a model with the head {head!r}, got {bert.head!r}: kbert.load(path, "
-            f"head={head!r}) where the checkpoint has it, else {_WAY_TO[head]}"
+            f"{task} needs a model with the head {head!r}, got {bert.head!r}. If the checkpoint "
+            f"has that head, use kbert.load(path, head={head!r}). Otherwise {_WAY_TO[head]}"
         )
     require_trained(bert, task, layers)
 
@@ -93,8 +98,8 @@ def require_head_of(source: str, task: str, head: str, found: str) -> None:
     """Raise a ValueError unless the checkpoint at a path has the head that a task needs."""
     if found != head:
         raise ValueError(
-            f"{source} must have the head {head!r} for {task}, got {found!r}: take a checkpoint "
-            f"that has it, or {_WAY_TO[head]}"
+            f"{task} needs a checkpoint with the head {head!r}, but {source} has the head "
+            f"{found!r}: take another checkpoint, or {_WAY_TO[head]}"
         )
 
 

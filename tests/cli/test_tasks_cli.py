@@ -96,9 +96,9 @@ def incomplete(saved):
 @pytest.mark.parametrize(
     ("name", "head", "arguments", "way_on"),
     [
-        ("fill-mask", "encoder", ["[MASK]"], "kbert pretrain, whose --init"),
-        ("fill-mask", "next", ["[MASK]"], "kbert pretrain, whose --init"),
-        ("next-sentence", "masked", ["cat", "dog"], "kbert pretrain, whose --init"),
+        ("fill-mask", "encoder", ["[MASK]"], "kbert pretrain --init"),
+        ("fill-mask", "next", ["[MASK]"], "kbert pretrain --init"),
+        ("next-sentence", "masked", ["cat", "dog"], "kbert pretrain --init"),
         ("classify", "encoder", ["cat"], "kbert finetune with the task classify"),
         ("tag", "classifier", ["cat"], "kbert finetune with the task tag"),
         ("answer", "tokens", ["who?", "cat"], "kbert finetune with the task qa"),

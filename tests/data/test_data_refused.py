@@ -99,7 +99,7 @@ def test_fifo_and_device_are_refused_at_once(tmp_path):
             options = {"lowercase": True} if read == Tokenizer.from_vocab else {}
             with pytest.raises(OSError, match=said) as error:
                 read(name, **options)
-            assert error.value.filename == str(name)
+            assert str(error.value).startswith(f"{name}: ")
 
 
 def test_shell_pipes_are_read(tmp_path):

@@ -145,7 +145,7 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
     how = "no such folder: if it has moved, kbert pretrain SHARDS --resume"
     with pytest.raises(FileNotFoundError, match=how) as error:
         resume(unfinished, **QUIET)
-    assert error.value.filename == str(tmp_path / "nowhere")
+    assert str(error.value).startswith(str(tmp_path / "nowhere"))
     file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
     status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
     assert (

@@ -248,8 +248,8 @@ def _keras_hub_class(thing) -> str:
         if cls.__module__.split(".")[0] in _PACKAGES and cls.__name__ in known:
             return cls.__name__
     raise ValueError(
-        "load must be given the path of a checkpoint, or a BertBackbone of KerasHub or a task "
-        f"around one, got {type(thing).__name__}"
+        "load needs the name or path of a checkpoint, or KerasHub's BertBackbone or a task around "
+        f"it, got {type(thing).__name__}"
     )
 
 

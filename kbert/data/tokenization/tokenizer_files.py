@@ -106,8 +106,8 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
     found |= says | {"added": added} | rules | {"special_tokens": names}
     if found.get("lowercase") is None:
         raise UnknownCasing(
-            f"{path}: no file says whether the vocabulary is lowercased, no do_lower_case in a "
-            "tokenizer_config.json: say lowercase=True (uncased) or lowercase=False (cased), on "
+            f"{path}: its files do not say whether the vocabulary is uncased (do_lower_case in "
+            "tokenizer_config.json): give lowercase=True (uncased) or lowercase=False (cased), on "
             "the command line --uncased or --cased"
         )
     frame = found.pop("frame", None)

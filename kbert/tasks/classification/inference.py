@@ -200,7 +200,7 @@ def regress(
     logits, one = _of_classifier(bert, "regress", texts, pairs, batch_size, precision, progress)
     if logits.shape[1] != 1:
         raise ValueError(
-            f"regress needs a model with one output, got {logits.shape[1]}: for labels there is "
+            f"regress needs a model with one output, got {logits.shape[1]}: for labels use "
             "kbert.classify"
         )
     return float(logits[0, 0]) if one else logits[:, 0]

@@ -20,7 +20,13 @@ from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
 from kbert.graph.spec import HEADS_WITH_LABELS
 from kbert.io import printable
-from kbert.tasks.checks import check_max_length, longest, require_head, require_tokenizer
+from kbert.tasks.checks import (
+    check_max_length,
+    longest,
+    require_head,
+    require_source,
+    require_tokenizer,
+)
 from kbert.tasks.finetuning.task import Task, task_of
 from kbert.tasks.intervals import Scores
 
@@ -59,6 +65,7 @@ def evaluate(
     """
     from kbert.tasks.running import function_of, outputs_of
 
+    require_source(source, "evaluate")
     found = task_of(task)
     columns = ColumnOptions(text_column, text_pair_column, label_column, no_header)
     bert = source if isinstance(source, Bert) else load(source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
+from kbert.tasks.checks import require_source
 from kbert.tasks.finetuning.recipe import Finetuned, Finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
@@ -89,5 +90,6 @@ def finetune(
         devices, callbacks, progress, peak_flops, keep_checkpoints, steps_per_execution
     )
     sources = {"source": source, "train": train, "dev": dev, "teacher": teacher}
+    require_source(source, "finetune")
     recipe = Finetuning.of_task(task_of(task), FinetuningSettings.of(options), sources)
     return runner.start(recipe, output, surroundings)

@@ -93,6 +93,7 @@ def task_of(name: str) -> Task:
     if not isinstance(name, str) or name not in TASKS:
         way = aliases.no_task(name)
         raise ValueError(
-            f"task must be one of {', '.join(TASKS)}, got {name!r}" + (f": {way}" if way else "")
+            f"task must be one of {', '.join(TASKS)}, got {name!r:.60}"
+            + (f": {way}" if way else "")
         )
     return importlib.import_module(TASKS[name]).TASK

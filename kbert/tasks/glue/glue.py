@@ -17,7 +17,7 @@ from kbert.checkpoints.weights_digest import weights_digest
 from kbert.graph import aliases
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
-from kbert.tasks.checks import length_of_examples
+from kbert.tasks.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import Finetuned
@@ -85,6 +85,7 @@ def glue(
             range; a run of `output` that was made with other data, model or settings.
         Exception: any error of `kbert.finetune`.
     """
+    require_source(source, "glue")
     wanted = tasks_named(tasks)
     grid = Grid(batch_sizes, learning_rates, epochs, seeds)
     _check(options)

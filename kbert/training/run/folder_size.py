@@ -7,14 +7,10 @@ PARTS = ("model", "model.keras", "checkpoints")  # beside them there are small f
 
 
 def described(folder: str | os.PathLike) -> str:
-    """Its size and that of its parts, in megabytes of 10⁶ bytes, on one line."""
+    """Return a folder's size and that of its large parts, in megabytes of 10⁶ bytes."""
     sizes = {entry.name: _size(entry) for entry in Path(folder).iterdir()}
-    shown = {name: sizes[name] for name in PARTS if name in sizes}
-    total = sum(sizes.values())
-    shown["the records"] = total - sum(shown.values())
-    parts = ", ".join(f"{name} {_megabytes(size)}" for name, size in shown.items())
-    gone = "" if "checkpoints" in sizes else "; --keep-checkpoints keeps the training states"
-    return f"{_megabytes(total)}: {parts}{gone}"
+    parts = ", ".join(f"{name} {_megabytes(sizes[name])}" for name in PARTS if name in sizes)
+    return f"{_megabytes(sum(sizes.values()))} ({parts})"
 
 
 def _size(path: Path) -> int:
