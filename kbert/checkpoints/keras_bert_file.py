@@ -161,7 +161,7 @@ def _check_settings(path: Path, layers: dict[str, dict]) -> None:
         if not _ATTENTION.match(name):
             continue
         if "head_num" not in layer:
-            raise ValueError(f"{path}: {name} must be keras_bert's, got that of another package")
+            raise ValueError(f"{path}: {name} must be keras_bert's, got one of another package")
         activation = layer.get("activation")
         if activation not in (None, "linear") or layer.get("history_only"):
             what = "history_only"

@@ -73,7 +73,7 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     ids = _ids(bert, tokens)
     pad = bert.config.pad_token_id
     if pad not in ids:
-        raise ValueError(f"tokens must have the padding token, whose id is {pad}, got none")
+        raise ValueError(f"tokens must have the padding token (id {pad}), got none")
     config = bert.config.replace(vocab_size=len(ids), pad_token_id=ids.index(pad))
     tokenizer = _of_tokens(bert, ids)
     return _rebuilt(bert, config, tokenizer, lambda array: array[ids])

@@ -15,7 +15,7 @@ MLM_LAYERS = (names.MLM_DENSE, names.MLM_NORM, names.MLM_SIMILARITY)
 # What gives a checkpoint that lacks a head one; functions and commands have the same names.
 _WAY_TO = {
     "encoder": "choose another pooling",
-    "pretraining": "train this one with kbert pretrain --init (kbert.pretrain(init=…))",
+    "pretraining": "train this one with kbert pretrain --init (in Python init=)",
     "classifier": "train this one with kbert finetune --task classify",
     "tokens": "train this one with kbert finetune --task tag",
     "qa": "train this one with kbert finetune --task qa",
@@ -72,7 +72,7 @@ def require_tokenizer(bert: Bert, task: str) -> Tokenizer:
         )
     if bert.tokenizer.pad_id != bert.config.pad_token_id:
         raise ValueError(
-            f"{task} needs a model whose pad_token_id is the tokenizer's, "
+            f"{task} needs a model with the tokenizer's pad_token_id, "
             f"{bert.tokenizer.pad_id}, got {bert.config.pad_token_id}: build it with that one"
         )
     return bert.tokenizer

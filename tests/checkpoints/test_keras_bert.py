@@ -248,7 +248,7 @@ def with_config(pattern, replacement):
         (with_config('"class_name"', "'class_name'"), "model_config must be JSON, got"),
         (with_config('"activation": "gelu"', '"activation": "prelu"'), "hidden_act must be one of"),
         (with_config('"history_only": false', '"history_only": true'), "got history_only"),
-        (with_config('"head_num"', '"num_heads"'), "must be keras_bert's, got that of another"),
+        (with_config('"head_num"', '"num_heads"'), "must be keras_bert's, got one of another"),
         (with_config('"units"', '"Units"'), "FeedForward.units must be a value, got nothing"),
         (with_config('"head_num": 3', '"head_num": 5'), "hidden_size must be a multiple"),
         (lambda file: file["model_weights"].attrs.pop("layer_names"), "got another HDF5 file"),

@@ -101,7 +101,7 @@ def test_padding_stays_padding_under_its_new_id(bert):
     [
         ([0, 1, 2, 3, 4, 99], r"tokens\[5\] must be an id of 0 … 98, got 99"),
         ([0, 1, 2, 3, 4, 4], "each id once, got 4 again"),
-        ([1, 2, 3, 4], "must have the padding token, whose id is 0"),
+        ([1, 2, 3, 4], r"must have the padding token \(id 0\)"),
         ([0, 1, 2, 3], r"\[MASK\] missing"),
         (["[PAD]", "nothing"], "'nothing'"),
     ],

@@ -25,7 +25,7 @@ def bert(small):
 def test_model_of_another_configuration_is_not_saved(small, bert, tmp_path, change, said, form):
     other = dataclasses.replace(bert, config=small.replace(**change))
     path = tmp_path / ("bert.keras" if form == "keras" else "bert")
-    with pytest.raises(ValueError, match="must be that of its configuration and head encoder") as e:
+    with pytest.raises(ValueError, match="must fit its configuration and head encoder") as e:
         kbert.save(other, path, format=form)
     assert e.match(said)
     assert not list(tmp_path.iterdir())

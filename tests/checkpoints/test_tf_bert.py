@@ -164,7 +164,7 @@ def keras_2_file(saved, path, name, whole: bool):
 def test_a_keras_2_model_around_a_class_opens(saved, tmp_path, caplog, name, whole):
     path = keras_2_file(saved, tmp_path / "mine.h5", name, whole)
     if not whole:
-        with pytest.raises(ValueError, match=r"must have a config\.json beside it, got none"):
+        with pytest.raises(ValueError, match=r"must have a config\.json in its folder, got none"):
             kbert.load(path)
         shutil.copy(saved / name / "config.json", tmp_path)
     bert = kbert.load(path)

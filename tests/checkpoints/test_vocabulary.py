@@ -105,7 +105,7 @@ def test_saving_overwrites_whole_files_or_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "must hold one token a line, got an empty file"),
+        (b"", "must hold one token per line, got an empty file"),
         (b"\n\r\n\n", "got an empty file"),
         ("\n".join(TOKENS).encode("utf-16"), "must be UTF-8 text, got other bytes at 0"),
         ("naïve\ncafé\n".encode("latin-1"), "must be UTF-8 text, got other bytes"),

@@ -98,7 +98,7 @@ def test_a_training_checkpoint_opens_beside_its_configuration(folder, plain, sta
         kbert.load(folder)
     check_same(kbert.load(folder / name), plain)
     (folder / "config.json").unlink()
-    with pytest.raises(ValueError, match=r"must have a config\.json beside it, got none"):
+    with pytest.raises(ValueError, match=r"must have a config\.json in its folder, got none"):
         kbert.load(folder / name)
     check_same(kbert.load(folder / name, config=CONFIG), plain)
 

@@ -232,7 +232,7 @@ def test_bad_batch_settings_are_refused(tmp_path):
         PretrainingBatches(one, batch_size=3, seq_len=61)
     assert len(PretrainingBatches(one, batch_size=3, seq_len=61, mlm_only=True).batch(0)) == 3
     part = shards.split(1.1 / shards.documents)[1]
-    with pytest.raises(ValueError, match=r"split off, must hold .* choose another dev_ratio, or 0"):
+    with pytest.raises(ValueError, match=r"split off, must hold .* Choose another dev_ratio, or 0"):
         PretrainingBatches(part, batch_size=3, seq_len=61)
     with pytest.raises(ValueError, match="train with, got 1 in all: lower it, or prepare"):
         one.split(0.5)

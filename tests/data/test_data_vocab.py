@@ -72,7 +72,7 @@ def test_rare_characters_are_left_out(tmp_path):
 def test_bad_vocabulary_sizes_are_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"size must be at least \d+, for 5 special tokens .* 9"):
+    with pytest.raises(ValueError, match=r"size must be at least \d+ \(5 special tokens .* 9"):
         train_vocab(path, 9, tmp_path / "vocab")
     assert not (tmp_path / "vocab").exists()
     with pytest.raises(ValueError, match="size must be a whole number"):

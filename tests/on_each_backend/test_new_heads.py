@@ -77,7 +77,7 @@ def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path, caplo
         ({"head": "encoder", "labels": ["a"]}, "labels go with head=.*got 'encoder'"),
         ({"head": "tokens", "num_labels": 0}, "num_labels must be a whole number"),
         ({"head": "tokens", "num_labels": True}, "num_labels must be a whole number"),
-        ({"head": "tokens", "labels": "pos"}, "labels must be a list of names, got 'pos': give their number"),
+        ({"head": "tokens", "labels": "pos"}, "labels must be a list of names, got 'pos'"),
         ({"head": "tokens", "labels": []}, "labels must be a list of names"),
         ({"head": "tokens", "labels": ["a", 3]}, "labels must be a list of names"),
         ({"head": "tokens", "labels": ["a", "a"]}, "each name once, got 'a' again"),

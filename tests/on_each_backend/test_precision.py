@@ -235,5 +235,5 @@ def test_an_unknown_precision_is_refused(berts, head, call):
 def test_cast_of_a_custom_model_is_refused(berts):
     """Its graph is built anew, and would leave the rest out."""
     other = dataclasses.replace(berts["classifier"], head="tokens")
-    with pytest.raises(ValueError, match="the model must be that of its configuration and head"):
+    with pytest.raises(ValueError, match="the model must fit its configuration and head"):
         embed(other, "cat", **BFLOAT16)

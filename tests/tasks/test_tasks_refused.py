@@ -45,7 +45,7 @@ def test_bad_texts_are_refused(berts, task, texts, says):
 @pytest.mark.parametrize("task", CALLS)
 def test_model_with_another_head_is_refused(berts, task):
     head, call = CALLS[task]
-    with pytest.raises(ValueError, match=r"bert must be what kbert\.load gives, got str"):
+    with pytest.raises(ValueError, match=r"needs a kbert\.Bert as its first argument, got str"):
         call("folder", "cat")
     without = dataclasses.replace(berts[head], tokenizer=None)
     with pytest.raises(ValueError, match=f"{task} needs a tokenizer"):

@@ -209,7 +209,10 @@ def test_bad_uses_of_a_prompt_are_refused(bert, berts, caplog):
     for call, says in (
         (lambda: embed(own, "cat", max_length=3, prompt="a red "), "the prompt's 3 tokens, got 3"),
         (lambda: embed(own, "cat", long="window"), "long='window' needs a model that pools"),
-        (lambda: attribute(own, "cat", similar_to="dog"), "similar_to needs a model whose texts"),
+        (
+            lambda: attribute(own, "cat", similar_to="dog"),
+            "similar_to needs a model that tokenizes texts",
+        ),
         (lambda: kbert.evaluate(own, "embed", [("a", "b"), ("c", "d")]), "include_prompt=False"),
         (lambda: kbert.rank(berts["classifier"], "a", ["b"], query_prompt_name="x"), "prompt's"),
     ):

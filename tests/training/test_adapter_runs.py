@@ -182,7 +182,7 @@ def test_foreign_or_broken_adapters_are_one_line_errors(whole, folder, encoder, 
     )
     refused("matrices of BERT's blocks, got base_model.*lora_embedding_A")
     file.unlink()
-    refused("no adapter_model.safetensors or adapter_model.bin beside adapter_config.json")
+    refused("has adapter_config.json, but no adapter_model.safetensors or adapter_model.bin")
 
 
 def test_load_of_adapter_folder_says_how_to_open_it(whole, folder):

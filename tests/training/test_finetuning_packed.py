@@ -97,7 +97,10 @@ def test_flops_count_packed_rows(small):
     ("options", "said"),
     [
         ({"packing": 1}, "packing must be True or False, got 1"),
-        ({"lengths": (8, 16)}, "lengths must be one with packing, that of its rows, got (8, 16)"),
+        (
+            {"lengths": (8, 16)},
+            "lengths must be one number with packing, the length of its rows, got (8, 16)",
+        ),
         ({"lengths": (4,)}, "row_length must hold the longest text, 1"),
         ({"task": "qa"}, "packing must be for the task classify or tag, got qa"),
         ({"accumulation_steps": 3}, "batch_size must be a multiple of 3"),

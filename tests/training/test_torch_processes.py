@@ -249,7 +249,7 @@ def test_taken_master_port_is_one_line_error(process):
     with socket.create_server(("", int(address.split(":")[1]))), pytest.raises(OSError) as error:
         hosts.start()
     text = error.value.strerror
-    assert text.startswith(f"MASTER_PORT gives this process the address {address}, whose port is")
+    assert text.startswith(f"MASTER_PORT gives this process the address {address}, but its port is")
     assert "\n" not in text
 
 

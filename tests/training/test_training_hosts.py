@@ -125,7 +125,9 @@ def test_taken_port_is_one_line_error(jax_process, addresses, variable):
     with socket.create_server(("", port)), pytest.raises(OSError) as error:
         start()
     text = error.value.strerror  # what the command line shows
-    assert text.startswith(f"{variable} gives this process the address {addresses[0]}, whose port")
+    assert text.startswith(
+        f"{variable} gives this process the address {addresses[0]}, but its port"
+    )
     assert "is taken here: end what listens" in text and "\n" not in text
 
 

@@ -72,7 +72,7 @@ def read(folder: Path) -> LoraAdapter:
         raise FileNotFoundError(f"{folder} is not an adapter: expected a folder with {CONFIG}")
     file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if file is None:
-        raise FileNotFoundError(f"{folder}: no {' or '.join(_WEIGHTS)} beside {CONFIG}")
+        raise FileNotFoundError(f"{folder} has {CONFIG}, but no {' or '.join(_WEIGHTS)}")
     config = js.read(folder / CONFIG, _CONFIG)
     own = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
     halves, saved = _sorted_out(weight_files.read_file(file), file)

@@ -137,7 +137,7 @@ def _config_of(values: dict, source: str, classes: tuple[str, ...] | None = None
     """Return the arguments in a serialized object, which must be of KerasHub."""
     name, arguments = values["class_name"], values["config"]
     if classes and name not in classes:
-        raise ValueError(f"{source} must be that of a {classes[0]}, got {name}: not a BERT")
+        raise ValueError(f"{source} must be of a {classes[0]}, got {name}: not a BERT")
     dtype = arguments.get("dtype")
     policy = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if policy not in ("DTypePolicy", "FloatDTypePolicy"):

@@ -185,7 +185,7 @@ def _weight_files(folder: Path) -> list[Path]:
     files = [folder / name for name in sorted(set(names))]
     for file in files:
         if file.parent != folder or file.name in ("", ".."):
-            raise ValueError(f"{folder / INDEX}: a shard must lie beside it, got {file}")
+            raise ValueError(f"{folder / INDEX}: a shard must be in the same folder, got {file}")
         if not file.is_file():
             raise FileNotFoundError(2, f"{INDEX} names a shard that is missing", str(file))
     return files

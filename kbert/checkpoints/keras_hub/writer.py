@@ -42,7 +42,7 @@ def write(bert, path: Path) -> None:
 
     Raises:
         ValueError: a head that KerasHub does not have; an activation that is no GELU; special
-            tokens under other names; a folder with files that would be read beside the new ones;
+            tokens under other names; a folder with files that would be read with the new ones;
             the path of a .zip.
         OSError: it cannot be written.
     """
@@ -139,7 +139,7 @@ def _metadata(bert) -> dict:
 
 
 def _refuse_leftovers(bert, path: Path, files: dict[str, dict]) -> None:
-    """Refuse a folder whose files would be read beside the new ones."""
+    """Refuse a folder whose files would be read with the new ones."""
     names = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
     names -= {*files, TASK_WEIGHTS if bert.head in _TASKS else None}
     if others := [name for name in sorted(names) if (path / name).is_file()]:

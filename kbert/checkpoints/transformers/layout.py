@@ -95,7 +95,7 @@ def read_config(layout: Layout) -> BertConfig:
         return BertConfig.from_dict(values, source=f"{file}: model_config")
     if layout.config is None:
         raise ValueError(
-            f"{file} must have a config.json beside it, got none: put it there, or give "
+            f"{file} must have a config.json in its folder, got none: put it there, or give "
             "config=kbert.BertConfig(…) (kbert convert --config FILE)"
         )
     return BertConfig.from_json(layout.config)

@@ -193,7 +193,7 @@ def _modules(file: Path) -> list[tuple[str, str]]:
                 f"{file}: modules must be sentence-transformers' own, got {js.shown(entry['type'])}"
             )
         if Path(entry["path"]).name != entry["path"]:
-            raise ValueError(f"{file}: a module must lie beside it, got {entry['path']!r}")
+            raise ValueError(f"{file}: a module must be in the same folder, got {entry['path']!r}")
         if name != "Dropout":
             found.append(("Transformer" if name in _TRANSFORMERS else name, entry["path"]))
     return found

@@ -43,7 +43,7 @@ def _read_shards(index: Path) -> list[Tensor]:
     names = list(dict.fromkeys(places.values()))
     if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
         raise ValueError(
-            f"{index}: a shard must lie beside it, got {', '.join(map(repr, outside))}"
+            f"{index}: a shard must be in the same folder, got {', '.join(map(repr, outside))}"
         )
     if missing := [name for name in names if not (index.parent / name).is_file()]:
         missing = [*missing[:5], f"and {len(missing) - 5} more"] if len(missing) > 5 else missing

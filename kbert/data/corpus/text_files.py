@@ -131,8 +131,8 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
             while (cut := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK)):
                 if len(data) > LONGEST_LINE:
                     raise ValueError(
-                        f"{path}, line {line}: must be at most {LONGEST_LINE >> 20} MiB long, so "
-                        "that memory has a bound: break it up, a sentence a line"
+                        f"{path}, line {line}: must be at most {LONGEST_LINE >> 20} MiB long, to "
+                        "limit the memory: break it up, with one sentence per line"
                     )
                 data += more.replace(ends, b"\n")
             if not data:

@@ -184,7 +184,7 @@ def _joined(path: Path, special: dict[str, str], settings: dict) -> str:
     """Return a tokenizer.json's text of a vocab.json and its merges, as transformers makes it."""
     merges = path.with_name("merges.txt")
     if not merges.is_file():
-        raise FileNotFoundError(f"{path.parent}: no merges.txt beside {path.name}")
+        raise FileNotFoundError(f"{path.parent} has {path.name}, but no merges.txt")
     bounds.check_size(merges, bounds.TEXT)
     js.read(path, js.mapping_of(js.whole(), "ids by token"))
     try:

@@ -140,8 +140,8 @@ def _subwords(path: Path, says: dict, rules: dict) -> Subwords:
     found = read_subwords(path, names, **kept)
     if rules.pop("lowercase", found.lowercase) != found.lowercase or rules:
         raise ValueError(
-            f"{path}: lowercase and other rules of WordPiece must be left out of a tokenizer of "
-            f"{found.kind}, whose file says them"
+            f"{path}: a {found.kind} tokenizer has no lowercase and no other rules of WordPiece: "
+            "leave them out"
         )
     return found
 

@@ -164,7 +164,7 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
-        raise ValueError(f"{path} must hold one token a line, got an empty file")
+        raise ValueError(f"{path} must hold one token per line, got an empty file")
     return tuple(line.strip() or line for line in lines)
 
 

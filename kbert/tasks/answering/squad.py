@@ -227,8 +227,8 @@ def _windows(record: Question, tokens: int, width: int, stride: int) -> list[tup
         raise ValueError(f"{record.place}: the context must have a token, got none")
     if width < 1:
         raise ValueError(
-            f"{record.place}: the question must leave room for a token of the context, got one "
-            f"that is {1 - width} too long: cut it, or take a greater length"
+            f"{record.place}: the question must leave room for a token of the context, but it is "
+            f"{1 - width} tokens too long: cut it, or take a greater max_length"
         )
     return windows(tokens, width, min(stride, width // 2))
 

@@ -120,7 +120,7 @@ def vector_settings(bert: Bert) -> SentenceSettings:
     lowercases = settings.lowercase and not require_tokenizer(bert, "attribute").lowercase
     if settings.default_prompt or lowercases:
         raise ValueError(
-            "similar_to needs a model whose texts go to the tokenizer as they are, got one with a "
+            "similar_to needs a model that tokenizes texts as they are, got one with a "
             "default prompt or with do_lower_case of sentence-transformers"
         )
     if "pooler" in settings.poolings:

@@ -117,7 +117,8 @@ class Finetuning(Recipe):
             raise ValueError(f"packing must be for the task classify or tag, got {task.name}")
         if self.packing and settings.lengths is not None and len(settings.lengths) > 1:
             raise ValueError(
-                f"lengths must be one with packing, that of its rows, got {settings.lengths}"
+                "lengths must be one number with packing, the length of its rows, got "
+                f"{settings.lengths}"
             )
 
     @classmethod

@@ -228,8 +228,8 @@ def listening(address: str, variable: str):
         why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error})"
         raise OSError(
             error.errno,
-            f"{variable} gives this process the address {address}, whose port {why} here: end "
-            "what listens there, a run that was left over say, or name another port on all hosts",
+            f"{variable} gives this process the address {address}, but its port {why} here: end "
+            "the program that listens there, perhaps an old run, or name another port on all hosts",
         ) from None
     with server:
         yield server

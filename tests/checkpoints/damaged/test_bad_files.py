@@ -126,10 +126,16 @@ def sharded(folder) -> dict:
         (lambda files: {"metadata": {}}, ["weight_map must be file names by tensor, got nothing"]),
         (lambda files: {"weight_map": {"a": 3}}, ["weight_map.a must be a text, got 3"]),
         (lambda files: {"weight_map": {}}, ["53 problems", "missing: embeddings.word"]),
-        (lambda files: {"weight_map": files | {"a": "../x"}}, ["lie beside it, got '../x'"]),
+        (
+            lambda files: {"weight_map": files | {"a": "../x"}},
+            ["must be in the same folder, got '../x'"],
+        ),
         (lambda files: {"weight_map": files | {"a": "/etc/passwd"}}, ["got '/etc/passwd'"]),
-        (lambda files: {"weight_map": files | {"a": "b/c"}}, ["must lie beside it, got 'b/c'"]),
-        (lambda files: {"weight_map": files | {"a": ""}}, ["must lie beside it, got ''"]),
+        (
+            lambda files: {"weight_map": files | {"a": "b/c"}},
+            ["must be in the same folder, got 'b/c'"],
+        ),
+        (lambda files: {"weight_map": files | {"a": ""}}, ["must be in the same folder, got ''"]),
         (
             lambda files: {"weight_map": files | {"a": "3.safetensors", "b": "4.safetensors"}},
             ["names shards not there: 3.safetensors, 4.safetensors"],

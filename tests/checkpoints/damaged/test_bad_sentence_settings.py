@@ -37,7 +37,7 @@ BAD = [
     (modules(*MODULES), [1], 7, "must be a JSON object, got list"),
     (modules(*MODULES), POOLED, "x", "max_seq_length must be a whole number"),
     (modules(*MODULES), POOLED, 0, "max_seq_length must be a whole number"),
-    (modules(*MODULES, paths=("", "../x", "n")), {}, 7, "must lie beside it, got '../x'"),
+    (modules(*MODULES, paths=("", "../x", "n")), {}, 7, "must be in the same folder, got '../x'"),
     (modules(*MODULES, paths=("", 3, "n")), {}, 7, "[1].path must be a text, got 3"),
     ([{"path": "", "type": "custom.Transformer"}], {}, 7, "own, got 'custom.Transformer'"),
     ({}, {}, 7, "must be a list of modules with type and path, got dict"),

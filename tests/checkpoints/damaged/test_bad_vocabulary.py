@@ -10,7 +10,7 @@ import kbert
     ("content", "said"),
     [
         ("\n".join([*VOCABULARY, "x", "y"]).encode(), "embedding has rows, 99, got 101"),
-        (b"", "must hold one token a line, got an empty file"),
+        (b"", "must hold one token per line, got an empty file"),
         ("\n".join(VOCABULARY).encode("utf-16"), "must be UTF-8 text"),
         ("\n".join(VOCABULARY).replace("[MASK]", "[mask]").encode(), "[MASK] missing"),
     ],

@@ -49,7 +49,7 @@ def page_data(
     if not np.isfinite(found.weights).all():
         raise ValueError(
             "weights must be finite for a page, got NaN or infinity in them: "
-            "load a model whose own weights are finite"
+            "load a model with finite weights"
         )
     first = telling_head(found, layers, heads)
     start = {
