@@ -97,9 +97,9 @@ def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
     if tokens is None or tokens <= config.vocab_size:
         return []
     return [
-        "the vocabulary must have at most as many tokens as the embedding has rows, "
-        f"{config.vocab_size}, got {tokens}: give it its own vocabulary, or leave "
-        "this one out (in Python, tokenizer=False)"
+        f"the vocabulary must have at most {config.vocab_size} tokens, as many as the embedding "
+        f"has rows, got {tokens}: use the checkpoint's own vocabulary, or leave this one out (in "
+        "Python, tokenizer=False)"
     ]
 
 

@@ -63,7 +63,7 @@ def test_mistake_gives_one_line(call, tmp_path):
             ("prepare", text, "--vocab", text, "--processes", 0, "-o", tmp_path / "s"),
             "processes must be a whole number of at least 1, got 0",
         ),
-        (("vocab", text, "--size", 5, "-o", tmp_path / "v"), "size must be more than the special"),
+        (("vocab", text, "--size", 5, "-o", tmp_path / "v"), "size must be more than 5 ([PAD]"),
         (("prepare", empty, "--vocab", tokens, "-o", tmp_path / "s"), "no sentence in empty.txt"),
         (("pretrain", text, "--steps", 3, "-o", tmp_path / "r"), "bad.txt: a file, not a folder"),
         (("inspect", ""), "a checkpoint's path must be given, got an empty one"),

@@ -71,7 +71,7 @@ def train_vocab(
         require_positive(name, value)
     if size <= len(SPECIAL_TOKENS):
         listed = ", ".join(SPECIAL_TOKENS.values())
-        raise ValueError(f"size must be more than the special tokens, {listed}, got {size}")
+        raise ValueError(f"size must be more than {len(SPECIAL_TOKENS)} ({listed}), got {size}")
     _check_unused(unused, size)
     special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
     rules = functools.partial(

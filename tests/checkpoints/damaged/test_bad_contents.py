@@ -58,7 +58,7 @@ def test_every_problem_is_in_one_line(capsys, folder):
         "unexpected: encoder.layer.3.extra",
         "shape of pooler.dense.bias: expected (24,), found (23,)",
         "dtype of cls.predictions.bias",
-        "the vocabulary must have at most as many tokens as the embedding has rows, 98, got 99",
+        "the vocabulary must have at most 98 tokens, as many as the embedding has rows, got 99",
     )
     assert f"{folder} does not fit the model of its configuration, 8 problems: " in message
 
