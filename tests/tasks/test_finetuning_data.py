@@ -133,7 +133,7 @@ def test_a_header_names_its_columns_in_any_order(
 
 
 LINES = [(f"text {n} of the film", "good" if n % 3 else "bad") for n in range(7)]
-EITHER = "line 1: '{}' may be a header or an example: if it is a header, name its columns: "
+EITHER = "line 1: '{}' may be a header or an example. If it is a header, name its columns: "
 
 
 @pytest.mark.parametrize(("name", "between"), ENDINGS)
@@ -193,7 +193,7 @@ def test_unknown_header_of_few_rows_is_warned_of(write, caplog, count):
         csv.writer(lines).writerows([("body", "mood"), *rows])
     assert len(read_labelled(file)) == count + 1
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "some.csv, line 1: 'body, mood' is read as an example; if it is a header, name" in said
+    assert "some.csv, line 1: 'body, mood' is read as an example. If it is a header, name" in said
     assert "--text-column body --label-column mood" in said and "--no-header" in said
     caplog.clear()
     found = read_labelled(file, ColumnOptions("body", None, "mood"))
@@ -294,13 +294,13 @@ def test_labels_that_hardly_repeat_are_refused(write):
         assert [(one.text, one.label) for one in found] == expected
     found = given_labelled(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
-    with pytest.raises(ValueError, match="swapped, give --text-column label --label-column text;"):
+    with pytest.raises(ValueError, match="swapped, give --text-column label --label-column text."):
         given_labelled(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
     assert len(given_labelled(numbers, "train")) == 16 > len(given_labelled(swapped[:10], "train"))
     with pytest.raises(
         ValueError,
-        match=r"pair --text-pair-column label --label-column text; .*the.* take the task regress",
+        match=r"pair --text-pair-column label --label-column text\. .*the.* take the task regress",
     ):
         given_labelled(numbers[:15], "train")
     assert len(read_labelled(file, ColumnOptions(known_labels=["film 0"]))) == 13
@@ -409,15 +409,19 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         (
             "a.csv",
             "label,note\n1,a\n",
-            "line 1: 'label, note' may be a header or an example: if it",
+            "line 1: 'label, note' may be a header or an example. If it",
         ),
         (
             "a.csv",
             "text,label,class,labels\n",
             "expected lines of a text, a comma and a label, got",
         ),
-        ("a.csv", "text,sentence2\n", "a.csv, line 1: a column called text (or text and pair) and"),
-        ("a.csv", "text,label,Text\n", "a.csv, line 1: a column called text (or text and pair)"),
+        (
+            "a.csv",
+            "text,sentence2\n",
+            "a.csv, line 1: expected a column text (or text and pair) and",
+        ),
+        ("a.csv", "text,label,Text\n", "a.csv, line 1: expected a column text (or text and pair)"),
         ("a.csv", "idx,text,label\n4,,1\n", "a.csv, line 2: column 2 of 3 is empty"),
         ("a.csv", "idx,text,label\n4,a\n", "a.csv, line 2: expected 3 columns as before, got 2"),
         ("a.json", "\n", 'a.json: expected objects {"text": …, "label": …}, got none'),
