@@ -54,7 +54,7 @@ def _named_as_in(path: Path, folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         texts = [getattr(error, name, None) for name in ("errno", "strerror", "filename")]
-        texts = texts if isinstance(error, OSError) else list(error.args)
+        texts = texts if getattr(error, "errno", None) else list(error.args)
         if not any(str(folder) in str(text) for text in texts):
             raise
         named = [t.replace(str(folder), str(path)) if isinstance(t, str) else t for t in texts]

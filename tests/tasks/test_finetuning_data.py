@@ -294,7 +294,9 @@ def test_labels_that_hardly_repeat_are_refused(write):
         assert [(one.text, one.label) for one in found] == expected
     found = given_labelled(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
-    with pytest.raises(ValueError, match="swapped, give --text-column label --label-column text."):
+    with pytest.raises(
+        ValueError, match=r"swapped, give --text-column label --label-column text\."
+    ):
         given_labelled(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
     assert len(given_labelled(numbers, "train")) == 16 > len(given_labelled(swapped[:10], "train"))
@@ -419,7 +421,7 @@ def test_bad_files_are_refused_with_the_line(write, content, said):
         (
             "a.csv",
             "text,sentence2\n",
-            "a.csv, line 1: expected a column text (or text and pair) and",
+            "a.csv, line 1: expected a column text (or text and pair)",
         ),
         ("a.csv", "text,label,Text\n", "a.csv, line 1: expected a column text (or text and pair)"),
         ("a.csv", "idx,text,label\n4,,1\n", "a.csv, line 2: column 2 of 3 is empty"),

@@ -139,7 +139,7 @@ def squad(**change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{\n]", "s.json must be JSON, got: Expecting"),
+        ("{\n]", "s.json must be JSON in SQuAD's format, got: Expecting"),
         (b'{"\xff": 1}', "s.json must be UTF-8 text in JSON"),
         ("[]", '"data" must be a list, as in SQuAD'),
         ('{"data": []}', "s.json: expected questions, got none"),

@@ -98,7 +98,7 @@ def test_word_is_labelled_in_its_most_central_window():
     ("text", "name", "message"),
     [
         ("a\tO\nb\n", "a.conll", "a.conll, line 2: expected a word and, last, its label, got 'b'"),
-        ("a\tO\nb\t \n", "a.conll", "a.conll, line 2: a word and, last, its label"),
+        ("a\tO\nb\t \n", "a.conll", "a.conll, line 2: expected a word and, last, its label"),
         ("a NN O\nb NN\n", "a.conll", "a.conll, line 2: expected 3 columns as before, got 2"),
         ("a\tO\n\n# O\n# c\tO\tO\n", "a.conll", "line 4: expected 2 columns as before, got 3"),
         ("# text = a O\n# newdoc\n", "a.conll", "a.conll: expected sentences of labelled words"),

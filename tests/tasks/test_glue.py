@@ -89,7 +89,7 @@ def test_sst_2_without_a_header(shared):
         (
             "RTE",
             ("sentence1", "first"),
-            "line 1: a header with sentence1, sentence2, label between",
+            "line 1: expected a header of RTE with sentence1, sentence2, label between",
         ),
         (
             "RTE",

@@ -119,7 +119,7 @@ def test_model_other_than_a_bert_is_one_line(what, tmp_path):
         ("resize_positions", lambda: kbert.resize_positions(what, 9)),
     ):
         kind = type(what).__name__
-        with pytest.raises(ValueError, match=f"{function} needs a kbert.Bert, .*got {kind}: a mod"):
+        with pytest.raises(ValueError, match=f"{function} needs a kbert.Bert .*got {kind}: load"):
             call()
     assert list(tmp_path.iterdir()) == []
 

@@ -121,8 +121,12 @@ REFUSED = {
         "a.tsv, line 1: 'phrase, group' may be a header or an example",
     ),
     "a header of texts": ("a.csv", [("query", "reply"), PAIR], "line 1: 'query, reply' may be"),
-    "one column": ("a.tsv", [("a cat",)], "a.tsv, line 1: two texts (a pair), three or more"),
-    "nothing": ("a.tsv", [], "a.tsv: two texts"),
+    "one column": (
+        "a.tsv",
+        [("a cat",)],
+        "a.tsv, line 1: expected two texts (a pair), three or more",
+    ),
+    "nothing": ("a.tsv", [], "a.tsv: expected two texts"),
     "columns": ("a.tsv", [PAIR, TRIPLE], "a.tsv, line 2: expected 2 columns as before, got 3"),
     "no text": ("a.tsv", [PAIR, ("a", " ")], "a.tsv, line 2: \"column 2\" must be a text, got ''"),
     "score": (
@@ -141,7 +145,7 @@ REFUSED = {
         [{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}],
         "a.jsonl, line 2: expected 2 texts as before, got 3 texts",
     ),
-    "names": ("a.jsonl", [{"anchor": "a", "other": "b"}], "line 1: columns anchor and positive"),
+    "names": ("a.jsonl", [{"anchor": "a", "other": "b"}], "line 1: expected columns anchor"),
     "negative": ("a.tsv", [("a", "b", "b")], "line 1: a negative must differ from the positive"),
 }
 

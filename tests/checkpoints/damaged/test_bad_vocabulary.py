@@ -9,7 +9,10 @@ import kbert
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("\n".join([*VOCABULARY, "x", "y"]).encode(), "embedding has rows, 99, got 101"),
+        (
+            "\n".join([*VOCABULARY, "x", "y"]).encode(),
+            "at most 99 tokens, as many as the embedding has rows, got 101",
+        ),
         (b"", "must hold one token per line, got an empty file"),
         ("\n".join(VOCABULARY).encode("utf-16"), "must be UTF-8 text"),
         ("\n".join(VOCABULARY).replace("[MASK]", "[mask]").encode(), "[MASK] missing"),
