@@ -183,7 +183,7 @@ def check_whole(model, spec: GraphSpec) -> None:
     if lines:
         more = f"; and {len(lines) - 3} more" if len(lines) > 3 else ""
         raise ValueError(
-            f"the model must fit its configuration and head {spec.head}, got another one: "
+            f"the model must fit its configuration and head {spec.head}, got another: "
             + "; ".join(lines[:3])
             + more
         )

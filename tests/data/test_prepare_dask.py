@@ -112,7 +112,7 @@ def test_lost_dask_scheduler_is_one_line_and_prepare_resumes(corpus, scheduler, 
         status, out, err = call(scheduler[1])
         killer.join()
     assert (status, out) == (2, "")
-    said = r"kbert: the executor .*, got (its work cancelled|\w+Error: ).*: what is done is kept\n"
+    said = r"kbert: the executor .*: (its work cancelled|\w+Error: ).*: what is done is kept\n"
     assert re.fullmatch(said, err)
     prepare_some(corpus[0], tmp_path / "shards", processes=1)
     assert content(tmp_path / "shards") == corpus[1]

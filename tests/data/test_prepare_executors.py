@@ -112,16 +112,18 @@ def test_dead_worker_is_one_line(corpus, tmp_path):
         worker = executor.submit(os.getpid).result()
         os.kill(worker, signal.SIGSTOP)  # so that it has work when it is killed
         threading.Timer(0.5, os.kill, (worker, signal.SIGKILL)).start()
-        with pytest.raises(RuntimeError, match=r"got BrokenProcessPool: .* what is done is kept"):
+        with pytest.raises(
+            RuntimeError, match=r"line 1: BrokenProcessPool: .* what is done is kept"
+        ):
             prepare_some(corpus[0], tmp_path, executor=executor)
-        with pytest.raises(RuntimeError, match="line 1, got BrokenProcessPool: "):  # no work taken
+        with pytest.raises(RuntimeError, match="line 1: BrokenProcessPool: "):  # no work taken
             prepare_some(corpus[0], tmp_path, executor=executor)
 
 
 def test_closed_executor_is_one_line(corpus, tmp_path):
     with ThreadPoolExecutor(1) as executor:
         pass
-    with pytest.raises(RuntimeError, match="got RuntimeError: cannot schedule new futures"):
+    with pytest.raises(RuntimeError, match="line 1: RuntimeError: cannot schedule new futures"):
         prepare_some(corpus[0], tmp_path, executor=executor)
 
 
@@ -147,7 +149,9 @@ def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
 def test_cancelled_work_is_one_line(corpus, tmp_path):
     executor = Silent()
     threading.Timer(0.3, lambda: executor.futures[0].cancel()).start()
-    with pytest.raises(RuntimeError, match=r"got its work cancelled, as where a scheduler is lost"):
+    with pytest.raises(
+        RuntimeError, match=r"line 1: its work cancelled, as where a scheduler is lost"
+    ):
         prepare_some(corpus[0], tmp_path, executor=executor)
 
 

@@ -79,8 +79,8 @@ def _failed(block: Block, error: Exception) -> RuntimeError:
     elif isinstance(error, CancelledError):
         what = "its work cancelled, as where a scheduler is lost"
     return RuntimeError(
-        f"the executor failed to tokenize {block.path}, line {block.line}: {what}. Check its "
-        "workers and run it again: what is done is kept"
+        f"the executor failed to tokenize {block.path}, line {block.line}: {what.rstrip('.')}. "
+        "Check its workers and run it again: what is done is kept"
     )
 
 
