@@ -35,7 +35,7 @@ REPORTS = {  # a run, its picture, and how much of its report that shows, in pix
     "classify": ("finetune.png", 1080),
     "embed": ("embed_training.png", 1080),
     "pretrain": ("pretrain.png", 1080),
-    "distil": ("distil.png", 1080),
+    "distil": ("distil.png", 1060),
 }
 WITHOUT_COMMIT = "document.body.innerHTML = document.body.innerHTML.replace(/@[0-9a-f]{40}/, '')"
 DRAWN = ("loss.png", "classify.png", "embed.png", "train_less.png", "memory.png")
@@ -61,7 +61,7 @@ COMMANDS = (
     ("tag", "tag", "Ada Lovelace lived in London."),
     ("multilabel", "classify", "The team lost because of the rain."),
     ("regress", "regress", "a great concert"),
-    ("qa", "answer", "Who wrote it?", "Ada Lovelace wrote the paper in 1843."),
+    ("qa", "answer", "When?", "Ada Lovelace wrote the first program in 1843."),
 )
 PEOPLE = (
     "Emmy Noether",
@@ -104,8 +104,10 @@ def train(data: Path, work: Path) -> None:
     options = {"epochs": 1, "max_length": 64, "learning_rate": 3e-5, "evaluate_every": 18}
     finetune(work, "embed", MINILM, "embed", **pairs, **options)
     few = {"epochs": 4, "batch_size": 8, "learning_rate": 2e-4, "max_length": 32}
-    for task, ending in {"tag": "conll", "multilabel": "tsv", "regress": "tsv"}.items():
-        finetune(work, task, MINILM, task, train=work / f"{task}.{ending}", **few)
+    finetune(work, "tag", MINILM, "tag", train=work / "tag.conll", **few)
+    finetune(work, "multilabel", MINILM, "multilabel", train=work / "multilabel.tsv", **few)
+    longer = few | {"epochs": 12}
+    finetune(work, "regress", MINILM, "regress", train=work / "regress.tsv", **longer)
     finetune(work, "qa", MINILM, "qa", train=work / "qa.json", **few | {"max_length": 64})
     if not (work / "pretrain" / "result.json").exists():
         texts = data / "wikitext-2"
@@ -113,7 +115,7 @@ def train(data: Path, work: Path) -> None:
         kbert.prepare(texts, work / "vocabulary", work / "shards")
         shutil.rmtree(work / "pretrain", ignore_errors=True)
         options = {"seq_len": 64, "batch_size": 32, "learning_rate": 1e-3}
-        kbert.pretrain(work / "shards", "mini", output=work / "pretrain", steps=1000, **options)
+        kbert.pretrain(work / "shards", "mini", output=work / "pretrain", steps=500, **options)
 
 
 def finetune(work: Path, name: str, source, task: str, **options) -> None:
