@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_p
     assert (
         done.err.startswith(f"kbert: {target}: its writer was killed") and done.err.count("\n") == 1
     )
-    assert "make the folder writable" in done.err
+    assert "Make the folder writable" in done.err
 
 
 def test_interrupted_vocabulary_write_is_finished(tmp_path):

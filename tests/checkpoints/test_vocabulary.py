@@ -63,7 +63,7 @@ def test_casing_argument_goes_before_the_files(folder):
     assert not Tokenizer.load(folder).lowercase
     assert Tokenizer.load(folder / "vocab.txt", lowercase=True).lowercase
     (folder / "tokenizer_config.json").unlink()
-    with pytest.raises(ValueError, match="say lowercase=True"):
+    with pytest.raises(ValueError, match="give lowercase=True"):
         Tokenizer.load(folder)
     saved_json(folder, normalizer__lowercase=True)
     (folder / "tokenizer_config.json").unlink()

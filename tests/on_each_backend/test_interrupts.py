@@ -99,7 +99,7 @@ def test_interrupts_keep_the_weights(bert, name):
             interrupted += 1
             # Where Keras was about to leave a name scope, later layers would be named after it.
             global_state.set_global_attribute("name_scope_stack", [])
-    assert interrupted > 0.8 * INTERRUPTS[name]  # some are caught by Keras
+    assert interrupted > 0.7 * INTERRUPTS[name]  # some are caught by Keras
     keras.tree.map_structure(np.testing.assert_array_equal, bert.model.get_weights(), weights)
     np.testing.assert_allclose(call(), expected, rtol=1e-6)
 

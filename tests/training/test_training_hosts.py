@@ -128,7 +128,7 @@ def test_taken_port_is_one_line_error(jax_process, addresses, variable):
     assert text.startswith(
         f"{variable} gives this process the address {addresses[0]}, but its port"
     )
-    assert "is taken here: end what listens" in text and "\n" not in text
+    assert "is taken here: end the program that listens" in text and "\n" not in text
 
 
 @pytest.mark.parametrize(
