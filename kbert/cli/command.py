@@ -46,12 +46,13 @@ class Command(click.Command):
             text = f"No such option {error.option_name!r}: it is called {new}."
             raise click.UsageError(text, ctx) from None
         except click.MissingParameter as error:
-            error.message = f"Example: {self.examples[0]}"
-            raise
+            text = f"Example: {self.examples[0]}"
+            raise click.MissingParameter(text, error.ctx, error.param) from None
         except click.BadParameter as error:  # a choice of an older release
-            name = error.param.opts[0] if error.param else ""
-            if new := aliases.table()["option"].get(f"{self.name} {name.lstrip('-')}"):
-                error.message += f" What {name} was in older releases is called {new}."
+            option = error.param.opts[0] if error.param else ""
+            if value := aliases.table()["option"].get(f"{self.name} {option.lstrip('-')}"):
+                text = f"{error.message} What {option} was in older releases is called {value}."
+                raise click.BadParameter(text, error.ctx, error.param) from None
             raise
 
     def format_options(self, ctx, formatter) -> None:

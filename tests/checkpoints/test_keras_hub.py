@@ -170,7 +170,7 @@ def test_a_live_model_gives_its_own_numbers(out, computed, backend):
     assert_array_equal(found["classifier ids"], tokenizer.encode(LINES[0]).ids)
     errors = json.loads((out / f"live_{backend}.json").read_text())
     assert [line.rsplit(", ", 1)[1] for line in errors] == ["got int", "got Dense"]
-    assert all("BertBackbone of KerasHub" in line for line in errors)
+    assert all("KerasHub's BertBackbone" in line for line in errors)
 
 
 @pytest.mark.full
