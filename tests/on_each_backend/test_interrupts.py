@@ -21,6 +21,7 @@ if keras.backend.backend() == "jax":  # which alone takes a model's weights whil
     INTERRUPTS |= {"kbert.predict": 30, "predict": 30, "evaluate": 20}
     INTERRUPTS |= {"predict_on_batch": 20, "test_on_batch": 20}
 PACKAGES = re.compile(r"[/\\](kbert|keras)[/\\]")
+CATCHES_ALL = "_maybe_warn_inputs_struct_mismatch"  # of Keras: a bare `except`, Ctrl-C too
 SIZES = {
     "vocab_size": 40,
     "hidden_size": 12,
@@ -68,13 +69,14 @@ def count_calls(call, stop_at: int = 0) -> int:
     """Call a function; Ctrl-C at the start of one of the functions of kbert and Keras in it.
 
     At the start of a function is where Python looks for signals. Not in other packages: tqdm and
-    logging would keep their locks, and have other threads wait for ever.
+    logging would keep their locks, and have other threads wait for ever. Nor below the function of
+    Keras that catches every exception.
     """
     calls = itertools.count(1)
 
     def profile(frame, event, _):
         counts = event == "call" and PACKAGES.search(frame.f_code.co_filename)
-        if counts and next(calls) == stop_at:
+        if counts and not is_below(frame, CATCHES_ALL) and next(calls) == stop_at:
             raise KeyboardInterrupt
 
     sys.setprofile(profile)
@@ -85,21 +87,26 @@ def count_calls(call, stop_at: int = 0) -> int:
     return next(calls)
 
 
+def is_below(frame, function: str) -> bool:
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
+
+
 @pytest.mark.parametrize("name", INTERRUPTS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
-@pytest.mark.filterwarnings("ignore:The structure of `inputs`")  # Keras catches Ctrl-C there
 def test_interrupts_keep_the_weights(bert, name):
     call = calls_of(bert)[name]
     expected, weights = call(), bert.model.get_weights()
     interrupted = 0
-    for moment in np.linspace(1, count_calls(call), INTERRUPTS[name], dtype=int):
+    for moment in np.linspace(1, count_calls(call) - 1, INTERRUPTS[name], dtype=int):
         try:
             count_calls(call, moment)
         except KeyboardInterrupt:
             interrupted += 1
             # Where Keras was about to leave a name scope, later layers would be named after it.
             global_state.set_global_attribute("name_scope_stack", [])
-    assert interrupted > 0.7 * INTERRUPTS[name]  # some are caught by Keras
+    assert interrupted > 0.9 * INTERRUPTS[name]  # the others end a finalizer
     keras.tree.map_structure(np.testing.assert_array_equal, bert.model.get_weights(), weights)
     np.testing.assert_allclose(call(), expected, rtol=1e-6)
 
