@@ -183,8 +183,8 @@ def check_options(form: str, given: Collection[str]) -> None:
     """Raise a ValueError for an option that a format does not have."""
     for name in given:
         if form not in OPTIONS[name]:
-            forms = " or ".join(map(repr, OPTIONS[name]))
-            raise ValueError(f"{name} goes with format={forms}, got {form!r}")
+            forms = " or ".join(OPTIONS[name])
+            raise ValueError(f"{name} is an option of the format {forms}, got the format {form}")
 
 
 def check_destination(path: Path, form: str) -> None:

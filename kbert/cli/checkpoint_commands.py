@@ -134,15 +134,15 @@ def convert(
     from kbert.data.tokenization.tokenizer import Tokenizer
 
     to = to or formats.format_for(destination)
-    if (calibration is not None) != (quantize == "int8"):
-        raise click.UsageError(
-            "--quantize int8 and --calibration FILE go together, got one alone: "
-            "give both, or neither"
-        )
     given = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
     options = {name: value for name, value in given.items() if value is not None}
     options |= {"text": True} if text else {}
     formats.check_options(to, options)
+    if (calibration is not None) != (quantize == "int8"):
+        raise click.UsageError(
+            "--quantize int8 and --calibration FILE need each other: give both, or --quantize "
+            "int8_dynamic, which needs no texts"
+        )
     if vocab is not None and casing() is None:
         raise click.UsageError(
             "--vocab FILE needs --uncased or --cased: a vocab.txt does not say its casing"

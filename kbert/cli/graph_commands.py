@@ -339,7 +339,8 @@ def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
     last = last if dash else first
     if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= blocks):
         raise click.UsageError(
-            f"--layers must be one or two encoder blocks of 1 … {blocks}, such as 1-2, got {text!r}"
+            f"--layers must be a block or a range of blocks within 1 … {blocks}, such as 1 or 1-2, "
+            f"got {text!r}"
         )
     return f"Encoder-{int(first)}-", f"Encoder-{int(last)}-"
 

@@ -396,7 +396,7 @@ def test_saved_model_replaces_nothing_else(tmp_path):
         with pytest.raises(ValueError, match="must be new, or a SavedModel to replace"):
             written("saved_model", bert, path)
     (tmp_path / "saved_model.pb").write_bytes(b"old")  # one of both: the thesis would be lost
-    with pytest.raises(ValueError, match=r"something else: thesis\.txt"):
+    with pytest.raises(ValueError, match=r"other files: thesis\.txt"):
         written("saved_model", bert, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_quantized_is_one_line(berts, tmp_path, options, said):
     with pytest.raises(ValueError, match=said) as raised:
         quantization.check(berts["encoder"], **{"calibration": None} | options)
     assert "\n" not in str(raised.value)
-    with pytest.raises(ValueError, match=r"goes with format='onnx' or 'transformers_onnx', got"):
+    with pytest.raises(ValueError, match="an option of the format onnx or transformers_onnx, got"):
         kbert.save(berts["encoder"], tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
 
@@ -221,7 +221,8 @@ def test_the_command_quantizes(capsys, berts, tmp_path):
     words = ["--to", "transformers_onnx", "--quantize", "int8"]
     out = tmp_path / "out"
     done = run(capsys, "convert", tmp_path / "in", out, *words)
-    assert done.status == 2 and "give both, or neither" in done.err and not out.exists()
+    assert done.status == 2 and "give both, or --quantize int8_dynamic" in done.err
+    assert not out.exists()
     done = run(
         capsys, "convert", tmp_path / "in", out, *words, "--calibration", tmp_path / "texts.txt"
     )

@@ -83,7 +83,7 @@ BAD = [  # command line, what the line must say
     ("convert encoder encoder --to google", "another checkpoint"),
     ("convert nowhere out", "nowhere"),
     ("convert encoder=", "DST"),
-    ("convert encoder out.keras --architecture BertModel", "architecture goes with"),
+    ("convert encoder out.keras --architecture BertModel", "architecture is an option of the"),
     ("fill-mask encoder [MASK]", "'pretraining'"),
     ("fill-mask pretraining [MASK] --top-k 0", "--top-k"),
     ("next-sentence classifier a b", "'pretraining'"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kbert.checkpoints.exports import serving
 from kbert.io import extras, folders
+from kbert.io.wording import first_few
 
 _WHAT = "a SavedModel"
 TOKENIZER = "tokenizer"  # the folder within, for a program that has texts
@@ -77,8 +78,8 @@ def check(path: Path) -> None:
     folders.finish(path)
     if path.exists() and (others := _other_files(path)):
         raise ValueError(
-            f"{path} must be new, or a SavedModel to replace, got something else: "
-            f"{', '.join(others)[:60]}"
+            f"{path} must be new, or a SavedModel to replace, got other files: "
+            f"{first_few(others)}. Choose another folder"
         )
 
 

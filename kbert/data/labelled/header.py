@@ -91,7 +91,7 @@ def _has_columns(columns_in: Callable[[Sequence[str]], object], cells: Sequence[
 
 def _are_like_names(cells: Sequence[str]) -> bool:
     """Return whether these could be names of columns: few words each, no sentence, no number."""
-    return len({*cells}) == len(cells) and all(
+    return 1 < len({*cells}) == len(cells) and all(
         0 < len(cell.split()) <= _WORDS_IN_A_NAME and not re.search(r"[.!?]$|^-?[\d.]+$", cell)
         for cell in cells
     )

@@ -25,7 +25,7 @@ from kbert.data.tokenization.subwords import Subwords
 from kbert.data.tokenization.tokenizer_files import read_vocabulary
 from kbert.data.tokenization.vocabulary import Rules, Vocabulary, read_tokens
 from kbert.data.tokenization.wordpiece import WordPiece
-from kbert.graph.aliases import Answering
+from kbert.graph.aliases import Answering, answer_old_names
 from kbert.graph.config import require_positive, write_atomically
 from kbert.io import json_schema as js
 from kbert.io import printable
@@ -117,6 +117,7 @@ class Tokenizer(Answering):
         """
         return cls(read_vocabulary(path, lowercase=lowercase, **rules))
 
+    @answer_old_names
     def encode(
         self,
         text: str,
@@ -151,6 +152,7 @@ class Tokenizer(Answering):
         encodings = self._pieces.encode(texts, pairs, add_special_tokens, max_length, truncation)
         return Encoding(encodings[0], self._segments)
 
+    @answer_old_names
     def encode_batch(
         self,
         texts: Iterable[str],
