@@ -85,7 +85,7 @@ def test_convert_between_transformers_classes(capsys, both, tmp_path, name, opti
         (["--architecture", "GPT2Model"], "architecture must be one of BertForPreTraining"),
         (
             ["--head", "encoder", "--to", "keras", "--architecture", "BertModel"],
-            "architecture goes",
+            "architecture is an option of the format",
         ),
         (["--from-format", "google"], "bert_model.ckpt.index"),
     ],
