@@ -14,6 +14,7 @@ from kbert.checkpoints.zip_archive import unpacked
 from kbert.graph.config import BertConfig
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file
+from kbert.io.wording import unknown_choice
 
 if TYPE_CHECKING:
     from kbert.checkpoints.checkpoint import Backbone, Checkpoint
@@ -175,7 +176,7 @@ def writer(form: str):
         ValueError: no such format.
     """
     if form not in list(WRITERS):
-        raise ValueError(f"format must be one of {', '.join(WRITERS)}, got {form!r}")
+        raise ValueError(unknown_choice("format", WRITERS, form))
     return importlib.import_module(WRITERS[form]).write
 
 
@@ -233,7 +234,7 @@ def _refuse_other_formats(path: Path, form: str) -> None:
 
 def _reader(form: str):
     if form not in list(READERS):
-        raise ValueError(f"format must be one of {', '.join(READERS)}, got {form!r}")
+        raise ValueError(unknown_choice("format", READERS, form))
     return importlib.import_module(READERS[form])
 
 

@@ -12,6 +12,7 @@ from kbert.checkpoints import first_values
 from kbert.checkpoints.bert import Bert, require_bert
 from kbert.graph import names
 from kbert.graph.config import BertConfig, require_positive
+from kbert.io.wording import unknown_choice
 from kbert.model import deferred
 
 FILLINGS = ("normal", "mean", "repeat")
@@ -237,4 +238,4 @@ def _tokenizer(vocabulary, tokens: list[str]):
 
 def _check_filling(filling: str, known: Sequence[str]) -> None:
     if filling not in known:
-        raise ValueError(f"new_rows must be one of {', '.join(known)}, got {filling!r}")
+        raise ValueError(unknown_choice("new_rows", known, filling))

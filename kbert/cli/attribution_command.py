@@ -2,7 +2,7 @@
 
 import click
 
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded
@@ -39,13 +39,13 @@ from kbert.tasks.attribution import BASELINES, VALUES
 )
 @click.option(
     "--value",
-    type=click.Choice(VALUES),
+    type=Choice(VALUES),
     default="probability",
     help="Value of the target to explain. Default: probability.",
 )
 @click.option(
     "--baseline",
-    type=click.Choice(BASELINES),
+    type=Choice(BASELINES),
     default="pad",
     help="Token that replaces the words in the baseline text. Default: pad.",
 )

@@ -3,7 +3,7 @@
 import click
 
 from kbert.checkpoints.formats import WRITERS
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 from kbert.cli.console import progress, say, starting_keras
 from kbert.cli.early_checks import Output, check_file, check_source, check_writable
 from kbert.cli.inputs import read_lines, start_quietly
@@ -79,7 +79,7 @@ def inspect(source, config, from_format, every_tensor, form):
 @click.argument("destination", metavar="DST", type=Output())
 @click.option(
     "--to",
-    type=click.Choice(list(WRITERS)),
+    type=Choice(list(WRITERS)),
     metavar="FORMAT",
     help=f"Format to write: {', '.join(WRITERS)}. Default: by DST's ending, else transformers.",
 )
@@ -90,7 +90,7 @@ def inspect(source, config, from_format, every_tensor, form):
 @click.option("--adapter", metavar="FOLDER", help="LoRA adapter of SRC to merge into its weights.")
 @click.option(
     "--quantize",
-    type=click.Choice(["int8", "int8_dynamic"]),
+    type=Choice(["int8", "int8_dynamic"]),
     help="Quantize the matrix products to int8, for onnx and transformers_onnx.",
 )
 @click.option(

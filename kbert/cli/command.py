@@ -7,6 +7,7 @@ from click.shell_completion import CompletionItem
 
 from kbert.graph import aliases
 from kbert.io import progress
+from kbert.io.wording import hint
 
 
 class _Formatter(click.HelpFormatter):
@@ -40,11 +41,7 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            new = aliases.option(self.name, error.option_name)
-            if not any(new.split()[0] in one.opts + one.secondary_opts for one in self.params):
-                raise
-            text = f"No such option {error.option_name!r}: it is called {new}."
-            raise click.UsageError(text, ctx) from None
+            raise click.UsageError(_explain_option(error.option_name, ctx), ctx) from None
         except click.MissingParameter as error:
             text = f"Example: {self.examples[0]}"
             raise click.MissingParameter(text, error.ctx, error.param) from None
@@ -86,6 +83,20 @@ class Group(click.Group):
         super().__init__(*arguments, **options)
         self.sections = sections
 
+    def parse_args(self, ctx, args):
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.UsageError(_explain_option(error.option_name, ctx), ctx) from None
+
+    def resolve_command(self, ctx, args):
+        name = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            way = aliases.no_command(name) or hint(name, self.commands, "")
+            text = f"No such command {name!r}: {way or 'kbert --help lists the commands.'}"
+            raise click.UsageError(text, ctx)
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx, cmd_name):
         name = aliases.resolve("command", cmd_name)
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, name)
@@ -98,6 +109,30 @@ class Group(click.Group):
             with formatter.section(heading):
                 rows = zip((f"{name:<{width}}" for name in names), helps, strict=True)
                 formatter.write_dl(list(rows))
+
+
+class Choice(click.Choice):
+    """A choice of names; an unknown one is answered with the closest."""
+
+    def get_invalid_choice_message(self, value, ctx):
+        text, close = super().get_invalid_choice_message(value, ctx), hint(value, self.choices, "")
+        return f"{text.removesuffix('.')}: {close}" if close else text
+
+
+def _explain_option(name: str, ctx: click.Context) -> str:
+    """Say what an unknown option is called here, or which option has a similar name."""
+    text, new = f"No such option {name!r}", aliases.option(ctx.command.name, name)
+    options: list[str] = []
+    example = ctx.command.examples[0] if isinstance(ctx.command, Command) else ""
+    for one in ctx.command.get_params(ctx):
+        if isinstance(one, click.Option):
+            options += [*one.opts, *one.secondary_opts]
+        elif new in one.make_metavar(ctx).strip("[]").split():
+            return f"{text}: give {new} without an option, as in {example}"
+    if new.split()[0] in options:
+        return f"{text}: it is called {new}."
+    close = hint(name.lstrip("-"), [opt[2:] for opt in options if opt[:2] == "--"], "", "--")
+    return f"{text}: {close or f'{ctx.command_path} --help lists the options.'}"
 
 
 def command(

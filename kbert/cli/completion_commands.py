@@ -6,7 +6,7 @@ import sys
 import click
 from click.shell_completion import get_completion_class, shell_complete
 
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 
 PROGRAM = "kbert"
 VARIABLE = "_KBERT_COMPLETE"  # in which the shell's function asks
@@ -16,7 +16,7 @@ VARIABLE = "_KBERT_COMPLETE"  # in which the shell's function asks
     short_help="Print a script for the shell that completes commands.",
     examples=('eval "$(kbert completion bash)"', 'eval "$(kbert completion zsh)"'),
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context, shell):
     """Print a script for the shell that completes commands, options, presets, models and files.

@@ -2,7 +2,7 @@
 
 import click
 
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 from kbert.cli.console import progress
 from kbert.cli.early_checks import Output
 from kbert.data.corpus.text_files import FORMATS
@@ -10,7 +10,7 @@ from kbert.data.corpus.text_files import FORMATS
 CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …")
 FORMAT = click.option(
     "--corpus-format",
-    type=click.Choice(list(FORMATS)),
+    type=Choice(list(FORMATS)),
     help="Format of CORPUS. Default: recognized from each file's first lines.",
 )
 TEXT_FIELD = click.option(

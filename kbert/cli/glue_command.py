@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 from kbert.cli.console import say, starting_keras
 from kbert.cli.early_checks import Output, check_source, check_writable
 from kbert.cli.options import POSITIVE, SOURCE, casing
@@ -82,7 +82,7 @@ class _Numbers(click.ParamType):
 )
 @click.option(
     "--precision",
-    type=click.Choice(PRECISIONS),
+    type=Choice(PRECISIONS),
     default="float32",
     help="Precision of the computation. Default: float32.",
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from kbert.cli.command import names_or_files, presets_or_files
+from kbert.cli.command import Choice, names_or_files, presets_or_files
 from kbert.graph import aliases
 from kbert.graph.spec import HEADS, HEADS_WITH_LABELS, GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS
@@ -51,7 +51,7 @@ def SOURCE(function):
 POSITIVE = click.IntRange(min=1)
 PRECISION = click.option(
     "--precision",
-    type=click.Choice(PRECISIONS),
+    type=Choice(PRECISIONS),
     help="Precision of the computation. Default: the model's own.",
 )
 BATCH = click.option(
@@ -66,7 +66,7 @@ LINES = click.option(
 )
 
 
-class AliasedChoice(click.Choice):
+class AliasedChoice(Choice):
     """A choice of names that takes their aliases too; see `kbert.graph.aliases`.
 
     Args:
@@ -125,7 +125,7 @@ def output_format(*forms: str):
     return click.option(
         "--format",
         "form",
-        type=click.Choice(["text", *forms]),
+        type=Choice(["text", *forms]),
         default="text",
         help="Form of the printed result. Default: text.",
     )

@@ -2,11 +2,11 @@
 
 import click
 
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 from kbert.cli.options import CONFIG, POSITIVE, output_format, trained_in_part
 from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 
-_PRECISIONS = click.Choice(PRECISIONS)
+_PRECISIONS = Choice(PRECISIONS)
 
 
 @command(

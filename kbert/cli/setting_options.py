@@ -5,6 +5,7 @@ import functools
 
 import click
 
+from kbert.cli.command import Choice
 from kbert.cli.options import POSITIVE
 from kbert.training.run_settings import RunSettings
 from kbert.training.setting_rules import (
@@ -130,7 +131,7 @@ def _option(field: dataclasses.Field, text: str):
     if "bool" in kind:
         return click.option(f"--{name}/--no-{name}", field.name, default=None, help=text)
     if field.name in _CHOICES:
-        types: click.ParamType | type = click.Choice(_CHOICES[field.name])
+        types: click.ParamType | type = Choice(_CHOICES[field.name])
     elif "tuple" in kind:
         types = _Numbers()
     else:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kbert.checkpoints.sentence_settings import POOLINGS
-from kbert.cli.command import command
+from kbert.cli.command import Choice, command
 from kbert.cli.console import progress, say
 from kbert.cli.early_checks import Output, check_writable
 from kbert.cli.inputs import loaded, read_lines
@@ -30,7 +30,7 @@ HEAD = click.option(
 )
 POOLING = click.option(
     "--pooling",
-    type=click.Choice(POOLINGS),
+    type=Choice(POOLINGS),
     metavar="HOW",
     help=f"How token vectors become one embedding: {', '.join(POOLINGS)}. Default: the "
     "checkpoint's own, else mean.",
@@ -48,7 +48,7 @@ PROMPT_NAME = click.option(
 PROMPT = click.option("--prompt", metavar="TEXT", help="Text to put before each text; '' for none.")
 LONG = click.option(
     "--long",
-    type=click.Choice(LONG_TEXTS),
+    type=Choice(LONG_TEXTS),
     default="truncate",
     help="What to do with long texts: cut them, or average over windows. Default: truncate.",
 )
@@ -154,7 +154,7 @@ def similarity(source, texts, form, **options):
 @HEAD
 @click.option(
     "--special",
-    type=click.Choice(SPECIAL),
+    type=Choice(SPECIAL),
     help="How [CLS] and [SEP] are shown. In a picture: grey if above the scale of the other tokens "
     "(clipped, the default), not at all (hidden), or on one scale for all tokens (whole). On a "
     "page: not at first (hidden, the default), or shown.",

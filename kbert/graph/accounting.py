@@ -12,6 +12,7 @@ from kbert.graph.presets import get_config
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import LORA_TARGETS, TrainedParts, trained_parts
 from kbert.graph.training_cost import training_cost
+from kbert.io.wording import unknown_choice
 
 # Bytes of a weight, a gradient, Adam's two moments, and a kept activation. In Keras's mixed
 # policies variables, gradients and moments stay float32 (keras.io/api/mixed_precision).
@@ -262,7 +263,7 @@ def account(
     )
     batch_size = require_positive("batch_size", batch_size)
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        raise ValueError(unknown_choice("dtype", DTYPES, dtype))
     letters = closed_form.config_letters(config) | {
         "S": seq_len,
         "B": batch_size,

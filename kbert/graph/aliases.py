@@ -51,13 +51,21 @@ def no_task(name: Any) -> str | None:
     return table()["no task"].get(_plain(name)) if isinstance(name, str) else None
 
 
+def no_command(name: str) -> str | None:
+    """Return what to type for what is no command, such as "resume"."""
+    return table()["no command"].get(_plain(name))
+
+
 def setting(name: str) -> str | None:
     """Return what kbert calls a setting of another library or of an older release."""
     return table()["setting"].get(name) or table()["old setting"].get(name)
 
 
 def option(command: str | None, name: str) -> str:
-    """Return what kbert calls a command's option, such as "--output" for "--output_dir"."""
+    """Return what kbert calls a command's option, such as "--output" for "--output_dir".
+
+    A name in capitals, such as SRC, is an argument.
+    """
     plain = name.lstrip("-").replace("-", "_")
     rows = table()["option"]
     if new := rows.get(f"{command} {plain}") or rows.get(plain):

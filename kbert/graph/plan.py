@@ -12,6 +12,7 @@ from kbert.graph.plan_defaults import PAPER_STEPS, PRECISIONS, UTILIZATION
 from kbert.graph.presets import get_config
 from kbert.graph.trained_parts import LORA_TARGETS
 from kbert.io.units import parse_amount
+from kbert.io.wording import unknown_choice
 
 _RESERVED = 0.05  # of a chip's memory: the runtime's own, fragments
 
@@ -257,7 +258,7 @@ def _devices(
     devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), own)
     devices = accelerators.with_figures(devices, **figures)
     if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+        raise ValueError(unknown_choice("precision", PRECISIONS, precision))
     if not devices.accelerator.computes(precision):
         name = devices.accelerator.name
         raise ValueError(f"precision must be mixed_float16 or float32 on {name}, got {precision}")

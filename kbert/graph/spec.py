@@ -7,6 +7,7 @@ from typing import Self
 from kbert.graph import aliases, names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
+from kbert.io.wording import unknown_choice
 
 HEADS = {
     "pretraining": "masked language model and next sentence",
@@ -55,7 +56,7 @@ class GraphSpec:
     def __post_init__(self):
         self._set("head", aliases.resolve("head", self.head))
         if not isinstance(self.head, str) or self.head not in HEADS:
-            raise ValueError(f"head must be one of {', '.join(HEADS)}, got {self.head!r}")
+            raise ValueError(unknown_choice("head", HEADS, self.head))
         if self.seq_len is not None:
             self._set("seq_len", self._checked_length(self.seq_len))
         if self.max_predictions is not None:

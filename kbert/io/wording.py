@@ -1,6 +1,7 @@
 """Wording that errors share: the first few of many, the known name closest to an unknown one."""
 
 import difflib
+import os
 import re
 from collections.abc import Collection, Sequence
 
@@ -18,7 +19,7 @@ def data_of(place: str) -> str:
     return re.sub(r", line \d+$|\[\d+\]$", "", place)
 
 
-def hint(name, known: Collection[str], what: str) -> str:
+def hint(name, known: Collection[str], what: str, before: str = "") -> str:
     """Suggest the known name that an unknown one was meant to be.
 
     Every suggestion of kbert comes from here. Only a close name is suggested, by difflib's own
@@ -28,9 +29,26 @@ def hint(name, known: Collection[str], what: str) -> str:
         name: the unknown name.
         known: the known names.
         what: what begins the list of all names where none is close; "": there is no list.
+        before: what stands before each name, such as "--".
     """
     by_lower = {one.lower(): one for one in reversed(list(known))}
     close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
     if close:
-        return f"did you mean {by_lower[close[0]]}?"
+        return f"did you mean {before}{by_lower[close[0]]}?"
     return f"{what} {', '.join(known)}" if what else ""
+
+
+def hint_of_path(path: str | os.PathLike) -> str:
+    """Suggest the file or folder that a missing path was meant to be; "" where none is close."""
+    folder, name = os.path.split(os.fspath(path))
+    try:
+        return hint(name, os.listdir(folder or "."), "", os.path.join(folder, ""))
+    except OSError:
+        return ""
+
+
+def unknown_choice(name: str, known: Collection[str], value) -> str:
+    """Say which values an argument can have, and which of them is close to the given one."""
+    close = hint(value, known, "")
+    text = f"{name} must be one of {', '.join(known)}, got {value!r:.60}"
+    return f"{text}: {close}" if close else text

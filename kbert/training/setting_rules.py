@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 from kbert.graph.trained_parts import FREEZE, ON, read_freeze, read_lora_targets
+from kbert.io.wording import hint
 
 OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "constant")
@@ -25,11 +26,13 @@ class Rule:
         read: returns the value as Python's own number, which JSON can hold; raises a ValueError,
             TypeError or OverflowError for any other value.
         holds: returns whether the value is within the range.
+        names: the values, where they are names.
     """
 
     text: str
     read: Callable
     holds: Callable = lambda value: True
+    names: tuple[str, ...] = ()
 
 
 def _whole(value) -> int:
@@ -93,7 +96,7 @@ def _at_least(least: int) -> Rule:
 
 def _one_of(names: tuple[str, ...]) -> Rule:
     listed = " or ".join(names) if len(names) <= 2 else f"one of {', '.join(names)}"
-    return Rule(f"be {listed}", lambda value: value, lambda value: value in names)
+    return Rule(f"be {listed}", lambda value: value, lambda value: value in names, names)
 
 
 _POSITIVE = Rule("be a finite number above 0", _number, lambda value: value > 0)
@@ -196,5 +199,6 @@ def _checked(name: str, value):
     except (TypeError, ValueError, OverflowError):
         holds = False
     if not holds:
-        raise ValueError(f"{name} must {rule.text}, got {value!r}")
+        text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
+        raise ValueError(f"{text}: {close}" if close else text)
     return found

@@ -78,7 +78,13 @@ def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
     assert sizes == {key: vars(PRESETS[preset])[key] for key in sizes}
 
 
-def test_a_name_with_a_slip_is_answered_with_the_right_one(hub, capsys):
+def test_a_name_with_a_slip_is_answered_with_the_right_one(hub, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "minilm").mkdir()
+    assert "'minlm' is not a local path" in failed_line(capsys, "inspect", "minlm")
+    assert "did you mean minilm?" in failed_line(capsys, "inspect", "minlm")
+    line = failed_line(capsys, "inspect", "./minlm")
+    assert line.endswith("./minlm: there is no such file or folder: did you mean ./minilm?\n")
     assert "bert-large-cased" in failed_line(capsys, "inspect", "bert-large-casd")
     assert "has an owner, such as" in failed_line(capsys, "inspect", "wholly-other")
     assert hub.requests == []

@@ -45,6 +45,9 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
     assert set(rows["task"].values()) == set(TASKS)
     assert not set(rows["command"]) & set(cli.commands)
     assert set(rows["command"].values()) <= set(cli.commands)
+    assert not set(rows["no command"]) & (set(cli.commands) | set(rows["command"]))
+    named = re.findall(r"kbert (\w+)", "\n".join(rows["no command"].values()))
+    assert named and set(named) <= set(cli.commands)
     heads = {"pretraining", "encoder", "classifier", "tokens", "qa"}
     assert set(rows["head"].values()) == heads
     text = "\n".join(way for of in ("kbert", "Bert", "Tokenizer") for way in rows[of].values())
@@ -73,6 +76,13 @@ def test_aliases_hide_no_name_and_suggest_existing_calls():
         (lambda: TOKENIZER(["a"]), TypeError, "tokenizer.encode_batch(texts)"),
         (lambda: task_of("fill-mask"), ValueError, "kbert.pretrain"),
         (lambda: task_of("transalation"), ValueError, "one of classify, regress"),
+        (lambda: task_of("clasify"), ValueError, "got 'clasify': did you mean classify?"),
+        (lambda: kbert.account("tiny", dtype="float23"), ValueError, "did you mean float32?"),
+        (
+            lambda: kbert.finetune("x", "classify", train=[], optimizer="adamm"),
+            ValueError,
+            "optimizer must be adamw or lamb, got 'adamm': did you mean adamw?",
+        ),
     ],
 )
 def test_call_of_another_library_is_answered_with_kberts(call, error, says):

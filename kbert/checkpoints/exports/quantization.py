@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbert.checkpoints.exports import serving, smoothing
 from kbert.io import extras
+from kbert.io.wording import unknown_choice
 
 WAYS = ("int8", "int8_dynamic")
 _WHAT = "a quantized ONNX file"
@@ -29,7 +30,7 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
         ImportError: onnxruntime is not installed.
     """
     if quantize is not None and quantize not in WAYS:
-        raise ValueError(f"quantize must be one of {', '.join(WAYS)}, got {quantize!r}")
+        raise ValueError(unknown_choice("quantize", WAYS, quantize))
     if (calibration is not None) != (quantize == "int8"):
         got = "none" if calibration is None else f"them with quantize={quantize!r}"
         raise ValueError(f"quantize='int8' needs calibration, a list of texts, got {got}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from kbert.graph.presets import PRESETS
-from kbert.io.wording import hint
+from kbert.io.wording import hint, hint_of_path
 
 _PART = r"\w(?:[\w.-]*\w)?"
 _REVISION = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"  # refs/pr/1, v1.0, a commit; no path upwards
@@ -111,11 +111,12 @@ def explain_missing(text: str) -> str:
             f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "
             f"random ones, load({_released_as(text)!r}) loads Google's"
         )
+    near = hint_of_path(text)
     if text.endswith(_FILES) or "/" in text or os.sep in text:
-        return f"{text}: there is no such file or folder"
+        return f"{text}: there is no such file or folder" + (f": {near}" if near else "")
     way = "a model of Hugging Face has an owner, such as google-bert/bert-base-uncased"
-    return f"{text!r} is no local path, and no model that kbert knows by this name: " + (
-        hint(text, known_models(), "") or way
+    return f"{text!r} is not a local path, and kbert knows no model of this name: " + (
+        near or hint(text, known_models(), "") or way
     )
 
 

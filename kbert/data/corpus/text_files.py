@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kbert.io import bounds, urls
 from kbert.io import json_schema as js
+from kbert.io.wording import unknown_choice
 
 FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
@@ -173,7 +174,7 @@ def describe(path: Path) -> dict:
 
 def check_format(form: str | None) -> None:
     if form is not None and form not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {form!r}")
+        raise ValueError(unknown_choice("format", FORMATS, form))
 
 
 def _is_text(file: Path, folder: Path) -> bool:

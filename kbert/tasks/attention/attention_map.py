@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.io.atomic_write import atomic_file, write_atomically
+from kbert.io.wording import unknown_choice
 from kbert.tasks.attention import SPECIAL
 from kbert.tasks.attention.attention_data import AttentionData
 from kbert.tasks.attention.files import NUMBERS, PAGE, PICTURES, check_path
@@ -118,4 +119,4 @@ class AttentionMap(AttentionData):
 
 def _check_special(special: str) -> None:
     if special not in SPECIAL:
-        raise ValueError(f"special must be one of {', '.join(SPECIAL)}, got {special!r}")
+        raise ValueError(unknown_choice("special", SPECIAL, special))

@@ -12,6 +12,7 @@ from kbert.checkpoints.bert import Bert
 from kbert.data.padding import LENGTHS
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph.config import require_positive
+from kbert.io.wording import unknown_choice
 from kbert.model.cast_model import cast_model
 from kbert.model.from_embeddings import embeddings_of
 from kbert.model.gradients import with_gradient
@@ -121,7 +122,7 @@ def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -
             check_text(argument, name)
     for argument, choices, name in ((value, VALUES, "value"), (baseline, BASELINES, "baseline")):
         if argument not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {argument!r}")
+            raise ValueError(unknown_choice(name, choices, argument))
     if steps is not None:
         require_positive("steps", steps)
     if pair is not None:

@@ -18,6 +18,7 @@ from kbert.data.labelled.windows import windows
 from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io.progress import progress_bar
+from kbert.io.wording import unknown_choice
 from kbert.model.pooling import build_vectors
 from kbert.tasks.checks import (
     check_max_length,
@@ -195,7 +196,7 @@ def _check_skip(skip: int, limit: int, long: str) -> None:
 
 def _check(bert: Bert, pooling: str | tuple[str, ...], layers, long) -> None:
     if long not in LONG_TEXTS:
-        raise ValueError(f"long must be one of {', '.join(LONG_TEXTS)}, got {long!r}")
+        raise ValueError(unknown_choice("long", LONG_TEXTS, long))
     if layers is not None and pooling != "last":
         raise ValueError(f"layers goes with pooling='last', got pooling={pooling!r}: leave it out")
     layers = require_positive("layers", _LAYERS if layers is None else layers)

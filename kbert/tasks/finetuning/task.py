@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.graph import aliases
+from kbert.io.wording import unknown_choice
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
@@ -92,8 +93,6 @@ def task_of(name: str) -> Task:
     name = aliases.resolve("task", name)
     if not isinstance(name, str) or name not in TASKS:
         way = aliases.no_task(name)
-        raise ValueError(
-            f"task must be one of {', '.join(TASKS)}, got {name!r:.60}"
-            + (f": {way}" if way else "")
-        )
+        text = unknown_choice("task", TASKS, name)
+        raise ValueError(f"{text}: {way}" if way else text)
     return importlib.import_module(TASKS[name]).TASK
