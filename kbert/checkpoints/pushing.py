@@ -159,7 +159,7 @@ def _require_token() -> None:
 def _find_model(folder: str | os.PathLike) -> Path:
     path = Path(folder)
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such folder")
+        raise FileNotFoundError(f"{path}: no such folder. Give a checkpoint's or a run's")
     if not path.is_dir():
         raise NotADirectoryError(
             f"{path}: a file: kbert convert writes it as a folder, which can be pushed"

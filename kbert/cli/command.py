@@ -7,7 +7,7 @@ from click.shell_completion import CompletionItem
 
 from kbert.graph import aliases
 from kbert.io import progress
-from kbert.io.wording import hint
+from kbert.io.wording import hint, hint_of_path
 
 
 class _Formatter(click.HelpFormatter):
@@ -51,6 +51,40 @@ class Command(click.Command):
                 text = f"{error.message} What {option} was in older releases is called {value}."
                 raise click.BadParameter(text, error.ctx, error.param) from None
             raise
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if text := self._explain_file(error, ctx):
+                raise click.UsageError(text, ctx) from error
+            raise
+
+    def _explain_file(self, error: OSError, ctx) -> str | None:
+        """Name what gave the path that an error begins with: an option or an argument.
+
+        kbert's own errors say what to do; for the system's, say what the option expects.
+        """
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        for param in self.params:
+            values = ctx.params.get(param.name or "")
+            for value in filter(None, values if isinstance(values, tuple) else (values,)):
+                path = repr(str(value)) if text.startswith("'") else str(value)
+                if not text.startswith((f"{path}:", f"{path} ")):
+                    continue
+                if isinstance(param, click.Option):
+                    name, advice = max(param.opts, key=len), f"Expected: {param.help}"
+                elif not error.filename:
+                    return None
+                else:
+                    name = param.make_metavar(ctx).strip("[] …")
+                    advice = f"Example: {self.examples[0]}"
+                text = f"{path} ({name}){text.removeprefix(path)}"
+                if not error.filename:
+                    return text
+                near = hint_of_path(value) if isinstance(error, FileNotFoundError) else ""
+                return f"{text}: {near}" if near else f"{text}. {advice}"
+        return None
 
     def format_options(self, ctx, formatter) -> None:
         basic: list[tuple[str, str]] = []

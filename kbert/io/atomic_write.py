@@ -40,7 +40,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
 def check_new_file(path: Path) -> None:
     """Raise an OSError if no file can be written: its folder is missing, or it exists."""
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent}: no such folder")
+        raise FileNotFoundError(f"{path.parent}: no such folder. Create it first")
     _refuse_folder(path)
 
 

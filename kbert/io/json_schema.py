@@ -210,7 +210,11 @@ def parse(
     except RecursionError:
         raise ValueError(f"{source} must be {what} of at most {DEEPEST} levels") from None
     except ValueError as error:
-        raise ValueError(f"{source} must be {what}, got: {error}") from None
+        got = f": {error}"
+        if isinstance(error, json.JSONDecodeError) and error.doc.strip()[:1] not in ("{", "["):
+            begin = error.doc.strip()[:40].splitlines()
+            got = f" text that begins with {begin[0]!r}" if begin else " an empty file"
+        raise ValueError(f"{source} must be {what}, got{got}") from None
     _check_levels(value, source, bool(_ESCAPED_SURROGATE.search(content)))
     if not any_number and _MAYBE_INFINITE.search(content):
         _refuse_infinite(value, source)

@@ -149,7 +149,7 @@ def check_path(path: str | os.PathLike) -> Path:
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a diagram's path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent}: no such folder for a diagram")
+        raise FileNotFoundError(f"{path.parent}: no such folder for a diagram. Create it first")
     if path.is_dir():
         raise IsADirectoryError(f"{path}: a diagram must be a file, got a folder")
     if not os.access(path.parent, os.W_OK):

@@ -105,7 +105,7 @@ def test_command_line_accepts_aliases(capsys, tmp_path):
     assert named.status == 0 and named == run(capsys, "account", "tiny", "--head", "tokens")
     options = ["--train", tmp_path / "none.tsv", "-o", tmp_path / "run"]
     done = run(capsys, "finetune", "x", "--task", "sentiment-analysis", *options)
-    assert done.status == 2 and "none.tsv: No such file" in done.err
+    assert done.status == 2 and "none.tsv (--train): No such file" in done.err
     done = run(capsys, "finetune", "x", "--task", "fill-mask", *options)
     assert done.status == 2 and "kbert.pretrain" in done.err
 

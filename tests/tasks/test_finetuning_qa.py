@@ -139,7 +139,10 @@ def squad(**change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{\n]", "s.json must be JSON in SQuAD's format, got: Expecting"),
+        ("{\n]", """s.json must be JSON in SQuAD's format, {"data": [{"paragraphs": """),
+        ("{\n]", "}]}]}, got: Expecting property name"),
+        ("a film\t1\n", r"}]}]}, got text that begins with 'a film\t1'"),
+        ("", "}]}]}, got an empty file"),
         (b'{"\xff": 1}', "s.json must be UTF-8 text in JSON"),
         ("[]", '"data" must be a list, as in SQuAD'),
         ('{"data": []}', "s.json: expected questions, got none"),

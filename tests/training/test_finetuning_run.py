@@ -309,7 +309,14 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
         (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
         (["--resume", "RUN", "--task", "tag"], "--task cannot be given with --resume"),
         (["--resume", "RUN"], "has no run: there is no settings.json in it"),
-        (["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"], "no.tsv: No such file"),
+        (
+            ["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"],
+            "no.tsv (--train): No such file or directory. Expected: Labelled training data.",
+        ),
+        (
+            ["SRC", "--task", "classify", "--train", ".", "-o", "RUN"],
+            ". (--train): Is a directory. Expected: Labelled training data.",
+        ),
     ],
 )
 def test_command_line_mistakes_are_one_line_errors(tmp_path, monkeypatch, capsys, arguments, said):

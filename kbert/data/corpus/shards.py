@@ -184,7 +184,9 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder}: a file, not a folder of kbert prepare")
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder")
+        raise FileNotFoundError(
+            f"{folder}: no such folder. Shards are the folder that kbert prepare writes"
+        )
     if not (folder / INDEX).exists():
         begun = (folder / "begun.json").exists()
         state = (

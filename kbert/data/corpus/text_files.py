@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbert.io import bounds, urls
 from kbert.io import json_schema as js
-from kbert.io.wording import unknown_choice
+from kbert.io.wording import hint_of_path, unknown_choice
 
 FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
@@ -78,7 +78,10 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             files = [Path(file) for file in sorted(glob(str(entry), recursive=True))]
             files = [file for file in files if file.is_file()]
             if not files:
-                raise FileNotFoundError(f"{entry}: no such file, folder or glob")
+                near = (
+                    hint_of_path(entry) or "give .txt files, a folder of them, or a glob in quotes"
+                )
+                raise FileNotFoundError(f"{entry}: no such file, folder or glob: {near}")
         found += files
     return list(dict.fromkeys(found))
 

@@ -15,6 +15,7 @@ from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
+_FORMAT = 'JSON in SQuAD\'s format, {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 LARGEST_FILE = 2**30  # bytes; SQuAD 2.0 has 42 million
 
 
@@ -57,7 +58,7 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
             f"{path}: a SQuAD file has no columns and no header: leave out text_column, "
             "text_pair_column, label_column and no_header"
         )
-    content = js.read(path, what="JSON in SQuAD's format", largest=LARGEST_FILE)
+    content = js.read(path, what=_FORMAT, largest=LARGEST_FILE)
     questions = _of_articles(_list(content, "data", str(path)), str(path))
     if not questions:
         raise ValueError(f"{path}: expected questions, got none")

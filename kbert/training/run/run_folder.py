@@ -135,7 +135,9 @@ class RunFolder:
         path = Path(path)
         file = path / "settings.json"
         if not file.is_file():
-            raise FileNotFoundError(f"{path} has no run: there is no settings.json in it")
+            raise FileNotFoundError(
+                f"{path} has no run: there is no settings.json in it. Give the folder of a run"
+            )
         content = old_names.renamed(js.read_object(file))
         js.check(content, _CONTENT, str(file))
         return cls(path, content, chief)
