@@ -23,6 +23,8 @@ from kbert.cli.pretraining_commands import (
     import_engine,
     refuse_other_task,
     refuse_with_resume,
+    say_finished,
+    say_metrics,
     say_where,
     stoppable,
 )
@@ -120,7 +122,7 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     if run is not None:
         refuse_with_resume(task=task, output=output)
         moved = {"source": source, "train": train, "dev": dev, "teacher": teacher}
-        _go_on(run, **moved, **around, **settings)
+        _go_on(run, settings, **moved, **around)
         return
     needed = (("SRC", source), ("--task", task), ("--train", train), ("-o RUN", output))
     for name, value in needed:
@@ -153,10 +155,14 @@ def _check_source(source) -> None:
     check_source(continued_adapter.find_base(folder) if folder and not is_run else source)
 
 
-def _go_on(run: Path, **options) -> None:
+def _go_on(run: Path, settings: dict, **options) -> None:
     from kbert.training.run.run_folder import RunFolder
 
-    refuse_other_task(RunFolder.open(run), "finetune")
+    folder = RunFolder.open(run)
+    folder.later = FinetuningSettings.later
+    refuse_other_task(folder, "finetune")
+    if say_finished(folder, settings, options["keep_checkpoints"]):
+        return
     for name in ("source", "teacher"):
         if options[name] is not None:
             check_source(options[name])
@@ -166,12 +172,11 @@ def _go_on(run: Path, **options) -> None:
         from kbert.tasks.resume import resume
 
         import_engine()
-    _say(stoppable(resume, run, **options))
+    _say(stoppable(resume, run, **options, **settings))
 
 
 def _say(tuned) -> None:
-    if tuned.metrics:
-        click.echo(", ".join(f"{name} {value:.4f}" for name, value in tuned.metrics.items()))
+    say_metrics(tuned.metrics)
     say_where(tuned)
 
 

@@ -131,18 +131,35 @@ def _go_on(run: Path, settings: dict, **options) -> None:
 
     folder = RunFolder.open(run)
     refuse_other_task(folder, "pretrain")
-    if finished := folder.finished:
-        folder.check(folder.fingerprint, folder.settings | settings)
-        if options["keep_checkpoints"] is not None:
-            folder.keep_checkpoints = options["keep_checkpoints"]
-        folder.tidy()
-        click.echo(f"{run} is finished: {finished['steps']:,} steps; its model: {run / 'model'}")
+    if say_finished(folder, settings, options["keep_checkpoints"]):
         return
     with starting_keras():
         from kbert.tasks.resume import resume
 
         import_engine()
     say_where(stoppable(resume, run, **options, **settings))
+
+
+def say_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
+    """Say that a run to resume is finished already; return False for one that is not."""
+    if (result := folder.finished) is None:
+        return False
+    folder.check(folder.fingerprint, folder.settings | settings)
+    if keep_checkpoints is not None:
+        folder.keep_checkpoints = keep_checkpoints
+    folder.tidy()
+    say_metrics(result.get("metrics"))
+    steps = f"{result['steps']:,} step{'s' if result['steps'] > 1 else ''}"
+    click.echo(
+        f"{folder.path} is finished already, after {steps}: nothing was trained. "
+        f"Its model: {folder.path / 'model'}"
+    )
+    return True
+
+
+def say_metrics(metrics: dict | None) -> None:
+    if metrics:
+        click.echo(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
 
 
 def refuse_other_task(folder, task: str) -> None:
@@ -176,6 +193,8 @@ def say_where(trained) -> None:
     click.echo(f"size: {described(trained.folder)}")
     if not (trained.folder / "checkpoints").exists():
         click.echo("the training states are deleted (--keep-checkpoints keeps them)")
+    if not trained.history.evaluations:
+        click.echo("the model was not evaluated: no dev data were given (--dev)")
 
 
 def refuse_with_resume(**options) -> None:

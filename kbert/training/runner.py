@@ -116,7 +116,10 @@ def _opened(kind: type[Recipe], run: RunFolder, result: dict):
     from kbert.training.loop.history import History
 
     run.tidy()  # it may have been killed before
-    _logger.warning("%s is finished: %s steps", run.path, f"{result['steps']:,}")
+    _logger.warning(
+        "%s is finished already, after %s step%s: nothing is trained",
+        *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
+    )
     history = History(run.read_records())
     return kind.outcome(load(run.path / "model.keras"), history, result, run.path)
 

@@ -292,9 +292,12 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
     )
     assert (status, err) == (0, "")
     assert "accuracy 0." in out or "accuracy 1." in out
-    assert f"wrote {output / 'model'}" in out
+    assert f"wrote {output / 'model'}" in out and "not evaluated" not in out
     status, out, _ = kbert_command(capsys, "finetune", "--resume", output)
-    assert (status, "accuracy" in out) == (0, True)
+    assert (status, "accuracy" in out, "wrote" in out) == (0, True, False)
+    assert f"{output} is finished already, after " in out and "nothing was trained. Its" in out
+    status, out, err = kbert_command(capsys, "finetune", "--resume", output, "--epochs", 9)
+    assert (status, out) == (2, "") and "epochs: the run has " in err
     asked = ("--task", "classify", "--data", sources["dev"])
     model = folder / "whole" / "model"
     status, out, _ = kbert_command(capsys, "evaluate", model, *asked, "--format", "json")

@@ -271,6 +271,7 @@ def test_keep_option_chooses_what_a_finished_run_keeps(folder, tmp_path, capsys)
         assert (status, states(run)) == (0, [f"{name}.safetensors" for name in expected])
         assert ("--keep-checkpoints" in out, ", checkpoints " in out) == (not keep, keep)
         total = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+        assert out.endswith("the model was not evaluated: no dev data were given (--dev)\n")
         assert f"\nsize: {total / 1e6:,.1f} MB (model " in out
         assert kbert.load(run / "model").config == BertConfig(**CONFIG)
     status, out, _ = kbert_command(capsys, "pretrain", "--resume", tmp_path / "all")

@@ -112,11 +112,12 @@ def test_mfu_follows_the_accounting(trained):
 
 def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     again = resume(trained.folder, **QUIET)
-    assert "is finished: 6 steps" in caplog.text
+    assert "is finished already, after 6 steps: nothing is trained" in caplog.text
     assert again.history.updates[-1]["step"] == 6
     asked = ("pretrain", "--resume", trained.folder)
     status, out, _ = kbert_command(capsys, *asked)
-    assert status == 0 and "is finished: 6 steps; its model:" in out
+    said = "is finished already, after 6 steps: nothing was trained. Its model: "
+    assert status == 0 and said in out and "wrote" not in out
     status, out, err = kbert_command(capsys, *asked, "--steps", 9)
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
