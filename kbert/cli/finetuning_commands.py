@@ -1,6 +1,7 @@
 """The commands that fine-tune and evaluate: parse, call, print; imports wait for the command."""
 
 import json
+import logging
 from pathlib import Path
 
 import click
@@ -30,10 +31,11 @@ from kbert.cli.pretraining_commands import (
 )
 from kbert.cli.setting_options import given, with_settings, with_surroundings
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.finetuning.task import TASKS, task_of
+from kbert.tasks.finetuning.task import TASKS, read_data, task_of
 
 _TASKS = AliasedChoice("task", TASKS)
 _PATH = click.Path(path_type=Path)
+_SMALL_FILE = 2**26  # bytes that are read in less than the time in which Keras starts
 _COLUMNS = {
     "text_column": "Column of the texts, or of the words. Default: found by its name.",
     "text_pair_column": "Column of the second texts. Default: found by its name.",
@@ -131,10 +133,11 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
                 f"{name} is missing: kbert finetune SRC --task classify --train FILE -o RUN"
             )
     check_new_run(output, "finetune")
-    FinetuningSettings.of(settings)
+    columns = FinetuningSettings.of(settings).columns
     check_file(train)
     check_file(dev)
     _check_source(source)
+    _check_data(task, train, dev, columns)
     if teacher is not None:
         check_source(teacher)
     with starting_keras():
@@ -153,6 +156,19 @@ def _check_source(source) -> None:
 
     folder, is_run = continued_adapter.find_adapter(source), run_models.is_one(Path(source))
     check_source(continued_adapter.find_base(folder) if folder and not is_run else source)
+
+
+def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
+    """Raise for mistakes in small data files before Keras starts; it reads them again."""
+    for path in (train, dev):
+        if path is not None and not (path.is_file() and path.stat().st_size <= _SMALL_FILE):
+            return  # what comes from a pipe can be read once
+    logger = logging.getLogger("kbert")
+    logger.disabled = True  # the warnings come when it is read again
+    try:
+        read_data(task_of(task), train, dev, columns)
+    finally:
+        logger.disabled = False
 
 
 def _go_on(run: Path, settings: dict, **options) -> None:

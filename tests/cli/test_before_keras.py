@@ -128,13 +128,18 @@ BAD = [  # command line, what the line must say
     ("finetune encoder --task classify --train none.tsv -o run", "none.tsv"),
     ("finetune encoder --task classify --train lines.txt --dev none.tsv -o run", "none.tsv"),
     ("finetune encoder --task sing --train lines.txt -o run", "sing"),
-    ("finetune encoder --task classify --train lines.txt -o empty/../encoder", "encoder"),
+    ("finetune encoder --task classify --train good.tsv -o empty/../encoder", "encoder"),
     ("finetune encoder --task classify --train lines.txt -o run --epochs 0", "epochs"),
     ("finetune nowhere --task classify --train lines.txt -o run", "nowhere"),
     (
         "finetune tuning --task classify --train lines.txt -o run",
         "To resume: kbert finetune --resume tuning",
     ),
+    ("finetune encoder --task classify --train lines.txt -o run", "lines.txt, line 1: expected"),
+    ("finetune encoder --task tag --train short.tsv -o run", "short.tsv, line 3: expected"),
+    ("finetune encoder --task classify --train short.tsv -o run", "line 3: expected 2 columns"),
+    ("finetune encoder --task classify --train good.tsv --dev short.tsv -o run", "line 3: expect"),
+    ("finetune encoder --task qa --train good.tsv -o run", "got text that begins with 'a\\t0'"),
     ("finetune --resume empty", "no run"),
     ("glue encoder --data none -o run", "none"),
     ("glue encoder --data empty -o run", "expected a folder CoLA, got nothing"),
@@ -155,6 +160,8 @@ def place(saved, tmp_path_factory):
     shutil.copytree(saved[0], place)
     kbert.save(saved[1]["encoder"], place / "encoder.keras")
     (place / "lines.txt").write_text(LINES)
+    (place / "good.tsv").write_text("a\t0\nb\t1\n")
+    (place / "short.tsv").write_text("a\t0\nb\t1\nc\n")
     for name in ("empty", "locked", "tuning", "data/RTE"):
         (place / name).mkdir(parents=True)
     run = {"task": "finetune", "run": "1", "settings": {}, "fingerprint": {}}

@@ -3,7 +3,6 @@
 kbert.evaluate("run/model.keras", "classify", "test.tsv")["accuracy"]
 """
 
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from kbert.checkpoints.bert import Bert, load
-from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
+from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, padded_length
@@ -27,7 +26,7 @@ from kbert.tasks.checks import (
     require_source,
     require_tokenizer,
 )
-from kbert.tasks.finetuning.task import Task, task_of
+from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.intervals import Scores
 
 BATCH_SIZE = 32
@@ -192,25 +191,6 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 @printable.escaped_errors()
-def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
-    """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
-    if isinstance(data, (str, os.PathLike)):
-        return task.read(data, columns)
-    records = task.take(data, name, columns)
-    if not records:
-        raise ValueError(f"{name} for {task.name} must have one record or more, got none")
-    return records
-
-
-def with_known_labels(
-    columns: ColumnOptions, task: Task, labels: tuple[str, ...] | None
-) -> ColumnOptions:
-    """Return the options with a model's labels, none of which a header has; not for regression."""
-    if not labels or task.problem_type == "regression":
-        return columns
-    return dataclasses.replace(columns, known_labels=labels)
-
-
 def known_labels(bert: Bert) -> tuple[str, ...] | None:
     """Return the names of a head's outputs in data; 0, 1, … if the checkpoint has none."""
     if bert.head == "qa":

@@ -44,12 +44,10 @@ from kbert.tasks.finetuning.evaluate import (
     Evaluation,
     LabelledEvaluation,
     known_labels,
-    records_of,
-    with_known_labels,
 )
 from kbert.tasks.finetuning.less_to_train import parts_of, trained_weights
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.finetuning.task import Task, task_of
+from kbert.tasks.finetuning.task import Task, read_data, task_of
 from kbert.training.loop.history import History
 from kbert.training.recipe import Recipe
 from kbert.training.run.run_folder import RunFolder
@@ -143,13 +141,10 @@ class Finetuning(Recipe):
 
     def read(self) -> None:
         train, dev = self._sources["train"], self._sources["dev"]
-        columns = self.settings.columns
-        self._train = records_of(self.task, train, "train", columns)
         if dev is None and self.settings.patience is not None:
             raise ValueError("patience must go with dev data, got none: give dev, or leave it out")
-        self.labels = self.task.labels(self._train)
-        columns = with_known_labels(columns, self.task, self.labels)
-        self._dev = None if dev is None else records_of(self.task, dev, "dev", columns)
+        found = read_data(self.task, train, dev, self.settings.columns)
+        self._train, self._dev, self.labels = found
         warn_of_records(self._train, self._dev)
 
     def open(self, compiled: bool, shape_cost: float = 0.0) -> None:

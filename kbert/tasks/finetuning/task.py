@@ -1,5 +1,6 @@
 """Tasks for fine-tuning: a `Task` reads and encodes data, and computes metrics."""
 
+import dataclasses
 import importlib
 import os
 from collections.abc import Sequence
@@ -96,3 +97,34 @@ def task_of(name: str) -> Task:
         text = unknown_choice("task", TASKS, name)
         raise ValueError(f"{text}: {way}" if way else text)
     return importlib.import_module(TASKS[name]).TASK
+
+
+def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
+    """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
+    if isinstance(data, (str, os.PathLike)):
+        return task.read(data, columns)
+    records = task.take(data, name, columns)
+    if not records:
+        raise ValueError(f"{name} for {task.name} must have one record or more, got none")
+    return records
+
+
+def with_known_labels(
+    columns: ColumnOptions, task: Task, labels: tuple[str, ...] | None
+) -> ColumnOptions:
+    """Return the options with a model's labels, none of which a header has; not for regression."""
+    if not labels or task.problem_type == "regression":
+        return columns
+    return dataclasses.replace(columns, known_labels=labels)
+
+
+def read_data(
+    task: Task, train, dev, columns: ColumnOptions = NO_OPTIONS
+) -> tuple[list, list | None, tuple[str, ...] | None]:
+    """Return the records of training and dev data, and the labels of the training data."""
+    records = records_of(task, train, "train", columns)
+    labels = task.labels(records)
+    if dev is None:
+        return records, None, labels
+    columns = with_known_labels(columns, task, labels)
+    return records, records_of(task, dev, "dev", columns), labels
