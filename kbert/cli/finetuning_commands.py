@@ -163,12 +163,11 @@ def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
     for path in (train, dev):
         if path is not None and not (path.is_file() and path.stat().st_size <= _SMALL_FILE):
             return  # what comes from a pipe can be read once
-    logger = logging.getLogger("kbert")
-    logger.disabled = True  # the warnings come when it is read again
+    logging.disable()  # the warnings come when it is read again
     try:
         read_data(task_of(task), train, dev, columns)
     finally:
-        logger.disabled = False
+        logging.disable(logging.NOTSET)
 
 
 def _go_on(run: Path, settings: dict, **options) -> None:

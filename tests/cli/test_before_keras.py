@@ -139,6 +139,9 @@ BAD = [  # command line, what the line must say
     ("finetune encoder --task tag --train short.tsv -o run", "short.tsv, line 3: expected"),
     ("finetune encoder --task classify --train short.tsv -o run", "line 3: expected 2 columns"),
     ("finetune encoder --task classify --train good.tsv --dev short.tsv -o run", "line 3: expect"),
+    ("finetune encoder --task classify --train good.tsv --dev other.tsv -o run", "0, 1, got '2'"),
+    ("finetune encoder --task multilabel --train good.tsv --dev other.tsv -o run", "got '2'"),
+    ("finetune encoder --task tag --train good.tsv --dev other.tsv -o run", "line 2: label must"),
     ("finetune encoder --task qa --train good.tsv -o run", "got text that begins with 'a\\t0'"),
     ("finetune --resume empty", "no run"),
     ("glue encoder --data none -o run", "none"),
@@ -161,6 +164,7 @@ def place(saved, tmp_path_factory):
     kbert.save(saved[1]["encoder"], place / "encoder.keras")
     (place / "lines.txt").write_text(LINES)
     (place / "good.tsv").write_text("a\t0\nb\t1\n")
+    (place / "other.tsv").write_text("a\t0\nb\t2\n")
     (place / "short.tsv").write_text("a\t0\nb\t1\nc\n")
     for name in ("empty", "locked", "tuning", "data/RTE"):
         (place / name).mkdir(parents=True)

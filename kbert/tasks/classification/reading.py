@@ -346,6 +346,14 @@ def encode_labelled(
     return encode_texts(records, tokenizer, max_length, found)
 
 
+def check_labels(records: Sequence[Labelled], labels: Sequence[str]) -> None:
+    """Raise a ValueError, with file and line, for a label that is not among `labels`."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    for record in records:
+        for label in (record.label,) if isinstance(record.label, str) else record.label:
+            number_of(label, record, numbers)
+
+
 def number_of(label: str, record: Labelled, numbers: Mapping[str, int]) -> int:
     """Return a label's number; a ValueError, with file and line, for one that the model has not."""
     if label not in numbers:

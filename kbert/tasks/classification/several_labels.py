@@ -13,6 +13,7 @@ from kbert.io.wording import data_of
 from kbert.tasks.classification.reading import (
     LabelKind,
     Labelled,
+    check_labels,
     encode_texts,
     given_labelled,
     in_order,
@@ -54,6 +55,7 @@ class SeveralLabels:
 
     read = staticmethod(functools.partial(read_labelled, kind=LABELS))
     take = staticmethod(functools.partial(given_labelled, kind=LABELS))
+    check_labels = staticmethod(check_labels)
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the data's own labels, else in order; raise a ValueError if no text has one."""

@@ -5,6 +5,7 @@ import numpy as np
 from kbert.data.labelled.length_buckets import Examples
 from kbert.graph.names import CLASSIFIER
 from kbert.tasks.classification.reading import (
+    check_labels,
     encode_labelled,
     given_labelled,
     labels_of,
@@ -22,6 +23,7 @@ class Classification:
     read = staticmethod(read_labelled)
     take = staticmethod(given_labelled)
     labels = staticmethod(labels_of)
+    check_labels = staticmethod(check_labels)
     encode = staticmethod(encode_labelled)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:

@@ -69,6 +69,12 @@ class Task(Protocol):
     def labels(self, records: Sequence) -> tuple[str, ...] | None:
         """Return the labels of the training data, sorted; None where the head has none."""
 
+    def check_labels(self, records: Sequence, labels: Sequence[str]) -> None:
+        """Raise a ValueError, with file and line, for a label that `labels` lacks.
+
+        Only tasks with classes have this method.
+        """
+
     def encode(self, records: Sequence, tokenizer, labels, *, max_length: int) -> "Examples":
         """Encode records: the model's inputs, and the labels as numbers.
 
@@ -121,10 +127,17 @@ def with_known_labels(
 def read_data(
     task: Task, train, dev, columns: ColumnOptions = NO_OPTIONS
 ) -> tuple[list, list | None, tuple[str, ...] | None]:
-    """Return the records of training and dev data, and the labels of the training data."""
+    """Return the records of training and dev data, and the labels of the training data.
+
+    Raises:
+        OSError, ValueError: as `Task.read` and `Task.take`; dev data with other labels.
+    """
     records = records_of(task, train, "train", columns)
     labels = task.labels(records)
     if dev is None:
         return records, None, labels
     columns = with_known_labels(columns, task, labels)
-    return records, records_of(task, dev, "dev", columns), labels
+    dev_records = records_of(task, dev, "dev", columns)
+    if labels and task.problem_type != "regression":
+        task.check_labels(dev_records, labels)
+    return records, dev_records, labels

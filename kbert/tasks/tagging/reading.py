@@ -253,6 +253,16 @@ def tags_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     return tuple(told) if set(found) <= set(told) else tuple(found)
 
 
+def check_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> None:
+    """Raise a ValueError, with file and line, for a label that is not among `labels`."""
+    known = set(labels)
+    for sentence in sentences:
+        for label, place in zip(sentence.labels, sentence.places, strict=True):
+            if label not in known:
+                first = ", ".join(labels[:12]) + (" …" if len(labels) > 12 else "")
+                raise ValueError(f"{place}: label must be one of {first}, got {label!r}")
+
+
 def encode_tagged(
     sentences: Sequence[Sentence], tokenizer, labels: Sequence[str], max_length: int
 ) -> Examples:
@@ -267,12 +277,8 @@ def encode_tagged(
     """
     if max_length < 3:
         raise ValueError(f"max_length must be at least 3 ([CLS], a token, [SEP]), got {max_length}")
+    check_tags(sentences, labels)
     numbers = {label: number for number, label in enumerate(labels)}
-    for sentence in sentences:
-        for label, place in zip(sentence.labels, sentence.places, strict=True):
-            if label not in numbers:
-                known = ", ".join(labels[:12]) + (" …" if len(labels) > 12 else "")
-                raise ValueError(f"{place}: label must be one of {known}, got {label!r}")
     texts = [" ".join(sentence.words) for sentence in sentences]
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False).encodings
     ids, given, notes = [], [], []

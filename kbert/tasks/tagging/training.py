@@ -9,6 +9,7 @@ from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.tasks.intervals import Scores
 from kbert.tasks.tagging.reading import (
     Sentence,
+    check_tags,
     encode_tagged,
     given_tagged,
     read_tagged,
@@ -26,6 +27,7 @@ class Tagging:
     read = staticmethod(read_tagged)
     take = staticmethod(given_tagged)
     labels = staticmethod(tags_of)
+    check_labels = staticmethod(check_tags)
     encode = staticmethod(encode_tagged)
 
     def split_punctuation(self, records: Sequence[Sentence], tokenizer) -> str | None:
