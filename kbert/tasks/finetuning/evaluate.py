@@ -18,7 +18,6 @@ from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
 from kbert.graph.spec import HEADS_WITH_LABELS
-from kbert.io import printable
 from kbert.tasks.checks import (
     check_max_length,
     longest,
@@ -190,7 +189,6 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return total - rows[np.arange(len(marks)), marks]
 
 
-@printable.escaped_errors()
 def known_labels(bert: Bert) -> tuple[str, ...] | None:
     """Return the names of a head's outputs in data; 0, 1, … if the checkpoint has none."""
     if bert.head == "qa":

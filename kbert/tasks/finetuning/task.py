@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.graph import aliases
+from kbert.io import printable
 from kbert.io.wording import unknown_choice
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
@@ -105,6 +106,7 @@ def task_of(name: str) -> Task:
     return importlib.import_module(TASKS[name]).TASK
 
 
+@printable.escaped_errors()
 def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO_OPTIONS) -> list:
     """Read a task's records from a file or from rows in memory; `name` is the argument's name."""
     if isinstance(data, (str, os.PathLike)):
