@@ -30,11 +30,13 @@ from kbert.cli.pretraining_commands import (
     stoppable,
 )
 from kbert.cli.setting_options import given, with_settings, with_surroundings
+from kbert.data import samples
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
 
 _TASKS = AliasedChoice("task", TASKS)
 _PATH = click.Path(path_type=Path)
+_SAMPLES = {"samples.TRAIN": samples.TRAIN, "samples.DEV": samples.DEV}
 _SMALL_FILE = 2**26  # bytes that are read in less than the time in which Keras starts
 _COLUMNS = {
     "text_column": "Column of the texts, or of the words. Default: found by its name.",
@@ -70,6 +72,17 @@ _HELP = _COLUMNS | {
     "save_every": "Number of steps between two saved training states. "
     "Default: at the best evaluations and at the end.",
 }
+
+
+class _LabelledFile(click.Path):
+    """A path of labelled data, or a sample by its name in Python; a file of that name is read."""
+
+    def convert(self, value, param, ctx):
+        path = super().convert(value, param, ctx)
+        return path if path.exists() else _SAMPLES.get(str(value), path)
+
+
+_DATA = _LabelledFile(path_type=Path)
 _TASK_HELP = "Task: classify, regress and multilabel for texts, tag for words, qa, embed."
 _BASIC = (
     *("task", "train", "dev", "output", "run", "epochs", "batch_size", "learning_rate"),
@@ -88,9 +101,9 @@ _BASIC = (
 )
 @click.argument("source", required=False, metavar="[SRC]", shell_complete=names_or_files)
 @click.option("--task", type=_TASKS, help=_TASK_HELP)
-@click.option("--train", metavar="FILE", type=_PATH, help="Labelled training data.")
+@click.option("--train", metavar="FILE", type=_DATA, help="Labelled training data.")
 @click.option(
-    "--dev", metavar="FILE", type=_PATH, help="Labelled data for evaluation after each epoch."
+    "--dev", metavar="FILE", type=_DATA, help="Labelled data for evaluation after each epoch."
 )
 @click.option(
     "--teacher",
@@ -117,6 +130,9 @@ def finetune(source, task, train, dev, teacher, output, run, around, **settings)
     embed:      two texts (a pair), three or more (the others are negatives), two
                 texts and a score, or a text and a label, separated by tabs; or
                 .csv, .jsonl
+
+    To try it without data of your own, use the sample that comes with kbert:
+    `--task classify --train samples.TRAIN --dev samples.DEV`.
 
     Ctrl-C saves the run. After Ctrl-C or a crash, `kbert finetune --resume RUN` continues it.
     """
@@ -203,7 +219,7 @@ def _say(tuned) -> None:
 @SOURCE
 @click.option("--task", type=_TASKS, required=True, help=_TASK_HELP)
 @click.option(
-    "--data", metavar="FILE", type=_PATH, required=True, help="Labelled data, as for finetune."
+    "--data", metavar="FILE", type=_DATA, required=True, help="Labelled data, as for finetune."
 )
 @click.option(
     "--max-length",

@@ -3,6 +3,7 @@
 import logging
 import os
 from functools import partial
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +12,8 @@ from helpers.corpus_documents import read_documents
 from helpers.wikitext_shards import text_files
 
 from kbert.cli.console import run
+from kbert.cli.main import cli
+from kbert.data import samples
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS
 
@@ -88,3 +91,15 @@ def test_unreadable_folder_is_an_error(call, tmp_path, monkeypatch):
     status, out, err = call("vocab", tmp_path, "--size", 30, "-o", tmp_path / "v")
     assert (status, out) == (2, "") and err.endswith("locked: Permission denied\n")
     assert not (tmp_path / "v").exists()
+
+
+def test_labelled_data_can_be_the_sample_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train, data = (cli.commands[name] for name in ("finetune", "evaluate"))
+    words = ["model", "--train", "samples.TRAIN", "--dev", "samples.DEV"]
+    given = train.make_context("finetune", words).params
+    assert (given["train"], given["dev"]) == (samples.TRAIN, samples.DEV)
+    words = ["model", "--task", "classify", "--data", "samples.DEV"]
+    assert data.make_context("evaluate", [*words]).params["data"] == samples.DEV
+    Path("samples.DEV").write_text("a\tb\n")  # a file comes first
+    assert data.make_context("evaluate", [*words]).params["data"] == Path("samples.DEV")
