@@ -78,8 +78,9 @@ class _LabelledFile(click.Path):
     """A path of labelled data, or a sample by its name in Python; a file of that name is read."""
 
     def convert(self, value, param, ctx):
-        path = super().convert(value, param, ctx)
-        return path if path.exists() else _SAMPLES.get(str(value), path)
+        if value in _SAMPLES and not Path(value).exists():
+            return _SAMPLES[value]
+        return super().convert(value, param, ctx)
 
 
 _DATA = _LabelledFile(path_type=Path)
