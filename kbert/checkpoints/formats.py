@@ -131,7 +131,7 @@ def recognized(path: Path) -> str:
     if path.is_file():
         raise ValueError(
             f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, got another file"
-            + (": give its folder" if _looks_like_a_part(path) else "")
+            + (f": give its folder, {path.parent}" if _is_a_part(path) else "")
         )
     raise FileNotFoundError(f"{path}: {_what_is_missing(path)}")
 
@@ -238,9 +238,10 @@ def _reader(form: str):
     return importlib.import_module(READERS[form])
 
 
-def _looks_like_a_part(path: Path) -> bool:
+def _is_a_part(path: Path) -> bool:
     parts = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
-    return path.suffix in parts or ".data-" in path.name
+    looks_like_one = path.suffix in parts or ".data-" in path.name
+    return looks_like_one and any(_reader(form).is_one(path.parent) for form in READERS)
 
 
 def _what_is_missing(path: Path) -> str:
@@ -257,6 +258,7 @@ def _what_is_missing(path: Path) -> str:
         return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"
-    inside = [entry for entry in path.iterdir() if entry.is_dir()]
-    hint = f": is it {inside[0].name} in there?" if len(inside) == 1 else ""
+    folders_inside = [entry for entry in path.iterdir() if entry.is_dir()]
+    inside = [one for one in folders_inside if any(_reader(form).is_one(one) for form in READERS)]
+    hint = f": is it {inside[0]}?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"

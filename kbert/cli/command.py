@@ -9,6 +9,8 @@ from kbert.graph import aliases
 from kbert.io import progress
 from kbert.io.wording import hint, hint_of_path
 
+_CLOSE_OPTION = 0.72  # similarity; below it are options that mean something else
+
 
 class _Formatter(click.HelpFormatter):
     """Help with headings in bold and names in colour, which click leaves out of pipes."""
@@ -43,7 +45,7 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             raise click.UsageError(_explain_option(error.option_name, ctx), ctx) from None
         except click.MissingParameter as error:
-            text = f"Example: {self.examples[0]}"
+            text = f"Example: {self.example}"
             raise click.MissingParameter(text, error.ctx, error.param) from None
         except click.BadParameter as error:  # a choice of an older release
             option = error.param.opts[0] if error.param else ""
@@ -51,6 +53,13 @@ class Command(click.Command):
                 text = f"{error.message} What {option} was in older releases is called {value}."
                 raise click.BadParameter(text, error.ctx, error.param) from None
             raise
+
+    @property
+    def example(self) -> str:
+        """The first example with an argument or option, on one line."""
+        text = "\n".join(self.examples).replace("\\\n   ", "")
+        lines = text.splitlines()
+        return next((line for line in lines if len(line.split()) > 2), lines[0])
 
     def invoke(self, ctx):
         try:
@@ -66,6 +75,8 @@ class Command(click.Command):
         kbert's own errors say what to do; for the system's, say what the option expects.
         """
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        options: dict[str, tuple] = {}
+        arguments: dict[str, tuple] = {}
         for param in self.params:
             values = ctx.params.get(param.name or "")
             for value in filter(None, values if isinstance(values, tuple) else (values,)):
@@ -73,18 +84,21 @@ class Command(click.Command):
                 if not text.startswith((f"{path}:", f"{path} ")):
                     continue
                 if isinstance(param, click.Option):
-                    name, advice = max(param.opts, key=len), f"Expected: {param.help}"
-                elif not error.filename:
-                    return None
-                else:
+                    names = getattr(param.type, "sample_names", ())
+                    advice = f"Expected: {param.help}"
+                    options[max(param.opts, key=len)] = (path, value, names, advice)
+                elif error.filename:
                     name = param.make_metavar(ctx).strip("[] …")
-                    advice = f"Example: {self.examples[0]}"
-                text = f"{path} ({name}){text.removeprefix(path)}"
-                if not error.filename:
-                    return text
-                near = hint_of_path(value) if isinstance(error, FileNotFoundError) else ""
-                return f"{text}: {near}" if near else f"{text}. {advice}"
-        return None
+                    arguments[name] = (path, value, (), f"Example: {self.example}")
+        if not (found := options or arguments):
+            return None
+        path, value, names, advice = next(iter(found.values()))
+        text = f"{path} ({' and '.join(found)}){text.removeprefix(path)}"
+        if not error.filename:
+            return text
+        is_missing = isinstance(error, FileNotFoundError)
+        near = hint_of_path(value, os.path.isfile, names) if is_missing else ""
+        return f"{text}: {near}" if near else f"{text}. {advice}"
 
     def format_options(self, ctx, formatter) -> None:
         basic: list[tuple[str, str]] = []
@@ -126,7 +140,8 @@ class Group(click.Group):
     def resolve_command(self, ctx, args):
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
-            way = aliases.no_command(name) or hint(name, self.commands, "")
+            known = [*self.commands, *aliases.table()["command"]]
+            way = aliases.no_command(name) or hint(name, known, "")
             text = f"No such command {name!r}: {way or 'kbert --help lists the commands.'}"
             raise click.UsageError(text, ctx)
         return super().resolve_command(ctx, args)
@@ -149,7 +164,8 @@ class Choice(click.Choice):
     """A choice of names; an unknown one is answered with the closest."""
 
     def get_invalid_choice_message(self, value, ctx):
-        text, close = super().get_invalid_choice_message(value, ctx), hint(value, self.choices, "")
+        text = super().get_invalid_choice_message(value, ctx)
+        close = hint(value, self.choices, "", beginnings=True)
         return f"{text.removesuffix('.')}: {close}" if close else text
 
 
@@ -157,15 +173,17 @@ def _explain_option(name: str, ctx: click.Context) -> str:
     """Say what an unknown option is called here, or which option has a similar name."""
     text, new = f"No such option {name!r}", aliases.option(ctx.command.name, name)
     options: list[str] = []
-    example = ctx.command.examples[0] if isinstance(ctx.command, Command) else ""
+    example = ctx.command.example if isinstance(ctx.command, Command) else ""
+    argument = name.lstrip("-").upper()
     for one in ctx.command.get_params(ctx):
         if isinstance(one, click.Option):
             options += [*one.opts, *one.secondary_opts]
-        elif new in one.make_metavar(ctx).strip("[]").split():
-            return f"{text}: give {new} without an option, as in {example}"
+        elif found := {new, argument} & set(one.make_metavar(ctx).strip("[]").split()):
+            return f"{text}: give {found.pop()} without an option, as in {example}"
     if new.split()[0] in options:
         return f"{text}: it is called {new}."
-    close = hint(name.lstrip("-"), [opt[2:] for opt in options if opt[:2] == "--"], "", "--")
+    long = [opt[2:] for opt in options if opt[:2] == "--"]
+    close = hint(name.lstrip("-"), long, "", "--", cutoff=_CLOSE_OPTION)
     return f"{text}: {close or f'{ctx.command_path} --help lists the options.'}"
 
 

@@ -8,8 +8,8 @@ import click
 from kbert.io import bounds, urls
 
 
-class Output(click.Path):
-    """A path to write to, as a `Path`; an empty one would be the working folder."""
+class Input(click.Path):
+    """A path to read, as a `Path`; an empty one would be the working folder."""
 
     def __init__(self):
         super().__init__(path_type=Path)
@@ -17,7 +17,15 @@ class Output(click.Path):
     def convert(self, value, param, ctx):
         if not str(value):
             self.fail("expected a path, got an empty one", param, ctx)
-        urls.refuse_url(value, to_write=True)
+        return super().convert(value, param, ctx)
+
+
+class Output(Input):
+    """A path to write to, as a `Path`."""
+
+    def convert(self, value, param, ctx):
+        if str(value):
+            urls.refuse_url(value, to_write=True)
         return super().convert(value, param, ctx)
 
 

@@ -8,7 +8,7 @@ import click
 
 from kbert.cli.command import command, names_or_files
 from kbert.cli.console import starting_keras
-from kbert.cli.early_checks import Output, check_file, check_source
+from kbert.cli.early_checks import Input, Output, check_file, check_source
 from kbert.cli.options import (
     BATCH,
     CASING_HELP,
@@ -35,7 +35,6 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import TASKS, read_data, task_of
 
 _TASKS = AliasedChoice("task", TASKS)
-_PATH = click.Path(path_type=Path)
 _SAMPLES = {"samples.TRAIN": samples.TRAIN, "samples.DEV": samples.DEV}
 _SMALL_FILE = 2**26  # bytes that are read in less than the time in which Keras starts
 _COLUMNS = {
@@ -74,16 +73,18 @@ _HELP = _COLUMNS | {
 }
 
 
-class _LabelledFile(click.Path):
-    """A path of labelled data, or a sample by its name in Python; a file of that name is read."""
+class _LabelledFile(Input):
+    """A path of labelled data, or a sample by its name in Python, unless a file has that name."""
+
+    sample_names = tuple(_SAMPLES)
 
     def convert(self, value, param, ctx):
-        if value in _SAMPLES and not Path(value).exists():
+        if value in _SAMPLES and not Path(value).is_file():
             return _SAMPLES[value]
         return super().convert(value, param, ctx)
 
 
-_DATA = _LabelledFile(path_type=Path)
+_DATA = _LabelledFile()
 _TASK_HELP = "Task: classify, regress and multilabel for texts, tag for words, qa, embed."
 _BASIC = (
     *("task", "train", "dev", "output", "run", "epochs", "batch_size", "learning_rate"),
@@ -112,7 +113,7 @@ _BASIC = (
     help="Teacher checkpoint for distillation; it must have the same labels, unless --alpha is 0.",
 )
 @click.option("-o", "--output", metavar="RUN", type=Output(), help="New folder for the run.")
-@click.option("--resume", "run", metavar="RUN", type=_PATH, help="Resume the run in this folder.")
+@click.option("--resume", "run", metavar="RUN", type=Input(), help="Resume the run in this folder.")
 @click.option("--uncased/--cased", "lowercase", default=None, help=CASING_HELP)
 @with_settings(FinetuningSettings, _HELP)
 @with_surroundings

@@ -1,13 +1,12 @@
 """The command that runs GLUE: parses, calls, prints; imports wait for the command."""
 
 import logging
-from pathlib import Path
 
 import click
 
 from kbert.cli.command import Choice, command
 from kbert.cli.console import say, starting_keras
-from kbert.cli.early_checks import Output, check_source, check_writable
+from kbert.cli.early_checks import Input, Output, check_source, check_writable
 from kbert.cli.options import POSITIVE, SOURCE, casing
 from kbert.cli.pretraining_commands import import_engine
 from kbert.tasks.glue.benchmark import tasks_named
@@ -43,7 +42,7 @@ class _Numbers(click.ParamType):
 @click.option(
     "--data",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=Input(),
     required=True,
     help="Folder of GLUE's files.",
 )

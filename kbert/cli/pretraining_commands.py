@@ -7,7 +7,7 @@ import click
 
 from kbert.cli.command import command
 from kbert.cli.console import say, starting_keras
-from kbert.cli.early_checks import Output, check_source, check_writable
+from kbert.cli.early_checks import Input, Output, check_source, check_writable
 from kbert.cli.setting_options import given, with_settings, with_surroundings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.folder_size import described
@@ -48,7 +48,7 @@ _BASIC = (
     ),
     basic=_BASIC,
 )
-@click.argument("shards", required=False, metavar="[SHARDS]", type=click.Path(path_type=Path))
+@click.argument("shards", required=False, metavar="[SHARDS]", type=Input())
 @click.option("--config", help="Configuration: a preset or a JSON file. Default: tiny.")
 @click.option("--init", metavar="SRC", help="Checkpoint to start from.")
 @click.option("--dev", metavar="SHARDS", help="Shards for evaluation.")
@@ -62,7 +62,7 @@ _BASIC = (
     "--resume",
     "run",
     metavar="RUN",
-    type=click.Path(path_type=Path),
+    type=Input(),
     help="Resume the run in this folder.",
 )
 @click.option("--steps", type=int, help="Number of training steps.")

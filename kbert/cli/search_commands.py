@@ -1,10 +1,9 @@
 """The commands that look through texts for a query; imports wait for the command."""
 
-from pathlib import Path
-
 import click
 
 from kbert.cli.command import command
+from kbert.cli.early_checks import Input
 from kbert.cli.inputs import loaded, texts_of
 from kbert.cli.options import BATCH, LINES, POSITIVE, PRECISION, SOURCE, output_format
 from kbert.io import printable
@@ -40,7 +39,7 @@ TEXT_PROMPT_NAME = click.option(
 @click.option(
     "--vectors",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=Input(),
     help="Embeddings of the texts, from kbert embed. Default: they are computed.",
 )
 @QUERY_PROMPT_NAME

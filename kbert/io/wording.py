@@ -19,36 +19,60 @@ def data_of(place: str) -> str:
     return re.sub(r", line \d+$|\[\d+\]$", "", place)
 
 
-def hint(name, known: Collection[str], what: str, before: str = "") -> str:
+_SHORTEST_BEGINNING = 3  # characters
+
+
+def hint(
+    name,
+    known: Collection[str],
+    what: str,
+    before: str = "",
+    *,
+    cutoff: float = 0.6,
+    beginnings: bool = False,
+) -> str:
     """Suggest the known name that an unknown one was meant to be.
 
-    Every suggestion of kbert comes from here. Only a close name is suggested, by difflib's own
-    cutoff, upper and lower case alike.
+    Every suggestion of kbert comes from here. Only a close name is suggested, as difflib measures
+    it, upper and lower case alike.
 
     Args:
         name: the unknown name.
         known: the known names.
         what: what begins the list of all names where none is close; "": there is no list.
         before: what stands before each name, such as "--".
+        cutoff: least similarity, from 0 to 1.
+        beginnings: whether a name that begins with the unknown one is closer than all others.
     """
-    by_lower = {one.lower(): one for one in reversed(list(known))}
-    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    by_lower, lower = {one.lower(): one for one in reversed(list(known))}, str(name).lower()
+    close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=cutoff)
+    if beginnings and len(lower) >= _SHORTEST_BEGINNING and lower not in by_lower:
+        close = [one for one in reversed(by_lower) if one.startswith(lower)] or close
     if close:
         return f"did you mean {before}{by_lower[close[0]]}?"
     return f"{what} {', '.join(known)}" if what else ""
 
 
-def hint_of_path(path: str | os.PathLike) -> str:
-    """Suggest the file or folder that a missing path was meant to be; "" where none is close."""
+def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection[str] = ()) -> str:
+    """Suggest the file or folder that a missing path was meant to be; "" where none is close.
+
+    Args:
+        path: the missing path.
+        fits: says whether a path can be meant, such as `os.path.isfile`.
+        names: names that can be meant too, unless the path is in another folder.
+    """
     folder, name = os.path.split(os.fspath(path))
     try:
-        return hint(name, os.listdir(folder or "."), "", os.path.join(folder, ""))
+        entries = sorted(os.listdir(folder or "."))
     except OSError:
         return ""
+    known = [entry for entry in entries if fits(os.path.join(folder, entry))]
+    known += () if folder else names
+    return hint(name, known, "", os.path.join(folder, ""), beginnings=True)
 
 
 def unknown_choice(name: str, known: Collection[str], value) -> str:
     """Say which values an argument can have, and which of them is close to the given one."""
-    close = hint(value, known, "")
+    close = hint(value, known, "", beginnings=True)
     text = f"{name} must be one of {', '.join(known)}, got {value!r:.60}"
     return f"{text}: {close}" if close else text

@@ -81,6 +81,8 @@ def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
 def test_a_name_with_a_slip_is_answered_with_the_right_one(hub, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "minilm").mkdir()
+    assert "did you mean" not in failed_line(capsys, "inspect", "minlm")
+    (tmp_path / "minilm" / "config.json").write_text("{}")
     assert "'minlm' is not a local path" in failed_line(capsys, "inspect", "minlm")
     assert "did you mean minilm?" in failed_line(capsys, "inspect", "minlm")
     line = failed_line(capsys, "inspect", "./minlm")

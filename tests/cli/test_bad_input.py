@@ -74,6 +74,7 @@ CONFIGURATIONS = [  # the configuration; what the line must say
 ]
 COMMANDS = [  # the command line; what the line must say
     (["acount"], ["No such command 'acount': did you mean account?"]),
+    (["trian"], ["No such command 'trian': did you mean train?"]),
     (["nothing"], ["No such command 'nothing': kbert --help lists the commands."]),
     (["resume", "run"], ["kbert finetune --resume RUN or kbert pretrain --resume RUN"]),
     (["predict"], ["No such command 'predict': use kbert classify, "]),
@@ -82,6 +83,9 @@ COMMANDS = [  # the command line; what the line must say
     (["account", "--seqlen", "3"], ["No such option '--seqlen': did you mean --seq-len?"]),
     (["tag", "--model", "run"], ["No such option '--model': give SRC without an option, as in"]),
     (["pretrain", "--input", "x"], ["'--input': give SHARDS without an option, as in kbert pre"]),
+    (["finetune", "--steps", "3"], ["'--steps': kbert finetune --help lists the options."]),
+    (["finetune", "--bf16"], ["No such option '--bf16': it is called --precision mixed_bfloat16."]),
+    (["plan", "--precision", "mixed"], ["did you mean mixed_bfloat16?"]),
     (["finetune", "--task", "clasify"], ["'qa', 'embed': did you mean classify?"]),
     (["account", "--head", "token_"], ["'tokens', 'qa': did you mean tokens?"]),
     (["account", "base", "large"], ["large"]),

@@ -144,6 +144,22 @@ BAD = [  # command line, what the line must say
     ("finetune encoder --task tag --train good.tsv --dev other.tsv -o run", "line 2: label must"),
     ("finetune encoder --task qa --train good.tsv -o run", "got text that begins with 'a\\t0'"),
     ("finetune --resume empty", "no run"),
+    ("finetune --resume tunin", "no such folder: did you mean tuning?"),
+    ("finetune --resume=", "expected a path, got an empty one"),
+    ("finetune encoder --task tag -o run --train=", "expected a path, got an empty one"),
+    ("finetune encoder --task tag --train samples.TRAINN -o run", "you mean samples.TRAIN?"),
+    ("finetune encoder --task tag --train TOKEN -o run", "Expected: Labelled training data."),
+    ("finetune encoder --task tag --train encoder -o run", "encoder (--train): Is a directory"),
+    ("finetune encoder --task tag --train gone.tsv -o run", "directory: did you mean good.tsv?"),
+    ("finetune nowhere --task tag --train good.tsv -o good.tsv", "good.tsv (--train and --output)"),
+    ("inspect encodr", "did you mean encoder?"),
+    ("inspect bert-base-uncasd", "did you mean bert-base-uncased?"),
+    ("inspect distilbert", "did you mean distilbert-base-uncased?"),
+    ("download encodr", "has an owner"),
+    ("answer --model qa a b", 'distilbert-base-cased-distilled-squad "Who wrote it?" "Ada'),
+    ("summary --config tiny", "give CONFIG without an option, as in kbert summary large"),
+    ("summary none.json", "Example: kbert summary large --layers 1-2"),
+    ("inspect lines.txt", "got another file\n"),
     ("glue encoder --data none -o run", "none"),
     ("glue encoder --data empty -o run", "expected a folder CoLA, got nothing"),
     ("glue encoder --data empty --tasks rte,sing -o run", "'sing'"),
@@ -163,6 +179,8 @@ def place(saved, tmp_path_factory):
     shutil.copytree(saved[0], place)
     kbert.save(saved[1]["encoder"], place / "encoder.keras")
     (place / "lines.txt").write_text(LINES)
+    (place / "gone.tsv").symlink_to("missing")
+    (place / "bert-base-uncasedd").mkdir()
     (place / "good.tsv").write_text("a\t0\nb\t1\n")
     (place / "other.tsv").write_text("a\t0\nb\t2\n")
     (place / "short.tsv").write_text("a\t0\nb\t1\nc\n")

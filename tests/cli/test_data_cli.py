@@ -96,6 +96,7 @@ def test_unreadable_folder_is_an_error(call, tmp_path, monkeypatch):
 def test_labelled_data_can_be_the_sample_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train, data = (cli.commands[name] for name in ("finetune", "evaluate"))
+    Path("samples.TRAIN").mkdir()  # a folder has no examples
     words = ["model", "--train", "samples.TRAIN", "--dev", "samples.DEV"]
     given = train.make_context("finetune", words).params
     assert (given["train"], given["dev"]) == (samples.TRAIN, samples.DEV)

@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 
+import click
 import keras
 import pytest
 from helpers.command_line import kbert as run
@@ -132,3 +133,18 @@ def test_command_has_the_names_of_the_field(capsys, name, own):
 def test_task_of_the_field_is_taken_as_task_and_as_head(name, task, head):
     assert aliases.resolve("task", name) == task and task_of(name).head == head
     assert kbert.account("tiny", head=name).head == head
+
+
+def test_value_in_the_answer_to_an_old_option_is_accepted_by_the_command():
+    """Such as `--precision bfloat16` for `--fp16`: whoever types it must not meet another error."""
+    table, values = aliases.table(), 0
+    old = {name.split()[-1] for of in ("option", "setting", "old setting") for name in table[of]}
+    for name in cli.commands:
+        context = click.Context(cli.commands[name], info_name=name)
+        options = {opt: one for one in context.command.params for opt in one.opts}
+        for alias in old:
+            option, *value = aliases.option(name, f"--{alias}").split(" (")[0].split()
+            if option in options and value:
+                options[option].type.convert(value[0], options[option], context)
+                values += 1
+    assert values > 30

@@ -311,7 +311,8 @@ def test_finetune_and_evaluate_commands(folder, sources, tmp_path, capsys, whole
     [
         (["SRC"], "--task is missing: kbert finetune SRC --task classify --train FILE -o RUN"),
         (["--resume", "RUN", "--task", "tag"], "--task cannot be given with --resume"),
-        (["--resume", "RUN"], "has no run: there is no settings.json in it"),
+        (["--resume", "RUN"], "RUN (--resume): no such folder. Give the folder of a run"),
+        (["--resume", "."], ". (--resume) has no run: there is no settings.json in it"),
         (
             ["SRC", "--task", "classify", "--train", "no.tsv", "-o", "RUN"],
             "no.tsv (--train): No such file or directory. Expected: Labelled training data.",

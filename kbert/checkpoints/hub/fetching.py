@@ -106,7 +106,7 @@ def download(name: str, folder: str | os.PathLike | None = None) -> Path:
     """
     if ModelName.parse(os.fspath(name)) is None and Path(name).exists():
         raise ValueError(f"{name} is a local path: there is nothing to download")
-    parsed = _parse(name)
+    parsed = _parse(name, local=False)
     if folder is None:
         return fetch(parsed, update=True)
     folder = Path(folder)
@@ -149,10 +149,10 @@ def address_of(path: Path) -> str | None:
     return None
 
 
-def _parse(source: str | os.PathLike) -> ModelName:
+def _parse(source: str | os.PathLike, *, local: bool = True) -> ModelName:
     name = ModelName.parse(os.fspath(source))
     if name is None:
-        raise FileNotFoundError(explain_missing(os.fspath(source)))
+        raise FileNotFoundError(explain_missing(os.fspath(source), local=local))
     return name
 
 

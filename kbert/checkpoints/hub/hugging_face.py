@@ -25,6 +25,7 @@ from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_said
 
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
+_NEARLY_EQUAL = 0.9  # names of other models are less similar
 _MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
 
 
@@ -355,7 +356,9 @@ def hub_host() -> str:
 
 
 def _unreachable(name: ModelName, why: str) -> ConnectionError:
+    near = suggest(name.repo, _NEARLY_EQUAL)
     return ConnectionError(
         f"{describe_cached(name)}, and {why} on a machine with a network, run `kbert download "
         f"{str(name).removeprefix('hf://')} -o FOLDER`, and give the folder here"
+        + (f". If the name is wrong: {near}" if near and f" {name.repo}?" not in near else "")
     )

@@ -27,10 +27,8 @@ _CACHE_FOLDER = re.compile(r"models--([^/]+)--([^/]+)")
 _HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")
 _KAGGLE = re.compile(rf"kaggle:/+(?P<repo>(?:{_PART}/){{3}}{_PART})(?:/(?P<revision>\d+))?")
 # Endings of files that kbert opens: `run/model.keras` is no owner and name.
-_FILES = (
-    *(".zip", ".keras", ".h5", ".index", ".safetensors", ".bin", ".pt", ".pth", ".ckpt"),
-    *(".json", ".onnx", ".tflite", ".txt", ".tsv"),
-)
+_WEIGHTS = (".zip", ".keras", ".h5", ".index", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_FILES = (*_WEIGHTS, ".json", ".onnx", ".tflite", ".txt", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -98,26 +96,41 @@ def other_repos(repo: str) -> list[str]:
     return [repo, bare] if is_known else [repo]
 
 
-def suggest(repo: str) -> str:
+def suggest(repo: str, cutoff: float = 0.6) -> str:
     """Return a sentence with the known model that a wrong name was meant to be; "" without one."""
     addresses = [row["address"] for row in known_models().values()]
-    return hint(repo, [one for one in addresses if "://" not in one], "")
+    return hint(repo, [one for one in addresses if "://" not in one], "", cutoff=cutoff)
 
 
-def explain_missing(text: str) -> str:
-    """Say what is wrong with a text that is neither a path nor a model's name, and what to do."""
+def explain_missing(text: str, *, local: bool = True) -> str:
+    """Say what is wrong with a text that is neither a path nor a model's name, and what to do.
+
+    Args:
+        text: the text.
+        local: whether it could be a path.
+    """
     if text in PRESETS:
         return (
             f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "
             f"random ones, load({_released_as(text)!r}) loads Google's"
         )
-    near = hint_of_path(text)
+    near = hint_of_path(text, _may_be_checkpoint, known_models()) if local else ""
     if text.endswith(_FILES) or "/" in text or os.sep in text:
         return f"{text}: there is no such file or folder" + (f": {near}" if near else "")
     way = "a model of Hugging Face has an owner, such as google-bert/bert-base-uncased"
     return f"{text!r} is not a local path, and kbert knows no model of this name: " + (
-        near or hint(text, known_models(), "") or way
+        near or hint(text, known_models(), "", beginnings=True) or way
     )
+
+
+def _may_be_checkpoint(path: str) -> bool:
+    """Return whether a path has the files of a model or of a run, or is such a file."""
+    if not os.path.isdir(path):
+        return os.path.isfile(path) and path.endswith(_WEIGHTS)
+    try:
+        return any(name.endswith((*_WEIGHTS, ".json")) for name in os.listdir(path))
+    except OSError:
+        return False
 
 
 def _released_as(preset: str) -> str:

@@ -24,7 +24,7 @@ from kbert.io import json_schema as js
 from kbert.io import printable, urls
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_differences import differences
-from kbert.io.wording import first_few
+from kbert.io.wording import first_few, hint_of_path
 from kbert.training import environment, old_names
 from kbert.training.run import folder_lock
 from kbert.training.run.event_file import EventFile
@@ -134,6 +134,10 @@ class RunFolder:
         """
         path = Path(path)
         file = path / "settings.json"
+        if not path.exists():
+            near = hint_of_path(path, lambda one: os.path.isfile(os.path.join(one, file.name)))
+            way = f": {near}" if near else ". Give the folder of a run"
+            raise FileNotFoundError(f"{path}: no such folder{way}")
         if not file.is_file():
             raise FileNotFoundError(
                 f"{path} has no run: there is no settings.json in it. Give the folder of a run"

@@ -162,7 +162,7 @@ def test_paths_that_are_no_checkpoint(capsys, folder):
     refused(capsys, empty, "no checkpoint of transformers, google")
     above = folder.parent / "above"
     shutil.copytree(folder, above / "inner")
-    refused(capsys, above, "is it inner in there?")
+    refused(capsys, above, f": is it {above / 'inner'}?")
     refused(capsys, folder.parent / "nowhere", "there is no such file or folder")
     refused(capsys, Path("org/nowhere"), "kbert download org/nowhere -o FOLDER")
     (folder / WEIGHTS).unlink()
