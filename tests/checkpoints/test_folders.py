@@ -200,7 +200,8 @@ def test_a_folder_that_cannot_be_finished_is_one_line(capsys, old_and_new, tmp_p
     done = command(capsys, "inspect", target)
     assert (done.status, done.out) == (2, "")
     assert (
-        done.err.startswith(f"kbert: {target}: its writer was killed") and done.err.count("\n") == 1
+        done.err.startswith(f"kbert: {target} (SRC): its writer was killed")
+        and done.err.count("\n") == 1
     )
     assert "Make the folder writable" in done.err
 

@@ -56,7 +56,7 @@ def test_run_is_trained_by_one_process_at_a_time(folder, capsys):
             capsys, "finetune", "--resume", run, "--peak-flops", "1e9", "--quiet"
         )
         text = "another process is training this run: wait until it ends, or stop it"
-        assert (status, err.splitlines()[-1]) == (2, f"kbert: {run}: {text}")
+        assert (status, err.splitlines()[-1]) == (2, f"kbert: {run} (--resume): {text}")
     finally:
         process.kill()
         process.communicate()
