@@ -80,7 +80,7 @@ def outputs_of(config, activation: str, source, ids, of_keras_hub: bool = False)
 
 
 def as_keras_hubs_head(model) -> None:
-    from kbert.model.layers.activations import gelu
+    from kbert.ops.activations import gelu
 
     model.get_layer("MLM-Dense").activation = gelu
     model.get_layer("MLM-Norm").epsilon = 1e-5

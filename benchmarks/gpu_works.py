@@ -44,7 +44,7 @@ def said(error: Exception) -> str:
 @told
 def probe():
     """Name and kind, "CPU", "GPU" or "TPU", of the first device that Keras's backend sees."""
-    from kbert.model.devices import device_names
+    from kbert.ops.devices import device_names
 
     name = device_names()[0]
     kind = name if name == "CPU" else "TPU" if name.startswith("TPU") else "GPU"

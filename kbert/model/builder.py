@@ -18,11 +18,13 @@ from kbert.model import collector, deferred, keras_internals
 from kbert.model.bert_model import BertModel
 from kbert.model.layers import (
     Add,
+    Dropout,
     Embedding,
     EmbeddingSimilarity,
     Extract,
     FeedForward,
     Gather,
+    LayerNormalization,
     Masked,
     MultiHeadAttention,
     PositionEmbedding,
@@ -195,7 +197,7 @@ def _token_classifier(spec: GraphSpec, x, table):
 
 def _span(spec: GraphSpec, x, table):
     if spec.config.family.drops_answers:
-        x = kl.Dropout(spec.answer_rate, **_named(spec, names.SPAN_DROPOUT))(x)
+        x = Dropout(spec.answer_rate, **_named(spec, names.SPAN_DROPOUT))(x)
     span = _dense(spec, 2, names.SPAN)(x)
     start = Extract(0, axis=-1, **_named(spec, names.SPAN_START))(span)
     end = Extract(1, axis=-1, **_named(spec, names.SPAN_END))(span)
@@ -242,7 +244,7 @@ def _embeddings(spec: GraphSpec, token_ids, segment_ids=None):
         **_named(spec, names.POSITION_EMBEDDING),
     )(x)
     # Differs from Google: keras_bert drops out first and normalizes then.
-    x = kl.Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
+    x = Dropout(config.hidden_dropout_prob, **_named(spec, names.EMBEDDING_DROPOUT))(x)
     return _norm(spec, names.EMBEDDING_NORM)(x), table
 
 
@@ -279,7 +281,7 @@ def _residual(spec: GraphSpec, x, sublayer, block: int, part: str):
     """Apply LayerNorm(x + Dropout(sublayer(x)))."""
     y = sublayer(x)
     name = names.encoder(block, part, "Dropout")
-    y = kl.Dropout(spec.config.hidden_dropout_prob, **_named(spec, name))(y)
+    y = Dropout(spec.config.hidden_dropout_prob, **_named(spec, name))(y)
     x = Add(**_named(spec, names.encoder(block, part, "Add")))([x, y])
     return _norm(spec, names.encoder(block, part, "Norm"))(x)
 
@@ -310,16 +312,16 @@ def _pooler(spec: GraphSpec, x):
     return _dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
 
 
-def _classifier_dropout(spec: GraphSpec, name: str) -> kl.Dropout:
-    return kl.Dropout(spec.classifier_rate, **_named(spec, name))
+def _classifier_dropout(spec: GraphSpec, name: str) -> Dropout:
+    return Dropout(spec.classifier_rate, **_named(spec, name))
 
 
 def _dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:
     return kl.Dense(units, function, kernel_initializer=_normal(spec), **_named(spec, name))
 
 
-def _norm(spec: GraphSpec, name: str) -> kl.LayerNormalization:
-    return kl.LayerNormalization(epsilon=spec.config.layer_norm_eps, **_named(spec, name))
+def _norm(spec: GraphSpec, name: str) -> LayerNormalization:
+    return LayerNormalization(epsilon=spec.config.layer_norm_eps, **_named(spec, name))
 
 
 def _named(spec: GraphSpec, name: str) -> dict:

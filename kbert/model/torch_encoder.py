@@ -6,10 +6,10 @@ import keras
 import torch
 
 from kbert.graph import names
-from kbert.model.devices import device_names
 from kbert.model.made_of_states import made_of
 from kbert.model.parts import fused_parts, layer_types, torch_kit
 from kbert.model.told_by_layers import ids_of
+from kbert.ops.devices import device_names
 
 
 def is_for(model: keras.Model) -> bool:

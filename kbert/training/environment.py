@@ -4,7 +4,7 @@ import importlib
 import os
 import platform
 
-from kbert.model.devices import device_names
+from kbert.ops.devices import device_names
 
 PACKAGES = ("keras", "numpy", "tokenizers", "safetensors")
 OF_BACKEND = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}

@@ -138,7 +138,7 @@ def test_an_embedder_brings_its_sentence_vector(out):
 
 
 def test_mlm_head_differs_in_activation_and_epsilon_alone(out, caplog):
-    from kbert.model.layers.activations import gelu
+    from kbert.ops.activations import gelu
 
     with caplog.at_level("WARNING", logger="kbert"):
         bert = kbert.load(out / "masked_lm")

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
-from kbert.model.layers.activations import gelu
+from kbert.ops.activations import gelu
 
 SMALL = kbert.BertConfig(
     vocab_size=11,

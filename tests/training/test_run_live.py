@@ -197,7 +197,7 @@ def test_speed_excludes_compilation_and_evaluation(monkeypatch):
 
 
 def test_peak_of_a_cpu_is_not_measured(monkeypatch):
-    monkeypatch.setattr("kbert.model.devices.device_names", lambda: ["CPU"])
+    monkeypatch.setattr("kbert.ops.devices.device_names", lambda: ["CPU"])
     assert measured_peak("mixed_float16", 1) == (None, "not measured on a CPU")
     assert "mfu" not in Speed(flops=6e9, peak=None).rates()
 

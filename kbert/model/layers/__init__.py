@@ -6,11 +6,12 @@ import has kbert.model.registration import kbert's classes, which must find no m
 
 import keras  # noqa: F401  (isort: the order matters)
 
-from kbert.model.layers.activations import activation, gelu, gelu_tanh
 from kbert.model.layers.encoder import (
     Add,
+    Dropout,
     Embedding,
     FeedForward,
+    LayerNormalization,
     MultiHeadAttention,
     PositionEmbedding,
     TokenEmbedding,
@@ -23,15 +24,18 @@ from kbert.model.layers.heads import (
     Masked,
     QueriesAndKeys,
 )
+from kbert.ops.activations import activation, gelu, gelu_tanh
 
 __all__ = [
     "Add",
     "AttentionWeights",
+    "Dropout",
     "Embedding",
     "EmbeddingSimilarity",
     "Extract",
     "FeedForward",
     "Gather",
+    "LayerNormalization",
     "Masked",
     "MultiHeadAttention",
     "PositionEmbedding",

@@ -17,7 +17,8 @@ import inspect
 import keras
 from keras import ops
 
-from kbert.model.layers.activations import activation
+from kbert import ops as kops
+from kbert.ops.activations import activation
 
 _register = keras.saving.register_keras_serializable("kbert")
 
@@ -44,10 +45,13 @@ class Embedding(keras.layers.Embedding):
     """
 
     def call(self, ids, training=None):
-        vectors = super().call(ids)  # (B, S, H)
-        if training:
-            return vectors
-        return vectors + nan_where_out_of_range(ids, self.input_dim, vectors.dtype)
+        ids = ops.cast(ids, "int32")
+        table = ops.convert_to_tensor(self.embeddings)
+        rows = ops.cast(kops.embedding_lookup(table, ids), self.compute_dtype)  # (B, S, H)
+        return rows if training else rows + self._check_ids(ids)
+
+    def _check_ids(self, ids):
+        return nan_where_out_of_range(ids, self.input_dim, self.compute_dtype)
 
     def compute_output_spec(self, ids, training=None):
         return super().compute_output_spec(ids)
@@ -70,7 +74,10 @@ class TokenEmbedding(Embedding):
         self.supports_masking = True
 
     def call(self, ids, training=None):
-        return [super().call(ids, training), ops.cast(self.embeddings, self.compute_dtype)]
+        ids = ops.cast(ids, "int32")
+        table = ops.convert_to_tensor(self.embeddings)
+        rows, table = kops.embedding_lookup_and_table(table, ids, self.compute_dtype)
+        return [rows if training else rows + self._check_ids(ids), table]
 
     def compute_mask(self, ids, mask=None):
         if isinstance(ids, keras.KerasTensor):
@@ -212,28 +219,33 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             dense.supports_masking = True  # else each warns that it drops the mask
 
     def call(self, x, mask=None, training=None, queries=None):
-        queries = x if queries is None else queries
-        if training and self.dropout > 0:
-            return self._of_keras(x, mask, queries, training=True)
-        keep = None if mask is None else ops.expand_dims(_of_each_token(mask), 1)  # (B, 1, 1, S)
-        query, key, value = self.query_dense(queries), self.key_dense(x), self.value_dense(x)
-        context = ops.dot_product_attention(query, key, value, mask=keep)  # (B, S, A, D)
-        return self.output_dense(context)  # (B, S, A, D) -> (B, S, H)
+        query, key, value = self._project(x, queries)  # (B, A, S, D) each
+        drops = bool(training and self.dropout > 0)
+        context = kops.attention(
+            query,
+            key,
+            value,
+            _expand_mask(mask),
+            rate=self.dropout if drops else 0.0,
+            seed=self._dropout_layer.seed_generator.next() if drops else None,
+        )  # (B, S, A·D)
+        kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
+        return kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
+
+    def _project(self, x, queries=None) -> list:
+        """Return query (B, A, R, D), key and value (B, A, S, D)."""
+        dense = self.query_dense, self.key_dense, self.value_dense
+        kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
+        biases = [one.bias for one in dense]
+        if queries is None:
+            return kops.project_heads(x, kernels, biases)
+        of_queries = kops.project_heads(queries, kernels[:1], biases[:1])
+        return [*of_queries, *kops.project_heads(x, kernels[1:], biases[1:])]
 
     def attention_weights(self, x, mask=None):
         """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""
-        return self._of_keras(x, mask, x, return_attention_scores=True)[1]
-
-    def _of_keras(self, x, mask, queries, **options):
-        """Call Keras's attention on separate tensors, without copies once compiled.
-
-        Keras clears the masks of the tensors that it gets. There are three, so that their gradients
-        are summed as those of `x`.
-        """
-        each = queries, x, x
-        query, key, value = (ops.squeeze(ops.expand_dims(one, 0), 0) for one in each)
-        keep = None if mask is None else _of_each_token(mask)  # (B, 1, S)
-        return super().call(query, value, key, attention_mask=keep, **options)
+        query, key, _ = self._project(x)
+        return kops.attention_probs(query, key, _expand_mask(mask))
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -243,9 +255,29 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
 
-def _of_each_token(mask):
-    """Return bool (B, S) as (B, 1, S); (B, S, S) as it is."""
-    return ops.expand_dims(mask, 1) if len(mask.shape) == 2 else mask
+def _expand_mask(mask):
+    """Return bool (B, S) as (B, 1, 1, S); (B, S, S) as (B, 1, S, S)."""
+    if mask is None:
+        return None
+    return ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)
+
+
+@_register
+class Dropout(keras.layers.Dropout):
+    """Keras's layer and settings, by `kbert.ops.dropout`."""
+
+    def call(self, x, training=None):
+        if not training or self.rate == 0:
+            return x
+        return kops.dropout(x, self.rate, self.seed_generator.next())
+
+
+@_register
+class LayerNormalization(keras.layers.LayerNormalization):
+    """Keras's layer, settings and weights, by `kbert.ops.layer_norm`."""
+
+    def call(self, x):
+        return kops.layer_norm(x, self.gamma, self.beta, self.epsilon)
 
 
 @_register
@@ -283,8 +315,10 @@ class FeedForward(keras.layers.Layer):
         )
 
     def call(self, x):
-        x = self.intermediate_dense(x)  # (B, S, F)
-        return self.output_dense(x)  # (B, S, H)
+        inner, outer = self.intermediate_dense, self.output_dense
+        y = kops.linear(x, ops.convert_to_tensor(inner.kernel))  # (B, S, F)
+        y = kops.bias_activation(y, inner.bias, inner.activation)
+        return kops.linear(y, ops.convert_to_tensor(outer.kernel), outer.bias)  # (B, S, H)
 
     def compute_output_shape(self, input_shape):
         return input_shape

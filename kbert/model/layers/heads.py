@@ -7,6 +7,7 @@ T vocabulary. Masks and ids out of range: as in `kbert.model.layers.encoder`.
 import keras
 from keras import ops
 
+from kbert import ops as kops
 from kbert.model.layers.encoder import nan_where_out_of_range
 
 _register = keras.saving.register_keras_serializable("kbert")
@@ -61,10 +62,10 @@ class Gather(keras.layers.Layer):
     def call(self, inputs, training=None):
         x, positions = inputs
         positions = ops.cast(positions, "int32")
-        vectors = ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)  # (B, M, H)
+        states = kops.gather_positions(x, positions)  # (B, M, H)
         if training:
-            return vectors
-        return vectors + nan_where_out_of_range(positions, ops.shape(x)[1], vectors.dtype)
+            return states
+        return states + nan_where_out_of_range(positions, ops.shape(x)[1], states.dtype)
 
     def compute_mask(self, inputs, mask=None):
         return None
@@ -94,7 +95,7 @@ class EmbeddingSimilarity(keras.layers.Layer):
 
     def call(self, inputs):
         x, table = inputs
-        return ops.matmul(x, ops.transpose(table)) + self.bias  # (B, S, H) (H, T) -> (B, S, T)
+        return kops.tied_logits(x, table, self.bias)  # (B, S, T)
 
     def compute_mask(self, inputs, mask=None):
         return mask[0] if mask else None

@@ -1,7 +1,5 @@
 """Classes of the builder's layers that fused operations can replace; none derived."""
 
-import keras
-
 from kbert.graph import names
 from kbert.model import layers as kl
 
@@ -10,8 +8,8 @@ EMBEDDINGS: dict[str, type] = {
     names.SEGMENT_EMBEDDING: kl.Embedding,
     names.TOKEN_PLUS_SEGMENT: kl.Add,
     names.POSITION_EMBEDDING: kl.PositionEmbedding,
-    names.EMBEDDING_DROPOUT: keras.layers.Dropout,
-    names.EMBEDDING_NORM: keras.layers.LayerNormalization,
+    names.EMBEDDING_DROPOUT: kl.Dropout,
+    names.EMBEDDING_NORM: kl.LayerNormalization,
 }
 SIMILARITY: dict[str, type] = {
     names.MLM_SIMILARITY: kl.EmbeddingSimilarity,
@@ -23,9 +21,9 @@ _SUBLAYERS: dict[str, type] = {
     names.FEED_FORWARD: kl.FeedForward,
 }
 _ENDS: dict[str, type] = {
-    "Dropout": keras.layers.Dropout,
+    "Dropout": kl.Dropout,
     "Add": kl.Add,
-    "Norm": keras.layers.LayerNormalization,
+    "Norm": kl.LayerNormalization,
 }
 
 

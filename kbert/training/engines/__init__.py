@@ -34,7 +34,7 @@ def start(devices: int | None = None):
 
         return TensorFlowEngine(devices)
     if backend == "jax":
-        from kbert.model.devices import jax_has_cpus_alone
+        from kbert.ops.devices import jax_has_cpus_alone
         from kbert.training.engines import kept_memory
 
         if jax_has_cpus_alone():

@@ -8,7 +8,6 @@ import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.model.devices import device_names
 from kbert.model.parts import elementwise, fused_parts, packed_rows, plain_kit
 from kbert.model.parts.adapted_parts import AdaptedParts
 from kbert.model.parts.cut_model import CutModel
@@ -16,6 +15,7 @@ from kbert.model.parts.dropout_seeds import seed_states, seeds_of
 from kbert.model.parts.read_rows import readers
 from kbert.model.parts.scopes import LOSS, scope
 from kbert.model.parts.stateless import stateless
+from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
 from kbert.training.engines.gradient_cache import GradientCache

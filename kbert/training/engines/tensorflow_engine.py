@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.devices import device_names
 from kbert.model.parts import (
     fused_parts,
     joined_weights,
@@ -23,6 +22,7 @@ from kbert.model.parts import (
     tensorflow_ordered_kit,
 )
 from kbert.model.parts.cut_model import CutModel
+from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
 from kbert.training.engines import returned_memory, strategies, traced_gradients
 from kbert.training.engines.engine import Engine, shares

@@ -12,10 +12,10 @@ import torch
 from torch.optim.adamw import adamw
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.devices import device_names
 from kbert.model.parts import torch_kit
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.fused_parts import FusedParts
+from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
 from kbert.training.engines import kept_memory, torch_hosts
 from kbert.training.engines.engine import Engine

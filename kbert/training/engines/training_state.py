@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from kbert.io.wording import first_few
-from kbert.model.devices import device_names
+from kbert.ops.devices import device_names
 from kbert.training import precision
 from kbert.training.engines.host_memory import HostMemory
 from kbert.training.trained_weights import TrainedWeights

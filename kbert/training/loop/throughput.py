@@ -76,7 +76,7 @@ def measured_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     """
     import keras
 
-    from kbert.model.devices import device_names, on_accelerator
+    from kbert.ops.devices import device_names, on_accelerator
 
     kind = device_names()[0]
     if kind == "CPU":

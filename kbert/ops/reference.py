@@ -1,0 +1,176 @@
+"""Each operation of the layers, defined once in `keras.ops`: the documentation and the oracle.
+
+The faster versions of a backend (`kbert.ops.tensorflow`, `kbert.ops.jax`, `kbert.ops.torch`)
+compute the same numbers. Sums of many numbers are in float32, whatever the inputs are.
+
+Dimensions: B batch, S sequence, R query positions (S, or fewer), H hidden size, A heads, D = H/A,
+F feed-forward size, M predicted positions, T vocabulary, N any number of rows.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from keras import ops
+
+_LOWEST = -3.4028235e38  # float32's
+
+
+def linear(x, kernel, bias=None):
+    """Multiply x (B, S, in) by kernel (in, out), and add bias (out,)."""
+    y = ops.matmul(x, ops.cast(kernel, x.dtype))
+    return y if bias is None else y + ops.cast(bias, y.dtype)
+
+
+def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
+    """Project x (B, S, H) by each of some kernels (H, A, D) and biases (A, D); None: no bias.
+
+    Returns:
+        One float (B, A, S, D) per kernel.
+    """
+    heads = []
+    for kernel, bias in zip(kernels, biases, strict=True):
+        y = ops.einsum("bsh,had->bsad", x, ops.cast(kernel, x.dtype))
+        y = y if bias is None else y + ops.cast(bias, y.dtype)
+        heads.append(ops.transpose(y, (0, 2, 1, 3)))
+    return heads
+
+
+def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+    """Compute scaled dot-product attention (the paper's reference [Vaswani et al. 2017], eq. 1).
+
+    Args:
+        query: float (B, A, R, D), not scaled yet.
+        key, value: float (B, A, S, D).
+        mask: bool, broadcastable to (B, A, R, S), True for keys to attend to; None: all.
+        rate: dropout rate of the probabilities.
+        seed: of the dropout, see `keep_mask`.
+
+    Returns:
+        (B, R, A·D) in the query's dtype.
+    """
+    probs = attention_probs(query, key, mask)
+    context = ops.matmul(dropout(probs, rate, seed), value)  # (B, A, R, D)
+    batch, heads, length, size = ops.shape(context)
+    return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, heads * size))
+
+
+def attention_probs(query, key, mask=None):
+    """Compute the attention probabilities (B, A, R, S); each row sums to 1."""
+    # The query is scaled, not the scores: products without the scale may leave float16's range.
+    query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")
+    if mask is not None:
+        scores = ops.where(mask, scores, _LOWEST)
+    return ops.cast(ops.softmax(scores), query.dtype)
+
+
+def bias_activation(x, bias, activation: Callable):
+    """Add bias (F,) to x (B, S, F), then apply an activation, such as GELU."""
+    wide = ops.cast(x, "float32") + ops.cast(bias, "float32")
+    return ops.cast(activation(wide), x.dtype)
+
+
+def dropout(x, rate: float, seed):
+    """Drop each number with probability `rate`, and scale the others by 1 / (1 - rate).
+
+    Srivastava et al. 2014. The mask is a function of the seed and of each number's position alone.
+
+    Args:
+        x: float of any shape.
+        rate: 0 … 1; 0 returns x.
+        seed: see `keep_mask`.
+    """
+    if not rate:
+        return x
+    scaled = x * ops.cast(1 / (1 - rate), x.dtype)
+    return ops.where(keep_mask(ops.shape(x), rate, seed), scaled, ops.zeros((), x.dtype))
+
+
+def keep_mask(shape, rate: float, seed):
+    """Return bool of a shape: True with probability 1 - rate.
+
+    A hash of each position (Wellons, hash-prospector's lowbias32), half of the seed before its
+    first multiplication, the other half after. Not the backend's own generator: XLA computes that
+    again, key and all, in each fusion that reads the mask.
+
+    Args:
+        shape: of the mask; fewer than 2³² numbers.
+        rate: exact to 2⁻³¹.
+        seed: int32 or uint32 (2,).
+    """
+
+    def mix(x, shift, factor):
+        return ops.bitwise_xor(x, ops.right_shift(x, _word(shift))) * _word(factor)
+
+    low, high = ops.unstack(_word(seed), 2)
+    index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
+    x = ops.bitwise_xor(index * _word(0x9E3779B9), low)
+    x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), high)
+    x = mix(mix(x, 15, 0x7FEB352D), 15, 0x846CA68B)
+    bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, _word(16))), _word(1))
+    return ops.cast(bits, "int32") >= int(rate * 2**31)
+
+
+def _word(number):
+    return ops.cast(number, "uint32")
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """Normalize the last axis (Ba et al. 2016, arXiv 1607.06450), computed in float32.
+
+    Args:
+        x: float (…, H).
+        gamma, beta: (H,), scale and offset.
+        epsilon: added to the variance.
+
+    Returns:
+        (…, H) in x's dtype.
+    """
+    wide = ops.cast(x, "float32")
+    centered = wide - ops.mean(wide, -1, keepdims=True)
+    variance = ops.mean(ops.square(centered), -1, keepdims=True)
+    unit = centered * ops.rsqrt(variance + epsilon)
+    return ops.cast(unit * ops.cast(gamma, "float32") + ops.cast(beta, "float32"), x.dtype)
+
+
+def embedding_lookup(table, ids):
+    """Return the rows (B, S, H) of table (T, H) for int ids (B, S)."""
+    return ops.take(table, ids, axis=0)
+
+
+def embedding_lookup_and_table(table, ids, dtype: str):
+    """Return `embedding_lookup`, and the table for the tied MLM head, both in a dtype.
+
+    One function, so that a backend can add the gradient of the rows into the gradient of the table.
+    """
+    return ops.cast(embedding_lookup(table, ids), dtype), ops.cast(table, dtype)
+
+
+def tied_logits(x, table, bias):
+    """Compute logits (B, M, T) of x (B, M, H), table (T, H) and bias (T,)."""
+    return ops.matmul(x, ops.transpose(table)) + ops.cast(bias, x.dtype)
+
+
+def gather_positions(x, positions):
+    """Return (B, M, H): x (B, S, H) at int positions (B, M)."""
+    return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+
+
+def cross_entropy(logits, labels, weights):
+    """Sum the softmax cross-entropy over labels.
+
+    Args:
+        logits: float (…, classes).
+        labels: int32 (…), class ids.
+        weights: float32 (…), of each label; where it is 0 the logits may be anything, NaN too.
+
+    Returns:
+        float32 (3,): Σ weight × loss, Σ weight × (the label has the largest logit), Σ weight.
+    """
+    counts = ops.expand_dims(weights > 0, -1)
+    wide = ops.where(counts, ops.cast(logits, "float32"), 0.0)
+    labels = ops.where(weights > 0, labels, 0)
+    own = ops.squeeze(ops.take_along_axis(wide, ops.expand_dims(labels, -1), axis=-1), -1)
+    losses = ops.logsumexp(wide, axis=-1) - own
+    hits = ops.cast(ops.equal(ops.cast(ops.argmax(wide, -1), "int32"), labels), "float32")
+    return ops.stack([ops.sum(weights * one) for one in (losses, hits, ops.ones_like(losses))])

@@ -1,0 +1,249 @@
+"""TensorFlow's versions of `kbert.ops.reference`: its own operations, with written gradients.
+
+Each operation is one module-level `tf.function`: TensorFlow registers a custom gradient for each
+trace, for good, so an operation is traced once per shape and dtype, not once per model. Nothing is
+compiled, so batches of any length cost nothing. Biases are added by the operations that
+TensorFlow's remapper fuses with the product before them.
+
+Dimensions as in `kbert.ops.reference`; N = B·S.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from kbert.ops import reference
+from kbert.ops.activations import gelu, gelu_tanh
+
+
+
+def _traced(formula: Callable) -> Callable:
+    """Return a function of tensors or variables that is traced once per shape and dtype."""
+    function = tf.function(tf.custom_gradient(formula), autograph=False, reduce_retracing=True)
+    return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
+
+
+def linear(x, kernel, bias=None):
+    """See `reference.linear`; one product of all rows."""
+    kernel = tf.cast(kernel, x.dtype)
+    y = tf.matmul(_rows(x), kernel)
+    if bias is not None:
+        y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
+    return tf.reshape(y, [*_shape(x)[:-1], kernel.shape[-1]])
+
+
+def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
+    """See `reference.project_heads`; one product of all kernels side by side."""
+    _, heads, size = kernels[0].shape
+    count = len(kernels)
+    kernel = tf.concat([tf.reshape(one, [one.shape[0], -1]) for one in kernels], 1)
+    bias = None
+    if biases[0] is not None:
+        bias = tf.concat([tf.reshape(one, [-1]) for one in biases], 0)
+    batch, length, _ = _shape(x)
+    y = tf.reshape(linear(x, kernel, bias), [batch, length, count, heads, size])
+    return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
+
+
+def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+    """See `reference.attention`; keeps the probabilities and a boolean mask for the gradient."""
+    query = query * tf.cast(query.shape[-1] ** -0.5, query.dtype)
+    if mask is None:
+        mask = tf.ones([1, 1, 1, 1], "bool")
+    if rate:
+        context = _attention_with_dropout(rate)(query, key, value, mask, tf.cast(seed, tf.int32))
+    else:
+        context = tf.matmul(_probs(query, key, mask), value)
+    batch, heads, length, size = _shape(context)
+    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [batch, length, heads * size])
+
+
+def _probs(query, key, mask):
+    scores = tf.matmul(query, key, transpose_b=True)
+    # Half of the lowest number: a masked score is finite in every dtype.
+    return tf.nn.softmax(scores + tf.where(mask, tf.zeros((), scores.dtype), scores.dtype.min / 2))
+
+
+@functools.cache
+def _attention_with_dropout(rate: float) -> Callable:
+    @_traced
+    def attend(query, key, value, mask, seed):
+        probs = _probs(query, key, mask)
+        keep, scale = _keep_mask(probs, rate, seed)
+        kept = _where(keep, probs)
+        context = tf.matmul(kept, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
+
+        def grad(gradient):
+            scaled = gradient * tf.cast(scale, gradient.dtype)
+            of_value = tf.matmul(kept, scaled, transpose_a=True)
+            of_probs = _where(keep, tf.matmul(scaled, value, transpose_b=True))
+            mean = tf.reduce_sum(of_probs * probs, -1, keepdims=True)
+            of_scores = (of_probs - mean) * probs
+            of_query = tf.matmul(of_scores, key)
+            of_key = tf.matmul(of_scores, query, transpose_a=True)
+            return of_query, of_key, of_value, None, None
+
+        return context, grad
+
+    return attend
+
+
+def bias_activation(x, bias, activation: Callable):
+    """See `reference.bias_activation`."""
+    biased = tf.nn.bias_add(x, tf.cast(bias, x.dtype))
+    if activation is gelu:
+        return _gelu(biased)
+    if activation is gelu_tanh:
+        return tf.nn.gelu(biased, approximate=True)
+    return activation(biased)
+
+
+@_traced
+def _gelu(x):
+    wide = tf.cast(x, tf.float32)
+    scaled = wide * 0.5**0.5
+    share = tf.math.erf(scaled) * 0.5 + 0.5  # Φ(x); erfc takes twice as long
+
+    def grad(gradient):
+        density = tf.exp(-tf.square(scaled)) * scaled * math.pi**-0.5  # x φ(x)
+        return gradient * tf.cast(share + density, gradient.dtype)
+
+    return tf.cast(wide * share, x.dtype), grad
+
+
+def dropout(x, rate: float, seed):
+    """See `reference.dropout`; 16 random bits per number, so the rate is exact to 2⁻¹⁷."""
+    return _dropout(rate)(x, tf.cast(seed, tf.int32)) if rate else x
+
+
+@functools.cache
+def _dropout(rate: float) -> Callable:
+    @_traced
+    def drop(x, seed):
+        keep, scale = _keep_mask(x, rate, seed)
+
+        def apply(x):
+            return tf.where(keep, x * tf.cast(scale, x.dtype), tf.zeros((), x.dtype))
+
+        return apply(x), lambda gradient: (apply(gradient), None)
+
+    return drop
+
+
+def _keep_mask(x, rate: float, seed) -> tuple:
+    """Return bool of the shape of x, and the scale of the exact rate that 16 bits give."""
+    shape = tf.shape(x)
+    count = tf.reduce_prod(shape)
+    drawn = tf.random.stateless_uniform(
+        [-(-count // 4)], seed, minval=None, maxval=None, dtype=tf.uint64
+    )
+    bits = tf.reshape(tf.bitcast(drawn, tf.int16), [-1])[:count]  # −2¹⁵ … 2¹⁵ − 1
+    dropped = min(round(rate * 2**16), 2**16 - 1)
+    keep = tf.reshape(bits, shape) >= tf.constant(dropped - 2**15, tf.int16)
+    return keep, 2**16 / (2**16 - dropped)
+
+
+def _where(keep, x):
+    return tf.where(keep, x, tf.zeros((), x.dtype))
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """See `reference.layer_norm`."""
+    return _layer_norm(epsilon)(x, gamma, beta)
+
+
+@functools.cache
+def _layer_norm(epsilon: float) -> Callable:
+    @_traced
+    def norm(x, gamma, beta):
+        wide = tf.cast(_rows(x), tf.float32)
+        centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+        scale = tf.math.rsqrt(variance + epsilon)  # (N, 1)
+        unit = centered * scale
+        gamma32 = tf.cast(gamma, tf.float32)
+
+        def grad(gradient):
+            gradient = tf.cast(_rows(gradient), tf.float32)
+            product = gradient * unit
+            column = gamma32[:, None] / x.shape[-1]  # (H, 1)
+            mean, slope = tf.matmul(gradient, column), tf.matmul(product, column)  # (N, 1) each
+            of_x = (gradient * gamma32 - (unit * slope + mean)) * scale
+            sums = [tf.raw_ops.BiasAddGrad(out_backprop=one) for one in (product, gradient)]
+            of_gamma, of_beta = (tf.cast(one, gamma.dtype) for one in sums)
+            return tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x)), of_gamma, of_beta
+
+        y = unit * gamma32 + tf.cast(beta, tf.float32)
+        return tf.reshape(tf.cast(y, x.dtype), tf.shape(x)), grad
+
+    return norm
+
+
+def embedding_lookup(table, ids):
+    """See `reference.embedding_lookup`; of a few rows as a product, whose gradient is one too."""
+    if table.shape[0] <= 16:
+        return tf.matmul(tf.one_hot(ids, table.shape[0], dtype=table.dtype), table)
+    return tf.gather(table, ids)
+
+
+def embedding_lookup_and_table(table, ids, dtype: str):
+    """See `reference.embedding_lookup_and_table`.
+
+    TensorFlow alone makes a second dense gradient of the rows, and a third of the two.
+    """
+    rows, whole = _lookup_and_table(tf.as_dtype(dtype).name)(table, ids)
+    return tf.cast(rows, dtype), whole
+
+
+@functools.cache
+def _lookup_and_table(dtype: str) -> Callable:
+    @_traced
+    def call(table, ids):
+        def grad(of_rows, of_table):
+            dense = tf.cast(of_table, table.dtype)
+            rows = tf.reshape(of_rows, (-1, table.shape[-1]))
+            # In place: no other operation reads it. A scatter would copy it, 94 MB for base.
+            return tf.raw_ops.InplaceAdd(x=dense, i=tf.reshape(ids, [-1]), v=rows), None
+
+        return (tf.gather(table, ids), tf.cast(table, dtype)), grad
+
+    return call
+
+
+def tied_logits(x, table, bias):
+    """See `reference.tied_logits`; without a transposed copy of the table."""
+    y = tf.matmul(_rows(x), table, transpose_b=True)
+    y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
+    return tf.reshape(y, [*_shape(x)[:-1], table.shape[0]])
+
+
+def gather_positions(x, positions):
+    """See `reference.gather_positions`."""
+    return tf.gather(x, positions, batch_dims=1)
+
+
+def cross_entropy(logits, labels, weights):
+    """See `reference.cross_entropy`."""
+    counts = weights > 0
+    wide = tf.where(counts[..., None], tf.cast(logits, tf.float32), 0.0)
+    labels = tf.where(counts, labels, 0)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, wide)
+    hits = tf.cast(tf.argmax(wide, -1, labels.dtype) == labels, tf.float32)
+    return tf.stack([tf.reduce_sum(weights * one) for one in (losses, hits, 1.0)])
+
+
+attention_probs = reference.attention_probs
+keep_mask = reference.keep_mask
+
+
+def _rows(x):
+    """Return (…, H) as (N, H)."""
+    return tf.reshape(x, [-1, x.shape[-1]])
+
+
+def _shape(x) -> list:
+    """Return each size, an int where it is known."""
+    sizes = tf.shape(x)
+    return [sizes[n] if known is None else known for n, known in enumerate(x.shape)]
