@@ -39,7 +39,7 @@ def onednn_product() -> Callable | None:
 
 
 class Calls(NamedTuple):
-    """An operation of a graph: its output tensors, and the source of each input.
+    """An operation of a graph: its output and input tensors, and the source of each input.
 
     A source is (operation, which of its calls, which of that call's outputs).
     """
@@ -47,18 +47,7 @@ class Calls(NamedTuple):
     operation: Any
     outputs: list
     sources: list[tuple[object, int, int]]
-
-
-def registered_gradients() -> dict[str, Any]:
-    """Return TensorFlow's gradients by name, oldest first; none if it keeps no such dictionary.
-
-    Each `tf.custom_gradient` of a graph is among them. It keeps them for good, and through them the
-    graph and the memory of the variables in it. Tried: holding no reference, and Python's
-    collector.
-    """
-    from tensorflow.python.framework import ops
-
-    return getattr(getattr(ops, "gradient_registry", None), "_registry", {})
+    inputs: list
 
 
 def calls(model) -> list[Calls]:
@@ -84,9 +73,18 @@ def calls(model) -> list[Calls]:
 
 def _calls(operation, nodes: set[int]) -> Calls:
     own = [node for node in operation._inbound_nodes if id(node) in nodes]
-    histories = [tensor._keras_history for node in own for tensor in node.input_tensors]
+    inputs = [tensor for node in own for tensor in node.input_tensors]
+    histories = [tensor._keras_history for tensor in inputs]
     sources = [(found.operation, found.node_index, found.tensor_index) for found in histories]
-    return Calls(operation, list(own[-1].output_tensors), sources)
+    return Calls(operation, list(own[-1].output_tensors), sources, inputs)
+
+
+def mask_of(tensor):
+    """Return the mask that Keras has set on a tensor, or None.
+
+    Tried: layers return no masks, and `compute_mask` of a functional model is no public way either.
+    """
+    return getattr(tensor, "_keras_mask", None)
 
 
 def model_between(inputs: Sequence, outputs: Sequence):

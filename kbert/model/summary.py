@@ -21,7 +21,7 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     Raises:
         ValueError: the model is not functional, so it has no graph.
     """
-    return tuple(_row(*found) for found in keras_internals.calls(model))
+    return tuple(_row(*found[:3]) for found in keras_internals.calls(model))
 
 
 def _row(operation, outputs, sources) -> Row:

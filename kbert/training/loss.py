@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from keras import backend, ops
 
+from kbert import ops as kops
 from kbert.graph import names as layers
 
 MEASURES = ("loss", "accuracy", "weight")  # a column each of `measured`
@@ -43,8 +44,8 @@ def measured(logits, labels, weights, smoothing: float = 0.0):
         × absolute error; Σ weight.
     """
     if is_class(labels):
-        losses, hits = _of_classes(logits, labels, weights, smoothing)
-    elif len(labels.shape) > 1:
+        return _of_classes(logits, labels, weights, smoothing)
+    if len(labels.shape) > 1:
         losses, hits = _of_each(_counted(logits, weights), labels)
     else:
         losses, hits = _of_numbers(_counted(logits, ops.expand_dims(weights, -1)), labels)
@@ -88,17 +89,16 @@ def _counted(logits, weights):
     return ops.where(weights > 0, ops.cast(logits, "float32"), 0.0)
 
 
-def _of_classes(logits, labels, weights, smoothing):
-    """Return the softmax cross-entropy, and whether the largest logit is the label's; each (…).
-
-    Each (…).
-    """
+def _of_classes(logits, labels, weights, smoothing: float):
+    """Return the sums of the softmax cross-entropy; see `measured`."""
+    sums = kops.cross_entropy(logits, labels, weights)
+    if not smoothing:
+        return sums
+    # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
     logits = _counted(logits, ops.expand_dims(weights, -1))
     own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
-    if smoothing:
-        own = (1 - smoothing) * own + smoothing * ops.mean(logits, -1)
-    hits = ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
-    return ops.logsumexp(logits, axis=-1) - own, ops.cast(hits, "float32")
+    more = smoothing * ops.sum(weights * (own - ops.mean(logits, -1)))
+    return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
 
 
 def _of_each(logits, labels):

@@ -86,13 +86,13 @@ def gradients_in_one_program(backend):
 
     plain = JaxEngine._gradients_now
 
-    def at_once(engine, arrays, seeds):
+    def at_once(engine, batch, step):
         known = vars(engine).get("_program", (None, None))
         if known[0] is not engine._update:  # prepared again since
             known = engine._program = engine._update, jax.jit(engine._summed_gradients)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "_summed_gradients", known[1])
-            return plain(engine, arrays, seeds)
+            return plain(engine, batch, step)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JaxEngine, "_gradients_now", at_once)

@@ -158,20 +158,6 @@ def test_packed_dropout_depends_on_the_step(updates):
     assert furthest(one, again) < 1e-6 and furthest(one, other) > 0.1
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow chooses")
-def test_long_runs_compile_a_program_and_short_ones_do_not():
-    """220 updates of MiniLM's 22.7 million parameters, and what is as much of others."""
-    parameters = engine_of("classifier", True).model.count_params()
-    enough = -(-5_000_000_000 // parameters)
-    for updates, dtype, kit in (
-        (enough - 1, "float32", "tensorflow_free_kit"),
-        (enough, "float32", "tensorflow_ordered_kit"),
-        (FEW, "mixed_bfloat16", "tensorflow_ordered_kit"),  # the other one is of float32 alone
-    ):
-        engine = engine_of("classifier", True, updates=updates, dtype=dtype)
-        assert engine.kit.__name__.rpartition(".")[2] == kit
-
-
 def test_packing_refuses_other_models_and_devices():
     for head, length, said in (
         ("classifier", 11, "packing needs a model of any length, got one of 11 tokens"),

@@ -11,17 +11,15 @@ from kbert.training import engines, optimizers
 from kbert.training.trained_weights import TrainedWeights
 
 tensorflow_engine = pytest.importorskip("kbert.training.engines.tensorflow_engine")
-joined_weights = pytest.importorskip("kbert.model.parts.joined_weights")
 UPDATES = 3
 
 
-def trained(monkeypatch, name, worth, small=0):
+def trained(monkeypatch, name, worth):
     """An engine after some updates of a model whose weights decay every other one, of three every
-    third with half of the rate; those of up to `small` numbers are moved as one."""
+    third with half of the rate."""
     places = iter(range(10**6))
     monkeypatch.setattr(optimizers, "is_decayed", lambda path: next(places) % 2 == 0)
     monkeypatch.setattr(tensorflow_engine, "_WORTH_COMPILING", worth)
-    monkeypatch.setattr(joined_weights, "_SMALL", small)
     keras.utils.set_random_seed(5)
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1, "hidden_dropout_prob": 0.0})
     engine = engines.start()
@@ -38,30 +36,19 @@ def trained(monkeypatch, name, worth, small=0):
 
 
 @pytest.mark.parametrize(
-    ("name", "small"),
+    "name",
     [
-        pytest.param("lamb", 300, marks=pytest.mark.full),  # weights joined, and alone
-        *(
-            pytest.param(name, small, marks=pytest.mark.nightly)
-            for name in ("adamw", "lamb")
-            for small in (0, 300, 10**6)
-            if (name, small) != ("lamb", 300)
-        ),
+        pytest.param("lamb", marks=pytest.mark.full),
+        pytest.param("adamw", marks=pytest.mark.nightly),
     ],
 )
-def test_compiled_step_equals_uncompiled_step(monkeypatch, name, small):
-    engine = trained(monkeypatch, name, 0, small)
-    found, wanted = engine.state(), trained(monkeypatch, name, 10**9, small).state()
+def test_compiled_step_equals_uncompiled_step(monkeypatch, name):
+    engine = trained(monkeypatch, name, 0)
+    found, wanted = engine.state(), trained(monkeypatch, name, 10**9).state()
     for path, one, other in zip(found, found.values(), wanted.values(), strict=True):
         # a step is 0.01; a key's bias has no gradient but rounding, which Adam makes a step of
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=5e-5, err_msg=path)
-    each = zip(engine.weights, engine.decayed, strict=True)
-    alone = [(tuple(one.shape), decayed) for one, decayed in each if is_alone(one, decayed, engine)]
-    kinds, shapes = set(alone), {shape for shape, _ in alone}
+    shapes = [tuple(weight.shape) for weight in engine.weights]
+    kinds = set(zip(shapes, engine.decayed, strict=True))
     assert engine._move_weight.experimental_get_tracing_count() == len(kinds)
-    assert engine._move_moments.experimental_get_tracing_count() == len(shapes)
-
-
-def is_alone(weight, decayed, engine) -> bool:
-    norm_is_taken = decayed and engine.settings.name == "lamb"
-    return not joined_weights.is_small(weight) or norm_is_taken
+    assert engine._move_moments.experimental_get_tracing_count() == len(set(shapes))

@@ -1,6 +1,5 @@
 """Shared parts of the engines: how a batch is split, and how the model is computed."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -8,16 +7,16 @@ import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.model.parts import elementwise, fused_parts, packed_rows, plain_kit
+from kbert.model.parts import packed_rows, plain_kit
 from kbert.model.parts.adapted_parts import AdaptedParts
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states, seeds_of
-from kbert.model.parts.read_rows import readers
 from kbert.model.parts.scopes import LOSS, scope
 from kbert.model.parts.stateless import stateless
 from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
 from kbert.training import optimizers, precision
+from kbert.training.engines.checkpointing import SegmentedModel
 from kbert.training.engines.gradient_cache import GradientCache
 from kbert.training.engines.optimizer_step import OptimizerStep
 from kbert.training.optimizers import Optimizer
@@ -25,8 +24,6 @@ from kbert.training.setting_rules import checked
 from kbert.training.stopping import NO_WISH, Wishes
 from kbert.training.trained_weights import TrainedWeights, all_of
 from kbert.training.vector_loss import VECTORS
-
-MANY_CLASSES = 1000  # of which a loss is worth a part of its own
 
 
 class Engine(GradientCache, OptimizerStep):
@@ -110,7 +107,8 @@ class Engine(GradientCache, OptimizerStep):
         taught = names.TEACHER  # hidden states, which training alone has a use for
         self.output_names = [name for name in model.output_names if not name.startswith(taught)]
         self.trained = trained or all_of(model)
-        self.cut, self.cut_in_inference = self.cut_model(), self.inference_model()
+        self.cut = self._cut_model()
+        self.segments = SegmentedModel(model) if gradient_checkpointing else None
         self.scaled = precision.needs_scale(model)
         self.weights, self.rates = self.trained.variables, self.trained.rates
         self.seed_states = seed_states(model)
@@ -213,13 +211,11 @@ class Engine(GradientCache, OptimizerStep):
             batch: the examples; for one process, or for one device if embeddings are trained.
             step: the step whose dropout is used.
         """
-        arrays, seeds = self._arrays(batch, self.local), self._seeds(step, range(self.local))
-        found = [self._gradients_now(*pair) for pair in zip(arrays, seeds, strict=True)]
-        paths = [weight.path for weight in self.weights]
-        return dict(zip(paths, map(sum, zip(*found, strict=True)), strict=True))
+        found = self._gradients_now(batch, step)
+        return {weight.path: one for weight, one in zip(self.weights, found, strict=True)}
 
-    def _gradients_now(self, arrays: tuple, seeds: np.ndarray) -> list[np.ndarray]:
-        """Return the gradients of one replica's examples."""
+    def _gradients_now(self, batch: TrainingBatch, step: int) -> list[np.ndarray]:
+        """Return the gradients of this process's examples."""
         raise NotImplementedError
 
     # What an update is, in tensors of one replica.
@@ -262,72 +258,56 @@ class Engine(GradientCache, OptimizerStep):
         return [variable.value for variable in self.trained.frozen]
 
     def _outputs(self, weights, seeds, inputs, training: bool, frozen=None):
-        """Return the model's outputs by name, from weights and seeds that are given.
+        """Return the model's outputs by name, from values of its weights and seeds.
 
-        Where vectors of texts are learned: these alone, as `VectorLoss.vectors` has them. Frozen
-        ones are given where they would be constants of a program otherwise.
+        With a loss of embeddings these are the only output, as in `VectorLoss.vectors`. `frozen`
+        has the frozen weights' values where they would otherwise be constants of a program.
         """
-        given = inputs
-        if self.vectors:
-            inputs = self.vectors.texts(given)
-        values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
-        values |= {id(state): seeds[place] for place, state in enumerate(self._draws)}
-        if cut := self.cut if training else self.cut_in_inference:
-            recomputed = self._recomputed if training and self.gradient_checkpointing else None
-            outputs = cut.outputs(values, inputs, recomputed)
+        values = self._values(weights, seeds, frozen)
+        if self.cut and training:
+            outputs = self.cut.outputs(values, self._texts(inputs))
+        elif self.segments and training:
+            outputs = self.segments.outputs(values, self._in_order(inputs), self._checkpoint)
         else:
-            ordered = [inputs[name] for name in self.model.input_names]
-            outputs = stateless(self.model, values, ordered, training)
+            outputs = stateless(self.model, values, self._in_order(inputs), training)
+        return self._named(outputs, inputs, training)
+
+    def _values(self, weights, seeds, frozen=None) -> dict:
+        """Return the values of the model's variables and of dropout's seeds, by variable id."""
+        values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
+        return values | {id(state): seeds[place] for place, state in enumerate(self._draws)}
+
+    def _texts(self, inputs: Mapping) -> Mapping:
+        return self.vectors.texts(inputs) if self.vectors else inputs
+
+    def _in_order(self, inputs: Mapping) -> list:
+        """Return the model's inputs in its order."""
+        texts = self._texts(inputs)
+        return [texts[name] for name in self.model.input_names]
+
+    def _named(self, outputs: list, inputs: Mapping, training: bool) -> dict:
+        """Return the model's outputs by name; with a loss of embeddings, the embeddings."""
         if self.vectors:
-            return {VECTORS: self.vectors.vectors(outputs[0], given)}
-        found = dict(zip(self.model.output_names, outputs, strict=True))
-        return found if training else {name: found[name] for name in self.output_names}
+            return {VECTORS: self.vectors.vectors(outputs[0], inputs)}
+        named = dict(zip(self.model.output_names, outputs, strict=True))
+        return named if training else {name: named[name] for name in self.output_names}
 
-    def cut_model(self) -> CutModel | None:
-        """Return the model with other blocks, or in parts, where training needs it so."""
-        self.kit = self._kit() if fused_parts.fits(self.model) else None
+    def _cut_model(self) -> CutModel | None:
+        """Return the model in parts, for packed rows and the dropout of adapters."""
+        parts = None
         if self.trained.draws:
-            adapters, rate = self.trained.adapters, self.trained.dropout
-            parts = AdaptedParts(self.kit or self._plain_kit(), adapters, rate)
-            return CutModel(self.model, parts, self.packing)
-        if self.kit:
-            return CutModel(self.model, self._parts(self.kit), self.packing)
-        wanted = self.gradient_checkpointing or self.packing or readers(self.model)
-        rows_at = self._rows_at
-        return CutModel(self.model, None, self.packing, rows_at=rows_at) if wanted else None
-
-    def inference_model(self) -> CutModel | None:
-        """Return the model in parts where that is the better way to compute it without dropout."""
-        return None
-
-    def _plain_kit(self) -> fused_parts.Kit:
-        """Return the operations for required parts, if there is no kit."""
-        return plain_kit
-
-    _rows_at = staticmethod(plain_kit.rows_at)  # of `Parts`, by a backend's own operation
-
-    def _kit(self) -> fused_parts.Kit | None:
-        """Return the operations of the model's parts in training; None: the graph's layers."""
-        return None
-
-    def _parts(self, kit: fused_parts.Kit) -> fused_parts.FusedParts:
-        """Return the parts that the kit computes."""
-        return fused_parts.FusedParts(kit)
+            parts = AdaptedParts(plain_kit, self.trained.adapters, self.trained.dropout)
+        return CutModel(self.model, parts, self.packing) if parts or self.packing else None
 
     def _loss_sums(self, logits, labels, weights):
-        """`objectives.measured`, or the sums of the loss of vectors."""
-        if self.vectors:
-            with scope(LOSS):
-                return self._vector_sums(logits, labels, weights)
-        many = logits.shape[-1] is not None and logits.shape[-1] > MANY_CLASSES
-        measured: Callable = functools.partial(objectives.measured, smoothing=self.label_smoothing)
-        if self.kit and many and objectives.is_class(labels) and not self.label_smoothing:
-            measured = self.kit.part(elementwise.measured)
+        """`objectives.measured`, or the sums of the loss of embeddings."""
         with scope(LOSS):
-            return measured(logits, labels, weights)
+            if self.vectors:
+                return self._vector_sums(logits, labels, weights)
+            return objectives.measured(logits, labels, weights, smoothing=self.label_smoothing)
 
-    def _recomputed(self, function):
-        """Return a function of float tensors that is recomputed in the backward pass."""
+    def _checkpoint(self, function: Callable) -> Callable:
+        """Return a function of float tensors whose backward pass computes it again."""
         raise NotImplementedError
 
 

@@ -1,9 +1,7 @@
 """JAX: one compiled step over all devices and hosts.
 
-Each device computes the gradients of its part of every micro-batch, `shard_map`; they are summed
-once, and all else is the program of one device. The masks are those of one device: functions of
-(seed, step, place in the whole batch). Keras's own dropout draws for a whole batch: where the model
-has some, the program is that of one device from its beginning, which XLA splits (GSPMD).
+Each device computes the gradients of its part of every micro-batch, by `shard_map`, with dropout
+seeds of its own; they are summed once, and all else is the program of one device.
 """
 
 import atexit
@@ -18,7 +16,6 @@ import jax
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.parts import jax_kit
 from kbert.training import loss
 from kbert.training.engines import kept_memory
 from kbert.training.engines.engine import Engine
@@ -56,27 +53,10 @@ class JaxEngine(Engine):
     def scope(self):
         return self.distribution.scope() if self.distribution else contextlib.nullcontext()
 
-    def _kit(self):
-        if self.platform == "tpu":
-            from kbert.model.parts.tpu_parts import TpuKit
-
-            # libtpu 0.0.42 dies of a barrier in a block that is computed again within a loop
-            return TpuKit(
-                draws_once=not (self.gradient_checkpointing and self.accumulation_steps > 1)
-            )
-        # On GPU nothing of it is measured, and XLA has other answers to what is slow here.
-        return None if self.platform == "gpu" else jax_kit
-
-    def _parts(self, kit):
-        if self.platform != "tpu":
-            return super()._parts(kit)
-        from kbert.model.parts.tpu_parts import TpuParts
-
-        return TpuParts(kit)
-
     def _compile(self) -> None:
         compiled = jax.jit if self.jit else lambda function, **_: function
-        self._summed_gradients = jax.jit(self._of_parts) if self._in_parts() else self._gradients
+        several = self.mesh is not None and self.mesh.size > 1
+        self._summed_gradients = jax.jit(self._of_parts) if several else self._of_whole
         # On one CPU an update's gradients are written in the place of the last one's. A large piece
         # of memory that is given back and asked for anew comes as pages that are not there yet: a
         # tenth of an update of base went there.
@@ -95,7 +75,7 @@ class JaxEngine(Engine):
         (arrays,) = self._arrays(batch, 1, wishes)
         self._await_last()
         values = [variable.value for variable in variables]
-        seeds, frozen = self._seeds(step, range(1))[0], self._frozen_values()
+        seeds, frozen = self._seeds_of_mesh(step), self._frozen_values()
         if self._writes_over and not self._last_gradients:
             self._last_gradients = [jax.numpy.zeros_like(value) for value in self._weights()]
         new, logs, self._last_gradients = self._update(
@@ -125,11 +105,12 @@ class JaxEngine(Engine):
             batch: of the shapes and types to compile for.
 
         Returns:
-            A jitted function, and its arguments: variables, arrays (micro-batches, B, …), seeds.
+            A jitted function, and its arguments: variables, arrays (micro-batches, B, …), seeds
+            (devices, micro-batches, …).
         """
         (arrays,) = self._arrays(batch, 1)
         update = jax.jit(self._whole_update, donate_argnums=0)
-        return update, (self._updated(), arrays, self._seeds(0, range(1))[0])
+        return update, (self._updated(), arrays, self._seeds_of_mesh(0))
 
     def evaluation_program(self, batch: TrainingBatch) -> tuple:
         """Return the same of `evaluate`; its arguments: variables, arrays (B, …)."""
@@ -154,27 +135,27 @@ class JaxEngine(Engine):
         new, logs = self._step(names, values, gradients, sums)
         return new, logs, list(gradients) if last_gradients else []
 
+    def _seeds_of_mesh(self, step: int) -> np.ndarray:
+        """Return a step's seeds of each device, on every one."""
+        return self._seeds(step, range(self._sharers()))
+
+    def _of_whole(self, weights, batch, seeds, scale, frozen):
+        return self._gradients(weights, batch, seeds[0], scale, frozen)
+
     def _of_parts(self, weights, batch, seeds, scale, frozen):
-        """`_gradients`, each device's of its part of the batch, summed."""
+        """Sum `_gradients` over the devices, each of its part of the batch."""
         (axis,) = self.mesh.axis_names
 
         def of_part(weights, batch, seeds, scale, frozen):
-            number = jax.numpy.full((*seeds.shape[:-1], 1), jax.lax.axis_index(axis), seeds.dtype)
-            seeds = jax.numpy.concatenate([seeds, number], -1)
-            return jax.lax.psum(self._gradients(weights, batch, seeds, scale, frozen), axis)
+            own = seeds[jax.lax.axis_index(axis)]
+            return jax.lax.psum(self._gradients(weights, batch, own, scale, frozen), axis)
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
         specs = whole, split, whole, whole, whole
         return _mapped(of_part, self.mesh, specs, whole)(weights, batch, seeds, scale, frozen)
 
-    def _in_parts(self) -> bool:
-        """Return whether several devices compute gradients alone, without Keras's layout."""
-        if self.mesh is None or self.mesh.size == 1:
-            return False
-        return not (self.cut.heads_draw if self.kit and self.cut else self.seed_states)
-
     def _sharers(self) -> int:
-        return self.mesh.size if self._in_parts() else 1
+        return 1 if self.mesh is None else self.mesh.size
 
     def _place(self):
         return jax.lax.axis_index(self.mesh.axis_names[0])
@@ -216,7 +197,8 @@ class JaxEngine(Engine):
         )
         return jax.lax.scan(add_next, nothing, (batch, seeds))[0]
 
-    def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
+    def _gradients_now(self, batch: TrainingBatch, step: int) -> list[np.ndarray]:
+        (arrays,), seeds = self._arrays(batch, 1), self._seeds_of_mesh(step)
         scale, frozen = self.counts[1].value, self._frozen_values()
         placed = self._placed(arrays, 1)
         found = self._summed_gradients(self._weights(), placed, seeds, scale, frozen)
@@ -232,7 +214,7 @@ class JaxEngine(Engine):
 
         return jax.grad(first, has_aux=True)(x)
 
-    def _recomputed(self, function):
+    def _checkpoint(self, function):
         return jax.checkpoint(function)
 
     def _weights(self) -> list:

@@ -14,25 +14,18 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.parts import (
-    fused_parts,
-    joined_weights,
-    tensorflow_free_kit,
-    tensorflow_kit,
-    tensorflow_ordered_kit,
-)
-from kbert.model.parts.cut_model import CutModel
 from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
-from kbert.training.engines import returned_memory, strategies, traced_gradients
+from kbert.training.engines import (
+    returned_memory,
+    strategies,
+    tensorflow_checkpointing,
+)
 from kbert.training.engines.engine import Engine, shares
 from kbert.training.engines.spread import Spread, function, of_all, one_by_one, stacked
 from kbert.training.stopping import NO_WISH, Wishes
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-# Parameters × updates of packed rows: the parts' programs take 3.7 s to compile, of any sizes, and
-# save 12 (Xeon) to 20 ms (EPYC) an update of MiniLM's 23 million parameters: benchmarks/LOG.md.
-_WORTH_PROGRAMS = 5_000_000_000
 _UPDATES_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -79,33 +72,6 @@ class TensorFlowEngine(Engine):
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         super().prepare(model, optimizer, trained, jit=jit, **options)
 
-    _rows_at = staticmethod(tensorflow_kit.rows_at)
-
-    def _kit(self):
-        # With `jit` XLA sees all of it. Without, each part is a program of its own where there is
-        # one length; a model of any length would have each compiled anew for each, and few updates
-        # of packed rows do not earn the compiling back.
-        if self.jit or device_names() != ["CPU"]:
-            return None
-        compiled = tensorflow_kit if self.trained.frozen else tensorflow_ordered_kit
-        free = tensorflow_free_kit if self._computes_in_float32() else None
-        if self.packing:
-            work = self.model.count_params() * self.settings.total_steps
-            return free if free and work < _WORTH_PROGRAMS else compiled
-        return free if self.model.inputs[0].shape[1] is None else compiled
-
-    def inference_model(self):
-        """See `Engine`."""
-        if self.jit or device_names() != ["CPU"]:
-            return None
-        if not (fused_parts.fits(self.model) and self._computes_in_float32()):
-            return None
-        parts = fused_parts.FusedParts(tensorflow_free_kit, training=False)
-        return CutModel(self.model, parts, training=False)
-
-    def _computes_in_float32(self) -> bool:
-        return {layer.compute_dtype for layer in self.model.layers if layer.weights} == {"float32"}
-
     def _compile(self) -> None:
         self._is_first = True
         # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
@@ -126,7 +92,7 @@ class TensorFlowEngine(Engine):
         self._move_weight = by_xla(self._assign_weight, jit_compile=True)
         self._moments_of = by_xla(super()._moved_moments, jit_compile=True)
         self._weight_of = by_xla(super()._moved_weight, jit_compile=True)
-        self._kinds = self._kinds_of_weights(joining=in_programs)
+        self._kinds = self._kinds_of_weights()
         several = self._replica_update, self.steps_per_execution, self._columns
         if self.spread.distributed:
             self._update = self.spread.on_each(self._replica_update)
@@ -147,7 +113,7 @@ class TensorFlowEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        with self._returning_memory(), traced_gradients.owned_by(self):
+        with self._returning_memory():
             return self._update(*self.spread.values(self._each(batch, step, wishes)))
 
     def updates(
@@ -161,7 +127,7 @@ class TensorFlowEngine(Engine):
         # one program, however many there are: it leaves what is filled up alone
         filled = each + each[-1:] * (self.steps_per_execution - len(each))
         together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        with self._returning_memory(), traced_gradients.owned_by(self):
+        with self._returning_memory():
             rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
         names = self._figure_names(objectives.second_measures(batches[0].labels))
 
@@ -210,26 +176,18 @@ class TensorFlowEngine(Engine):
             )
             self._assign(itertools.chain(*states), itertools.chain(*new))
             return
-        for (decayed, share, joined), places in self._kinds.items():
-            *of_states, of_kind = ([group[n] for n in places] for group in (*values, gradients))
+        for (decayed, share), places in self._kinds.items():
+            of_kind = [[group[n] for n in places] for group in (*values, gradients)]
             decision_of_kind = decision.at(share)
-            if joined:
-                moments_of = functools.partial(self._moments_of, decision)
-                weight_of = functools.partial(self._weight_of, decision_of_kind, decayed)
-                joined_weights.move(of_states, of_kind, moments_of, weight_of)
-                continue
-            for weight, *moments, gradient in zip(*of_states, of_kind, strict=True):
+            for weight, *moments, gradient in zip(*of_kind, strict=True):
                 self._move_moments(decision, *moments, gradient)
                 self._move_weight(decision_of_kind, decayed, weight, *moments)
 
-    def _kinds_of_weights(self, joining: bool) -> dict[tuple[bool, float, bool], list[int]]:
-        """Places of weights, by decay, share of the rate and whether they are moved as one."""
-        kinds: dict[tuple[bool, float, bool], list[int]] = {}
-        each = enumerate(zip(self.decayed, self.rates, self.weights, strict=True))
-        for place, (decayed, share, weight) in each:
-            alone = decayed and self.settings.name == "lamb"  # which takes the norm of each
-            joined = joining and joined_weights.is_small(weight) and not alone
-            kinds.setdefault((decayed, share, joined), []).append(place)
+    def _kinds_of_weights(self) -> dict[tuple[bool, float], list[int]]:
+        """Return the places of the weights by decay and share of the learning rate."""
+        kinds: dict[tuple[bool, float], list[int]] = {}
+        for place, kind in enumerate(zip(self.decayed, self.rates, strict=True)):
+            kinds.setdefault(kind, []).append(place)
         return kinds
 
     def _moved_moments(self, decision, first, second, gradient) -> list:
@@ -299,9 +257,15 @@ class TensorFlowEngine(Engine):
             maximum_iterations=count,
         )[1]
 
-    def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
-        arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)  # for Keras 3.16
-        return [gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]]
+    def _gradients_now(self, batch: TrainingBatch, step: int) -> list[np.ndarray]:
+        each = zip(
+            self._arrays(batch, self.local), self._seeds(step, range(self.local)), strict=True
+        )
+        found = []
+        for arrays, seeds in each:
+            arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)  # for Keras 3.16
+            found.append([gradient.numpy() for gradient in self._gradients(arrays, seeds)[0]])
+        return [sum(of_replicas) for of_replicas in zip(*found, strict=True)]
 
     def _for_each(self, function, inputs, seeds):
         return tf.map_fn(
@@ -318,27 +282,50 @@ class TensorFlowEngine(Engine):
             loss = sums[0]
         return tape.gradient(loss, x), sums
 
-    def _recomputed(self, function):
-        # XLA heeds no control dependency; TensorFlow's own keeps order there by its sums
-        return tf.recompute_grad(function) if self.jit else tensorflow_kit.recomputed(function)
-
     def _micro_gradients(self, part, seeds):
         weights = [tf.convert_to_tensor(variable.value) for variable in self.weights]
         frozen = self._frozen_values()  # read here: a variable that the tape sees is watched
         scale = tf.convert_to_tensor(self.counts[1].value)
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            forward = functools.partial(self._outputs, weights, seeds, training=True, frozen=frozen)
-            loss, sums = objectives.scaled_objective(
-                forward, part, scale, self._loss_sums, self.lessons
-            )
-        gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # slices too
+
+        def loss_of(forward: Callable) -> tuple:
+            return objectives.scaled_objective(forward, part, scale, self._loss_sums, self.lessons)
+
+        if self.segments and not self.cut:
+            sums, gradients = self._checkpointed_gradients(weights, seeds, part, loss_of, frozen)
+        else:
+            with tf.GradientTape() as tape:
+                tape.watch(weights)
+                forward = functools.partial(
+                    self._outputs, weights, seeds, training=True, frozen=frozen
+                )
+                loss, sums = loss_of(forward)
+            gradients = tape.gradient(loss, weights)
+        gradients = [
+            tf.zeros(weight.shape, weight.dtype)
+            if gradient is None
+            else tf.convert_to_tensor(gradient)  # slices too
+            for gradient, weight in zip(gradients, weights, strict=True)
+        ]
         for gradient, weight in zip(gradients, weights, strict=True):
             # not tf.ensure_shape: an operation that XLA makes dynamic sizes of, which stand in the
             # way of its fusions; each would draw dropout's random numbers again
             gradient.set_shape(weight.shape)
         return gradients, sums
+
+    def _checkpointed_gradients(self, weights, seeds, part, loss_of: Callable, frozen) -> tuple:
+        def loss_of_outputs(outputs):
+            return loss_of(lambda inputs: self._named(outputs, inputs, training=True))
+
+        return tensorflow_checkpointing.sums_and_gradients(
+            self.segments,
+            self._in_order(part[0]),
+            weights,
+            lambda weights: self._values(weights, seeds, frozen),
+            loss_of_outputs,
+        )
+
+    def _checkpoint(self, function: Callable) -> Callable:
+        return function  # only where no gradient is asked for; see `_micro_gradients`
 
     def _on_host(self, values: list) -> list[np.ndarray]:
         return [np.asarray(tf.convert_to_tensor(value)) for value in values]
@@ -360,15 +347,13 @@ class TensorFlowEngine(Engine):
         """`objectives.totals` of a batch, without dropout; takes this process's rows."""
         parts = shares(batch, self.local)
         values = [(part.inputs, part.labels, part.weights) for part in parts]
-        with traced_gradients.owned_by(self):
-            sums = self._measure(self.spread.values(values))
+        sums = self._measure(self.spread.values(values))
         return objectives.totals(objectives.second_measures(batch.labels), np.asarray(sums))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Return the model's outputs for some examples, logits, without dropout."""
         if not self.spread.on_tpu:
-            with traced_gradients.owned_by(self):
-                found = self._forward(inputs)
+            found = self._forward(inputs)
             return [np.asarray(value) for value in found.values()]
         count = len(next(iter(inputs.values())))
         size = -(-count // self.replicas)  # of each chip; the last ones have some examples again

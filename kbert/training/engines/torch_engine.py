@@ -12,9 +12,6 @@ import torch
 from torch.optim.adamw import adamw
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.model.parts import torch_kit
-from kbert.model.parts.cut_model import CutModel
-from kbert.model.parts.fused_parts import FusedParts
 from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
 from kbert.training.engines import kept_memory, torch_hosts
@@ -54,18 +51,6 @@ class TorchEngine(Engine):
             # of one seed they are equal already, unless a host's library draws or rounds otherwise
             held = [*self.weights, *self.trained.frozen]
             torch_hosts.take_from_first([weight.value.data for weight in held])
-
-    def _kit(self):
-        return torch_kit
-
-    def _plain_kit(self):
-        return torch_kit
-
-    def inference_model(self):
-        """See `Engine`."""
-        if not (self.kit and device_names() == ["CPU"]):
-            return None
-        return CutModel(self.model, FusedParts(torch_kit, training=False), training=False)
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
@@ -196,12 +181,13 @@ class TorchEngine(Engine):
         device = self.weights[0].value.device
         return [device] if device.type == "cuda" else None
 
-    def _gradients_now(self, arrays, seeds) -> list[np.ndarray]:
+    def _gradients_now(self, batch: TrainingBatch, step: int) -> list[np.ndarray]:
+        (arrays,), seeds = self._arrays(batch, 1), self._seeds(step, range(1))[0]
         weights = [weight.value for weight in self.weights]
         found, _ = self._gradients(weights, self._placed(arrays), seeds)
         return [gradient.cpu().numpy() for gradient in found]
 
-    def _recomputed(self, function):
+    def _checkpoint(self, function):
         from torch.utils.checkpoint import checkpoint
 
         return lambda *tensors: checkpoint(function, *tensors, use_reentrant=False)

@@ -1,0 +1,114 @@
+"""Gradients of the graph in an engine: gradient checkpointing and micro-batches."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+from helpers.rounds import full_on
+from helpers.sizes import SIZES
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+
+import kbert
+from kbert.data.training_batch import TrainingBatch
+from kbert.graph import names
+from kbert.graph.spec import GraphSpec
+from kbert.model.builder import build
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+
+LENGTH, BATCH, BLOCKS = 11, 12, 2
+HEADS = {"pretraining": {"max_predictions": PREDICTIONS}, "tokens": {"num_labels": 5}}
+
+
+def engine_of(head, dropout=0.3, **options):
+    keras.utils.set_random_seed(5)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    sizes = SIZES | {"num_hidden_layers": BLOCKS, "initializer_range": 0.2}
+    engine = engines.start()
+    with engine.scope():
+        spec = GraphSpec.of(kbert.BertConfig(**sizes, **rates), head, seq_len=LENGTH, **HEADS[head])
+        model = build(spec)
+    engine.prepare(model, Optimizer(total_steps=9), **options)
+    return engine
+
+
+def batch(head) -> TrainingBatch:
+    """Real tokens and padding: no text is as long as another."""
+    if head == "pretraining":
+        return batch_of(arrays("pretraining", 1, BATCH), 0)
+    random = np.random.default_rng(2)
+    tokens = random.integers(1, SIZES["vocab_size"], (BATCH, LENGTH)).astype("int32")
+    tokens[np.arange(LENGTH) > random.integers(1, LENGTH + 1, (BATCH, 1))] = 0
+    inputs = {names.TOKEN_IDS: tokens, names.SEGMENT_IDS: np.ones_like(tokens)}
+    labels = random.integers(0, 5, tokens.shape).astype("int32")
+    weights = np.full(labels.shape, 1 / labels.size, "float32")
+    name = names.TOKEN_CLASSIFIER
+    return TrainingBatch(inputs, {name: labels}, {name: weights})
+
+
+def difference(one, other) -> float:
+    """The largest, as a part of a gradient's largest number; a key's bias has only rounding."""
+    pairs = [(one[name], other[name]) for name in one if not name.endswith("key/bias")]
+    return max(np.abs(a - b).max() / max(np.abs(a).max(), 1e-12) for a, b in pairs)
+
+
+@full_on("jax")
+@pytest.mark.parametrize("head", ["pretraining", pytest.param("tokens", marks=pytest.mark.full)])
+def test_checkpointed_blocks_have_the_same_gradients_and_dropout(head):
+    given = batch(head)
+    kept = engine_of(head).gradients(given, 3)
+    engine = engine_of(head, gradient_checkpointing=True)
+    assert sum(segment.is_block for segment in engine.segments.segments) == BLOCKS
+    assert difference(kept, engine.gradients(given, 3)) < 1e-5
+
+
+@pytest.mark.full
+def test_each_micro_batch_and_step_has_its_own_masks():
+    """The same examples in each half: with other masks their gradients differ."""
+    given, half = batch("pretraining"), slice(0, 6)
+    rows = given.rows(half)
+
+    def twice(group):
+        return {name: np.concatenate([array] * 2) for name, array in group.items()}
+
+    one = engine_of("pretraining")
+    both = engine_of("pretraining", accumulation_steps=2)
+    doubled = TrainingBatch(*map(twice, (rows.inputs, rows.labels, rows.weights)))
+    once = one.gradients(rows, 0)
+    twofold = {name: 2 * value for name, value in once.items()}
+    assert difference(twofold, both.gradients(doubled, 0)) > 0.1
+    assert difference(once, one.gradients(rows, 1)) > 0.1
+    assert difference(once, one.gradients(rows, 0)) < 1e-6
+
+
+def test_cutting_a_graph_leaves_it_unchanged():
+    """Some tensors of the heads are the graph's inputs, which Keras would move to the heads."""
+    engine = engine_of("pretraining", gradient_checkpointing=True)
+    again = keras.models.clone_model(engine.model)
+    assert [layer.name for layer in again.layers] == [layer.name for layer in engine.model.layers]
+    assert kbert.model_rows(again) == kbert.model_rows(engine.model)
+
+
+@pytest.mark.parametrize("checkpointing", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_weights_are_freed_with_the_engine_and_gradients_registered_once(backend, checkpointing):
+    """TensorFlow keeps each traced custom gradient, and the graph that it is in, for good."""
+    counts, given = [], batch("tokens")
+    for _ in range(2):
+        engine = engine_of("tokens", gradient_checkpointing=checkpointing)
+        engine.update(given, 0), engine.evaluate(given), engine.predict(given.inputs)
+        weight = weakref.ref(engine.weights[0])
+        del engine
+        gc.collect(), gc.collect()
+        assert weight() is None
+        counts.append(registered(backend))
+    assert counts[0] == counts[1]
+
+
+def registered(backend) -> int:
+    if backend != "tensorflow":
+        return 0
+    from tensorflow.python.framework import ops
+
+    return sum(name.startswith("CustomGradient-") for name in ops.gradient_registry.list())
