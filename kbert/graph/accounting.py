@@ -41,8 +41,8 @@ CONVENTIONS = (
 
 TRAINED_IN_PART = (
     "Frozen parts and LoRA: a frozen weight has no gradient, and layers below the lowest trained "
-    "layer keep no activations. An adapter adds rank · (inputs + outputs) parameters and, to the "
-    "cost of its matrix, the product B·A, once forward and twice backward per step.",
+    "layer keep no activations. An adapter adds rank · (inputs + outputs) parameters, its products "
+    "with A and B, and rank numbers per token to the activations.",
 )
 
 
@@ -196,7 +196,8 @@ class Account:
         """FLOPs of a training step, and bytes of activations."""
         if self.trained is None:
             return 3 * self.flops, self.activation_bytes
-        return training_cost(self.rows, self.trained, self.batch_size * self.seq_len)
+        tokens, width = self.batch_size * self.seq_len, DTYPES[self.dtype][3]
+        return training_cost(self.rows, self.trained, tokens, width)
 
     def _totals(self, group: str) -> Totals:
         rows = [row for row in self.rows if row.group == group]

@@ -25,7 +25,7 @@ class ChipMemory:
     the two counts.
 
     Attributes:
-        weights: the weights, float32; with adapters also theirs, and the merged matrices.
+        weights: the weights, float32, those of adapters included.
         moments: Adam's two moments, float32.
         gradients: the gradients, float32; twice as much with accumulation_steps, which adds each
             micro-batch's gradients to a sum.
@@ -201,15 +201,15 @@ def plan(
         lora_targets=lora_targets,
     )
     unkept = _unkept_on_tpu(one) if devices.accelerator.kind == "TPU" else 0
-    reached, (sums, sum_flops) = _reached(one), _sums(one)
-    activations = _kept(one, reached, gradient_checkpointing, unkept) - sums
+    reached = _reached(one)
+    activations = _kept(one, reached, gradient_checkpointing, unkept)
     capacity = int(devices.accelerator.memory * (1 - _RESERVED))
     has_peak = peak_flops is not None or precision != "float32"
     peak = devices.accelerator.peak_flops if has_peak else None
     held = one.memory
     gradients = held.gradients * (2 if accumulation_steps > 1 else 1)
     kept = activations * (batch_size // parts)
-    needed = ChipMemory(held.weights + sums, held.adam, gradients, kept, capacity, held.gradients)
+    needed = ChipMemory(held.weights, held.adam, gradients, kept, capacity, held.gradients)
     largest = (capacity - needed.fixed) // max(1, activations)
     if capacity < needed.fixed + held.gradients:
         largest = 0
@@ -224,7 +224,7 @@ def plan(
         gradient_checkpointing=gradient_checkpointing,
         max_predictions=max_predictions,
         memory=needed,
-        flops=(one.training_flops - sum_flops) * batch_size + sum_flops * parts,
+        flops=one.training_flops * batch_size,
         recomputed_flops=encoder * batch_size if gradient_checkpointing else 0,
         utilization=utilization,
         largest_batch=max(0, largest) * parts,
@@ -287,16 +287,8 @@ def _reached(one: Account) -> int:
     return layers + 1 - next(lowest, layers + 1)
 
 
-def _sums(one: Account) -> tuple[int, int]:
-    """Return, per micro-batch, bytes of matrices merged with adapters and FLOPs of merging."""
-    adapted = one.trained.adapted if one.trained else ()
-    sizes = sum(matrix.inputs * matrix.outputs for matrix in adapted)
-    rank = one.trained.rank if one.trained else 0
-    return 4 * sizes, 3 * 2 * sizes * rank
-
-
 def _kept(one: Account, reached: int, gradient_checkpointing: bool, unkept: int) -> int:
-    """Return the bytes kept of one sequence, and of the matrices with adapters.
+    """Return the bytes kept of one sequence.
 
     Args:
         one: its account.

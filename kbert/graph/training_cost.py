@@ -2,9 +2,9 @@
 
 A matrix product Y = X W of F FLOPs is computed once in the forward pass. The backward pass needs F
 for the gradient of X, if something before it is trained, and F for the gradient of W, if W is
-trained or has an adapter. A product of two activations, in attention, is computed twice in the
-backward pass, or not at all. An adapter is added to its matrix, W + scale · B·A, once per training
-step: its product is computed once forward and twice backward, and the sum is kept.
+trained. A product of two activations, in attention, is computed twice in the backward pass, or not
+at all. An adapter multiplies X by A and the result by B. The backward pass needs the gradients of
+A, of B and of what is between them, which is kept, and that of X as above.
 
 All of this is about the graph. kbert's engines leave out what cannot affect the loss: `left_out`.
 """
@@ -38,27 +38,34 @@ class Row(Protocol):
     def activation_bytes(self) -> int: ...
 
 
-def training_cost(rows: Iterable[Row], parts: TrainedParts, tokens: int) -> tuple[int, int]:
+def training_cost(
+    rows: Iterable[Row], parts: TrainedParts, tokens: int, width: int
+) -> tuple[int, int]:
     """Return FLOPs of a step, and bytes of activations that it keeps.
 
     Args:
         rows: of the graph, with the costs of a batch.
         parts: what of it is trained.
         tokens: of the batch, B·S.
+        width: bytes of a kept number.
     """
     adapted: dict[str, list[AdaptedMatrix]] = {}
     for one in parts.adapted:
         adapted.setdefault(one.layer, []).append(one)
-    flops = sum(3 * 2 * one.inputs * one.outputs * parts.rank for one in parts.adapted)
-    kept = sum(4 * one.inputs * one.outputs for one in parts.adapted)  # float32, as the weights
+    kept = len(parts.adapted) * tokens * parts.rank * width
+    flops = 0
     reached: dict[str, bool] = {}  # whether a gradient is taken of what a group has computed
     table = names.TOKEN_EMBEDDING not in parts.frozen
-    width = parts.spec.config.hidden_size
+    hidden = parts.spec.config.hidden_size
     for row in rows:
         before = _before(row.group, reached)
         own = row.params > 0 and row.layer not in parts.frozen
         on = {one.name for one in adapted.get(row.layer, ())}
-        flops += row.flops + _backward(row, before, own, on, table, 2 * tokens * width * width)
+        flops += row.flops + _backward(row, before, own, on, table, 2 * tokens * hidden * hidden)
+        for one in adapted.get(row.layer, ()):
+            reaches = before or _trains_before(one.name, own, on)
+            products = (2 + reaches) * one.inputs + 3 * one.outputs
+            flops += 2 * tokens * parts.rank * products
         reached[row.group] = now = before or own or bool(on)
         kept += row.activation_bytes if now else 0
     return flops, kept
@@ -102,17 +109,21 @@ def _backward(row: Row, before: bool, own: bool, on: set[str], table: bool, squa
         square: FLOPs of the batch's product with an H × H matrix.
     """
     if row.type == "MultiHeadAttention":
-        inner = [(square, own or name in on) for name in _OF_INPUT]
-        within = before or any(trained for _, trained in inner)
+        within = before or _trains_before("attention_output", own, on)
         scores = 2 * (row.flops - 4 * square) * within
-        last = [(square, own or "attention_output" in on)]
-        return _products(inner, before) + scores + _products(last, within)
+        return _products([(3 * square, own)], before) + scores + _products([(square, own)], within)
     if row.type == "FeedForward":
-        half = row.flops // 2
-        first = own or "intermediate" in on
-        last = [(half, own or "output" in on)]
-        return _products([(half, first)], before) + _products(last, before or first)
+        half = [(row.flops // 2, own)]
+        return _products(half, before) + _products(
+            half, before or _trains_before("output", own, on)
+        )
     return _products([(row.flops, table if row.type == "EmbeddingSimilarity" else own)], before)
+
+
+def _trains_before(matrix: str, own: bool, on: set[str]) -> bool:
+    """Return whether something of its layer is trained before a matrix."""
+    earlier = {"attention_output": {*_OF_INPUT}, "output": {"intermediate"}}.get(matrix, set())
+    return bool(earlier) and (own or bool(on & earlier))
 
 
 def _products(products: list[tuple[int, bool]], before: bool) -> int:

@@ -8,10 +8,11 @@ import numpy as np
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
 from kbert.model.large_pages import LargePages
+from kbert.model.matrices import is_adapter
 
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
-    """Build a graph whose layers have the weights of others, cast to its own types.
+    """Build a graph whose layers have the weights of others, cast to its own types; no adapters.
 
     Nothing is drawn at random for these, which for base takes seconds.
 
@@ -36,7 +37,7 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
             new.path: _reader(old, memory)
             for layer in model.layers
             if layer.weights and (given := layers[layer.name])
-            for new, old in zip(layer.weights, given.weights, strict=True)
+            for new, old in zip(layer.weights, _base_weights(given), strict=True)
         }
     deferred.fill(model, values)
     return model
@@ -45,6 +46,11 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 def layers_of(model) -> dict[str, Any]:
     """Return a model's layers by their names."""
     return {layer.name: layer for layer in model.layers}
+
+
+def _base_weights(layer) -> list:
+    """Return a layer's weights without those of its adapters."""
+    return [weight for weight in layer.weights if not is_adapter(weight.path)]
 
 
 def _reader(weight, memory: LargePages) -> Callable[[], np.ndarray]:

@@ -175,6 +175,22 @@ def can_defer() -> bool:
     return works
 
 
+@contextlib.contextmanager
+def unlocked(layer) -> Iterator[None]:
+    """Have a built layer take more sublayers, such as adapters.
+
+    Keras locks a layer once it is built. Tried: an empty sublayer from the beginning, which every
+    saved model would have in its file; `enable_lora`, which does the same to the layer, splits
+    another axis than PEFT and knows no dropout.
+    """
+    with _needed("to add adapters to a layer"):
+        layer._tracker.unlock()
+    try:
+        yield
+    finally:
+        layer._tracker.lock()
+
+
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _setting_plainly = threading.Lock()
 _setters = 0  # how many are within `set_plainly`

@@ -144,6 +144,7 @@ def _engine(recipe: Recipe, surroundings: Surroundings):
 def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) -> None:
     """Build the model, newly initialized, and compile the step; refuse callbacks."""
     from kbert.model.build_with import build_with
+    from kbert.model.lora import adapters_of
     from kbert.training.loop.callbacks import refuse_harmful
     from kbert.training.optimizers import Optimizer
 
@@ -177,7 +178,7 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     engine.prepare(model, optimizer, trained, **options)
     engine.rows(recipe.batches.batch_size)  # refuses what replicas and micro-batches do not divide
     evaluated = recipe.fingerprint["dev"] is not None
-    refuse_harmful(surroundings.callbacks, bool(engine.trained.adapters), evaluated)
+    refuse_harmful(surroundings.callbacks, bool(adapters_of(model)), evaluated)
 
 
 def _created(engine, recipe: Recipe, folder: Path, keep_checkpoints: bool) -> RunFolder:

@@ -10,31 +10,32 @@ from kbert.checkpoints.bert import Bert, adapted
 from kbert.graph.accounting import account
 from kbert.graph.layer_table import layers as graph_layers
 from kbert.graph.trained_parts import TrainedParts, part_of
-from kbert.training.trained_weights import TrainedWeights
+from kbert.model.lora import adapters_of
+from kbert.model.matrices import is_adapter
 
 
-def with_adapters(bert: Bert, trained: TrainedWeights, base_path: str | None) -> Bert:
+def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
     """Return a model with the base's weights and the trained head, and the adapters added to them.
 
     Args:
         bert: the result, whose matrices are still the base's.
-        trained: the engine's.
+        engine: trained the adapters.
         base_path: where the base lies, for those who open the adapter.
     """
-    pairs = {}
-    for one in trained.adapters:
+    adapters, pairs = adapters_of(engine.model), {}
+    for one in adapters:
         a, b = (keras.ops.convert_to_numpy(half.value) for half in (one.a, one.b))
         pairs[one.matrix.block, one.matrix.name] = Pair(a.copy(), b.copy(), one.scale)
     adapter = LoraAdapter(
         pairs,
-        _saved(bert, trained),
+        _saved(bert, engine.weights),
         column=weight_names.column_of(bert.config),
         head=bert.head,
         labels=bert.labels,
         problem_type=bert.problem_type,
         split_punctuation=bert.split_punctuation,
         base_path=base_path,
-        dropout=trained.dropout,
+        dropout=adapters[0].dropout.rate,
     )
     return adapted(bert, adapter, "the adapter", "the model")
 
@@ -49,9 +50,9 @@ def amount_trained(parts: TrainedParts) -> str:
     return f"{counted.trainable_params:,} of {counted.params:,} parameters ({share:.2%}){adapters}"
 
 
-def _saved(bert: Bert, trained: TrainedWeights) -> dict:
+def _saved(bert: Bert, weights: list) -> dict:
     """Return the head's weights, and others that were trained whole, by transformers' names."""
-    whole = {variable.path.split("/")[0] for variable in trained.variables}
+    whole = {weight.path.split("/")[0] for weight in weights if not is_adapter(weight.path)}
     heads = {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
     column = weight_names.column_of(bert.config)
     entries = [

@@ -204,6 +204,7 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     """One update's gradients of A, B and the head, and how many numbers are trained."""
     import torch
 
+    from kbert.model.lora import adapters_of
     from kbert.training import engines
     from kbert.training.optimizers import Optimizer
     from kbert.training.trained_weights import weights_of
@@ -222,11 +223,11 @@ def test_gradients_and_counts_are_pefts(bases, ids):
     body, names_of = "base_model.model.bert.encoder.layer", {}
     modules = {"query": "attention.self.query", "value": "attention.self.value"}
     modules["intermediate"] = "intermediate.dense"
-    for one in engine.trained.adapters:
+    for one in adapters_of(engine.model):
         for half, variable in (("A", one.a), ("B", one.b)):
             module = f"{body}.{one.matrix.block - 1}.{modules[one.matrix.name]}"
             name = names_of[variable.path] = f"{module}.lora_{half}.default.weight"
-            state[f"adapter/{variable.path}"] = numbers[name].detach().numpy()
+            state[f"adapter/{variable.path.replace('/', '.')}"] = numbers[name].detach().numpy()
     for name in ("kernel", "bias"):
         theirs_ = {"kernel": "weight", "bias": "bias"}[name]
         path = next(path for path in state if path.endswith(f"model/Classifier/{name}"))

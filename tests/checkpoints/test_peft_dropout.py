@@ -2,16 +2,18 @@
 
 import importlib.util
 
+import keras
 import numpy as np
 import pytest
 from helpers.small_berts import small_bert
 from helpers.training_batches import LENGTH, arrays, batch_of
 
 import kbert
+from kbert import ops as kops
 from kbert.graph import names
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
-from kbert.model.parts import elementwise
+from kbert.model.lora import adapters_of
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
@@ -40,16 +42,13 @@ def mask_of(shape) -> np.ndarray:
 
 @pytest.mark.full
 def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
-    dropped = elementwise.dropped
-
-    def by_mask(x, seed, rate):
+    def by_mask(x, rate, seed):
         """The last block computes the first token's row alone: the first of PEFT's."""
-        if rate != RATE:
-            return dropped(x, seed, rate)
+        assert rate == RATE
         batch, rows, width = x.shape
         return x * mask_of((batch, LENGTH, width))[:, :rows]
 
-    monkeypatch.setattr(elementwise, "dropped", by_mask)
+    monkeypatch.setattr(kops.select(keras.backend.backend(), "cpu"), "dropout", by_mask)
     config = small.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     bert = small_bert(config, "classifier")
     kbert.save(bert, tmp_path / "base")
@@ -59,14 +58,14 @@ def test_gradients_are_pefts_under_its_masks(small, tmp_path, monkeypatch):
     parts = trained_parts(bert.spec, None, 4, ",".join(MODULES), 6.0)
     engine.prepare(model, Optimizer(), weights_of(model, parts, 1, dropout=RATE))
     random = np.random.default_rng(3)
-    for one in engine.trained.adapters:
+    for one in adapters_of(engine.model):
         one.b.assign(random.normal(0, 0.2, one.b.shape).astype("float32"))
     batch = batch_of(arrays("classifier", 1, BATCH), 0)
     found = engine.gradients(batch, 0)
     expected = pefts(tmp_path / "base", engine, batch)
-    for one in engine.trained.adapters:
+    for one in adapters_of(engine.model):
         for half, variable in (("A", one.a), ("B", one.b)):
-            wanted = expected[one.block, one.name, half]
+            wanted = expected[one.matrix.block, one.matrix.name, half]
             assert np.abs(wanted).max() > 1e-5
             np.testing.assert_allclose(
                 found[variable.path], wanted, atol=2e-6, rtol=1e-3, err_msg=variable.path
@@ -89,14 +88,14 @@ def pefts(base, engine, batch) -> dict:
     model = peft.get_peft_model(theirs, peft.LoraConfig(task_type="SEQ_CLS", **options)).train()
     layers = {name: one for name, one in model.named_modules() if hasattr(one, "lora_dropout")}
     places = {}
-    for adapter in engine.trained.adapters:
-        ending = f"layer.{adapter.block - 1}.{MODULES[adapter.name]}"
+    for adapter in adapters_of(engine.model):
+        ending = f"layer.{adapter.matrix.block - 1}.{MODULES[adapter.matrix.name]}"
         (layer,) = (one for name, one in layers.items() if name.endswith(ending))
         layer.lora_dropout["default"] = Masked()
         for half, variable in (("A", adapter.a), ("B", adapter.b)):
             weight = getattr(layer, f"lora_{half}")["default"].weight
             weight.data = torch.tensor(np.asarray(variable.value))
-            places[adapter.block, adapter.name, half] = weight
+            places[adapter.matrix.block, adapter.matrix.name, half] = weight
     tokens, segments = (
         torch.tensor(batch.inputs[name], dtype=torch.long)
         for name in (names.TOKEN_IDS, names.SEGMENT_IDS)

@@ -100,8 +100,8 @@ def test_flops_if_only_the_last_block_is_trained():
     frozen = counted(freeze="embeddings,1-2,pooler")
     assert found.training_flops - frozen.training_flops == 2 * BATCH * n * n
     adapted = counted(freeze="1-2", lora_rank=5, lora_targets="attention_output")
-    last = square + 2 * inner  # W's own gradient, then the gradients of what is read from it
-    product = 3 * 2 * n * n * 5
+    last = 2 * inner  # the gradients of what is read from W; its own input needs none
+    product = 2 * rows * 5 * (2 * n + 3 * n)  # A's product and gradient; B's, and its input's
     head -= 2 * BATCH * n * n  # the pooler is frozen
     assert adapted.training_flops == forward + last + head + product
 
@@ -111,9 +111,9 @@ def test_layers_below_trained_ones_keep_no_activations():
     block = whole.groups["encoder"].activation_bytes // 3
     rest = sum(whole.groups[name].activation_bytes for name in ("pooler", "classifier"))
     assert top.memory.activations == block + rest
-    sums = 3 * 4 * 2 * H * H  # of W and B·A: two float32 matrices a block
+    inner = 3 * 2 * BATCH * LENGTH * 5 * 4  # between A and B of two matrices a block
     lowest = whole.activation_bytes - whole.groups["embeddings"].activation_bytes
-    assert counted(lora_rank=5).memory.activations == lowest + sums
+    assert counted(lora_rank=5).memory.activations == lowest + inner
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import kbert
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.graph.training_cost import left_out
+from kbert.model.lora import adapters_of
+from kbert.model.matrices import kernel_of
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
 from kbert.training.trained_weights import weights_of
@@ -53,6 +55,12 @@ def data():
     return arrays("classifier", 3, BATCH)
 
 
+def in_state(half) -> str:
+    """The name of A or B in a run's state, which is that of older versions."""
+    layer, matrix, name = half.path.split("/")
+    return f"adapter/{layer}.{matrix}.{name}"
+
+
 def with_adapters(engine, first):
     """The state with B that are not 0, so that A has gradients too."""
     random = np.random.default_rng(3)
@@ -80,22 +88,25 @@ def test_adapter_gradients_equal_those_of_the_merged_weight(data, any_length, ba
     found, scale = engine.gradients(batch_of(data, 0), 0), 8.0 / 5
     whole, _ = engine_of(any_length=any_length)
     merged = {name: array for name, array in whole.state().items()}
-    for one in engine.trained.adapters:
-        a, b = (state[f"adapter/{half.path}"] for half in (one.a, one.b))
-        path = f"model/{one.kernel.path}"
+    of_matrices = set()
+    for one in adapters_of(engine.model):
+        a, b = (state[in_state(half)] for half in (one.a, one.b))
+        path = f"model/{kernel_of(engine.model, one.matrix).path}"
+        of_matrices.add(path)
         merged[path] = state[path] + (scale * b @ a).T.reshape(state[path].shape)
     merged |= {
         name: state[name]
         for name in merged
-        if name.startswith("model/")
-        and name not in {f"model/{one.kernel.path}" for one in engine.trained.adapters}
+        if name.startswith("model/") and name not in of_matrices
     }
     whole.restore(merged)
     full = whole.gradients(batch_of(data, 0), 0)
     assert len(found) == 2 * 6 * 2 + 2  # A and B of six matrices of two blocks, and the head
-    for one in engine.trained.adapters:
-        a, b = (state[f"adapter/{half.path}"] for half in (one.a, one.b))
-        gradient = full[one.kernel.path].reshape(a.shape[1], b.shape[0]).T  # (outputs, inputs)
+    for one in adapters_of(engine.model):
+        a, b = (state[in_state(half)] for half in (one.a, one.b))
+        gradient = (
+            full[kernel_of(engine.model, one.matrix).path].reshape(a.shape[1], b.shape[0]).T
+        )  # (outputs, inputs)
         expected = {one.a.path: scale * b.T @ gradient, one.b.path: scale * gradient @ a.T}
         for path, array in expected.items():
             assert np.abs(array).max() > 1e-5 or ".key." in path

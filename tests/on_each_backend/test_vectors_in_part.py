@@ -13,6 +13,7 @@ from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
+from kbert.model.lora import adapters_of
 from kbert.tasks.embedding.recipe import encoder_of
 from kbert.training import engines
 from kbert.training.optimizers import Optimizer
@@ -36,7 +37,7 @@ def engine_of(accumulation_steps, **parts):
         trained = weights_of(model, trained_parts(SPEC, **parts), 5)
     engine.vectors = VectorLoss("infonce", 2, 24, pooling="mean", normalize=False, pad_id=0)
     engine.prepare(model, Optimizer(total_steps=3), trained, accumulation_steps=accumulation_steps)
-    for adapter in engine.trained.adapters:
+    for adapter in adapters_of(engine.model):
         adapter.b.assign(random.normal(0, 0.2, adapter.b.shape).astype("float32"))
     return engine
 

@@ -19,7 +19,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
 from kbert.io.wording import first_few
-from kbert.model.matrices import kernel_of
+from kbert.model.matrices import kernel_of, merge
 
 _TITLES = {"transformers": "a BERT", "roberta": "a RoBERTa", "distilbert": "a DistilBERT"}
 
@@ -124,7 +124,7 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
         )
     for (block, name), pair in adapter.pairs.items():
         matrix = kernel_of(model, _matrix(block, name))
-        matrix.assign(summed(_kernel(model, block, name), pair))
+        matrix.assign(merge(_kernel(model, block, name), *pair))
     layers = {layer.name: layer for layer in model.layers}
     for name, array in adapter.saved.items():
         variable = transfer.variable_of(layers, entries[name])
@@ -150,12 +150,6 @@ def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source)
             )
     saved = {name: array for name, array in adapter.saved.items() if name not in tied}
     return dataclasses.replace(adapter, saved=saved)
-
-
-def summed(kernel: np.ndarray, pair: Pair) -> np.ndarray:
-    """W + scale · B·A in the kernel's shape, float32."""
-    product = (pair.b @ pair.a).T * np.float32(pair.scale)  # (inputs, outputs)
-    return kernel + product.reshape(kernel.shape)
 
 
 def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry]) -> list[str]:

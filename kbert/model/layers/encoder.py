@@ -13,6 +13,8 @@ error), on every backend; with `training=True` the check is left out.
 """
 
 import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import keras
 from keras import ops
@@ -176,6 +178,15 @@ _DONE_BY_ATTENTION = {
 _SIGNATURE = inspect.signature(keras.layers.MultiHeadAttention.__init__)
 
 
+_NO_ADAPTERS: Mapping[str, keras.layers.Layer] = MappingProxyType({})
+
+
+def _add_adapter(layer, name: str, x, y, training=None):
+    """Add what the layer's adapter of a matrix makes of x to the product y; y without one."""
+    adapter = layer.adapters.get(name)
+    return y if adapter is None else y + adapter(x, training=training)
+
+
 @_register
 class MultiHeadAttention(keras.layers.MultiHeadAttention):
     """Self-attention: Keras's layer and weights, with one input and a mask that survives.
@@ -196,9 +207,14 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         training: True applies dropout to the attention weights.
         queries: float (B, R, H), rows of `x` that alone attend; None: all.
 
+    Attributes:
+        adapters: LoRA adapters by the names of their matrices, see `kbert.model.lora`.
+
     Returns:
         (B, S, H); (B, R, H) of queries.
     """
+
+    adapters = _NO_ADAPTERS
 
     def __init__(self, num_heads, key_dim, *args, flash_attention=None, **kwargs):
         super().__init__(num_heads, key_dim, *args, **kwargs)
@@ -219,7 +235,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             dense.supports_masking = True  # else each warns that it drops the mask
 
     def call(self, x, mask=None, training=None, queries=None):
-        query, key, value = self._project(x, queries)  # (B, A, S, D) each
+        query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
         drops = bool(training and self.dropout > 0)
         context = kops.attention(
             query,
@@ -230,17 +246,31 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             seed=self._dropout_layer.seed_generator.next() if drops else None,
         )  # (B, S, A·D)
         kernel = ops.reshape(ops.convert_to_tensor(self.output_dense.kernel), (-1, x.shape[-1]))
-        return kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
+        y = kops.linear(context, kernel, self.output_dense.bias)  # (B, S, H)
+        return _add_adapter(self, "attention_output", context, y, training)
 
-    def _project(self, x, queries=None) -> list:
+    def _project(self, x, queries=None, training=None) -> list:
         """Return query (B, A, R, D), key and value (B, A, S, D)."""
         dense = self.query_dense, self.key_dense, self.value_dense
         kernels = [ops.convert_to_tensor(one.kernel) for one in dense]
         biases = [one.bias for one in dense]
         if queries is None:
-            return kops.project_heads(x, kernels, biases)
-        of_queries = kops.project_heads(queries, kernels[:1], biases[:1])
-        return [*of_queries, *kops.project_heads(x, kernels[1:], biases[1:])]
+            heads = kops.project_heads(x, kernels, biases)
+        else:
+            of_queries = kops.project_heads(queries, kernels[:1], biases[:1])
+            heads = [*of_queries, *kops.project_heads(x, kernels[1:], biases[1:])]
+        inputs = x if queries is None else queries, x, x
+        for place, name in enumerate(("query", "key", "value")):
+            if adapter := self.adapters.get(name):
+                change = adapter(inputs[place], training=training)  # (B, S, H)
+                heads[place] = heads[place] + self._split_heads(change)
+        return heads
+
+    def _split_heads(self, x):
+        """Return (B, S, A·D) as (B, A, S, D)."""
+        batch, length, _ = ops.shape(x)
+        x = ops.reshape(x, (batch, length, self.num_heads, self.key_dim))
+        return ops.transpose(x, (0, 2, 1, 3))
 
     def attention_weights(self, x, mask=None):
         """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""
@@ -288,7 +318,12 @@ class FeedForward(keras.layers.Layer):
         units: width between the two (FFD).
         hidden_act: the activation's name, as in `BertConfig`.
         kernel_initializer: of both kernels.
+
+    Attributes:
+        adapters: as of `MultiHeadAttention`.
     """
+
+    adapters = _NO_ADAPTERS
 
     def __init__(self, units, hidden_act="gelu", kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
@@ -314,11 +349,13 @@ class FeedForward(keras.layers.Layer):
             units, function, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
         )
 
-    def call(self, x):
+    def call(self, x, training=None):
         inner, outer = self.intermediate_dense, self.output_dense
         y = kops.linear(x, ops.convert_to_tensor(inner.kernel))  # (B, S, F)
-        y = kops.bias_activation(y, inner.bias, inner.activation)
-        return kops.linear(y, ops.convert_to_tensor(outer.kernel), outer.bias)  # (B, S, H)
+        y = _add_adapter(self, "intermediate", x, y, training)
+        x = kops.bias_activation(y, inner.bias, inner.activation)
+        y = kops.linear(x, ops.convert_to_tensor(outer.kernel), outer.bias)  # (B, S, H)
+        return _add_adapter(self, "output", x, y, training)
 
     def compute_output_shape(self, input_shape):
         return input_shape

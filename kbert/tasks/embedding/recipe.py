@@ -181,7 +181,7 @@ class VectorTraining(Finetuning):
         bert = first_values.with_untrained(bert, self._untrained([names.POOLER]))
         if not self._parts.adapted:
             return bert
-        return with_adapters(bert, engine.trained, self._base_path())
+        return with_adapters(bert, engine, self._base_path())
 
     def _pooler(self) -> dict:
         """Return the source's pooler, which is not trained."""

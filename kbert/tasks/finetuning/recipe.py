@@ -318,7 +318,7 @@ class Finetuning(Recipe):
         bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
-        return with_adapters(bert, engine.trained, self._base_path())
+        return with_adapters(bert, engine, self._base_path())
 
     def _restore_best(self, history: History) -> None:
         """Give the engine the weights that are kept, and find their metrics."""

@@ -215,7 +215,7 @@ class Pretraining(Recipe):
         bert = first_values.with_untrained(bert, self._untrained())
         if not self._parts.adapted:
             return bert
-        return with_adapters(bert, engine.trained, self._places.get("init"))
+        return with_adapters(bert, engine, self._places.get("init"))
 
     def result(self, last: dict) -> dict:
         found = {name: value for name, value in last.items() if name not in ("step", "skipped")}

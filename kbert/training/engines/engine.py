@@ -7,8 +7,7 @@ import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
-from kbert.model.parts import packed_rows, plain_kit
-from kbert.model.parts.adapted_parts import AdaptedParts
+from kbert.model.parts import packed_rows
 from kbert.model.parts.cut_model import CutModel
 from kbert.model.parts.dropout_seeds import seed_states, seeds_of
 from kbert.model.parts.scopes import LOSS, scope
@@ -112,7 +111,6 @@ class Engine(GradientCache, OptimizerStep):
         self.scaled = precision.needs_scale(model)
         self.weights, self.rates = self.trained.variables, self.trained.rates
         self.seed_states = seed_states(model)
-        self._draws = [*self.seed_states, *self.trained.draws]
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.weights]
         with self.scope():
             self._make_variables()
@@ -224,7 +222,7 @@ class Engine(GradientCache, OptimizerStep):
         """Return the dropout seeds of a step; see `seeds_of`."""
         # Functions of (seed, step), not states that each draw moves on: a run that goes on draws
         # what it would have drawn, and each replica and micro-batch has masks of its own.
-        return seeds_of(self.seed, step, replicas, self.accumulation_steps, len(self._draws))
+        return seeds_of(self.seed, step, replicas, self.accumulation_steps, len(self.seed_states))
 
     def _no_seeds(self) -> np.ndarray:
         """For what draws nothing."""
@@ -274,8 +272,10 @@ class Engine(GradientCache, OptimizerStep):
 
     def _values(self, weights, seeds, frozen=None) -> dict:
         """Return the values of the model's variables and of dropout's seeds, by variable id."""
-        values = self.trained.values(weights, self._frozen_values() if frozen is None else frozen)
-        return values | {id(state): seeds[place] for place, state in enumerate(self._draws)}
+        frozen = self._frozen_values() if frozen is None else frozen
+        variables = [*self.weights, *self.trained.frozen, *self.seed_states]
+        given = [*weights, *frozen, *(seeds[n] for n in range(len(self.seed_states)))]
+        return dict(zip(map(id, variables), given, strict=True))
 
     def _texts(self, inputs: Mapping) -> Mapping:
         return self.vectors.texts(inputs) if self.vectors else inputs
@@ -293,11 +293,8 @@ class Engine(GradientCache, OptimizerStep):
         return named if training else {name: named[name] for name in self.output_names}
 
     def _cut_model(self) -> CutModel | None:
-        """Return the model in parts, for packed rows and the dropout of adapters."""
-        parts = None
-        if self.trained.draws:
-            parts = AdaptedParts(plain_kit, self.trained.adapters, self.trained.dropout)
-        return CutModel(self.model, parts, self.packing) if parts or self.packing else None
+        """Return the model in parts, for packed rows."""
+        return CutModel(self.model, None, self.packing) if self.packing else None
 
     def _loss_sums(self, logits, labels, weights):
         """`objectives.measured`, or the sums of the loss of embeddings."""

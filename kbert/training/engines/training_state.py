@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from kbert.io.wording import first_few
+from kbert.model.matrices import is_adapter
 from kbert.ops.devices import device_names
 from kbert.training import precision
 from kbert.training.engines.host_memory import HostMemory
@@ -15,7 +16,7 @@ class TrainingState:
 
     Attributes:
         model: the model.
-        weights: its variables that are trained, in Keras's order, and those of adapters.
+        weights: its variables that are trained, in Keras's order.
         trained: what they are.
         first, second: the moments of each.
         counts: steps done, loss scale, good steps since it changed, steps in a row that were
@@ -66,14 +67,13 @@ class TrainingState:
         """Return every variable of the state by its name."""
         # without the seeds' paths: those count what the process made before
         found = {f"model/seed/{place}": state for place, state in enumerate(self.seed_states)}
-        found |= {f"model/{weight.path}": weight for weight in self.model.weights}
-        found |= {f"adapter/{weight.path}": weight for weight in self.trained.added}
-        added = len(self.trained.added)
-        if len(found) != len(self.seed_states) + len(self.model.weights) + added:
+        found |= {_name_of(weight.path): weight for weight in self.model.weights}
+        if len(found) != len(self.seed_states) + len(self.model.weights):
             raise ValueError("two weights of the model have one path: give its layers other names")
         for kind, variables in (("first", self.first), ("second", self.second)):
             for weight, variable in zip(self.weights, variables, strict=True):
-                found[f"optimizer/{kind}/{weight.path}"] = variable
+                name = _name_of(weight.path).partition("/")[2]
+                found[f"optimizer/{kind}/{name}"] = variable
         # without bad_updates: what is saved is good
         return found | {f"optimizer/{variable.name}": variable for variable in self.counts[:-1]}
 
@@ -148,3 +148,8 @@ class TrainingState:
         count = len(self.weights)
         weights, first, second = (values[n * count : (n + 1) * count] for n in range(3))
         return weights, first, second, values[3 * count :]
+
+
+def _name_of(path: str) -> str:
+    """Return the name of the model's weight at a path: "model/…", or "adapter/…"."""
+    return f"adapter/{path.replace('/', '.')}" if is_adapter(path) else f"model/{path}"

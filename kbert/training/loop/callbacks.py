@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import keras
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.model.lora import merge_adapters
 from kbert.training import loss as objectives
 from kbert.training import optimizers
 
@@ -111,7 +112,7 @@ class Callbacks:
         if event in _BATCH_EVENTS and not self._watched:
             return
         given = [self._keras_logs(one) if isinstance(one, dict) else one for one in arguments]
-        with self._engine.trained.merged():
+        with merge_adapters(self._engine.model):
             self._set_optimizer()
             getattr(self._list, event)(*given)
         self._refuse_other_rate()

@@ -1,0 +1,145 @@
+"""Low-rank adapters in the layers: W·x + scale · B·A·dropout(x), as PEFT computes it.
+
+Hu et al. 2021, arXiv 2106.09685. W is frozen. A (rank, inputs) and B (outputs, rank) are weights of
+a `LoraAdapter`, which the layer that has W holds as a sublayer. A model without adapters has
+nothing of this.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import keras
+import numpy as np
+from keras import ops
+
+from kbert import ops as kops
+from kbert.graph.trained_parts import AdaptedMatrix, TrainedParts
+from kbert.model.keras_internals import unlocked
+from kbert.model.layers import Dropout
+from kbert.model.matrices import kernel_of, merge
+
+
+class LoraAdapter(keras.layers.Layer):
+    """The adapter of one matrix.
+
+    Args:
+        matrix: the matrix.
+        a: (rank, inputs), the first value of A.
+        b: (outputs, rank), the first value of B.
+        scale: factor of B·A.
+        rate: dropout rate of the input, in training.
+
+    Call arguments:
+        x: float (…, inputs), the input of the matrix.
+        training: True applies the dropout.
+
+    Returns:
+        (…, outputs), to be added to the product of x and the matrix.
+    """
+
+    def __init__(self, matrix: AdaptedMatrix, a, b, scale: float, rate: float = 0.0, **kwargs):
+        super().__init__(name=matrix.name, **kwargs)
+        self.matrix, self.scale = matrix, scale
+        self.supports_masking = True
+        self.dropout = Dropout(rate, seed=0, dtype=self.dtype_policy)
+        self._first = {"lora_A": np.asarray(a), "lora_B": np.asarray(b)}
+
+    def build(self, input_shape):
+        self.a, self.b = (
+            self.add_weight(
+                array.shape,
+                # as arrays: a constant of this size would stay in TensorFlow's graph
+                lambda shape, dtype, array=array: ops.convert_to_tensor(array, dtype),
+                dtype="float32",
+                autocast=False,
+                name=name,
+            )
+            for name, array in self._first.items()
+        )
+
+    def call(self, x, training=None):
+        x = self.dropout(x, training=training)
+        inner = kops.linear(x, ops.transpose(self.a)) * self.scale  # (…, rank)
+        return kops.linear(inner, ops.transpose(self.b))
+
+
+def add_adapters(
+    model,
+    parts: TrainedParts,
+    seed: int,
+    dropout: float = 0.0,
+    pairs: Mapping | None = None,
+) -> None:
+    """Add the adapters of trained parts to a model's layers.
+
+    Args:
+        model: of the parts' graph, without adapters; within the engine's scope.
+        parts: of the graph.
+        seed: of the first A: uniform in ±1/√inputs, as PEFT draws it. B is 0.
+        dropout: dropout rate of the adapters' inputs.
+        pairs: A and B to begin with, by block and matrix; None: new ones.
+    """
+    added: dict[str, dict[str, LoraAdapter]] = {}
+    for number, matrix in enumerate(parts.adapted):
+        a, b = _first_values(matrix, parts.rank, [seed, number], pairs)
+        dtype = model.get_layer(matrix.layer).dtype_policy
+        adapter = LoraAdapter(matrix, a, b, parts.alpha / parts.rank, dropout, dtype=dtype)
+        with keras.name_scope(matrix.layer):
+            adapter.build((None, None, matrix.inputs))
+        added.setdefault(matrix.layer, {})[matrix.name] = adapter
+    for name, adapters in added.items():
+        _attach(model.get_layer(name), adapters)
+
+
+def adapters_of(model) -> list[LoraAdapter]:
+    """Return a model's adapters, in the order of its layers."""
+    return [one for layer in model.layers for one in getattr(layer, "adapters", {}).values()]
+
+
+@contextlib.contextmanager
+def without_adapters(model) -> Iterator[list[LoraAdapter]]:
+    """Take the adapters off a model for as long as the context lasts, and yield them."""
+    layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
+    taken = [dict(layer.adapters) for layer in layers]
+    found = adapters_of(model)
+    for layer in layers:
+        layer.adapters.clear()
+    try:
+        yield found
+    finally:
+        for layer, adapters in zip(layers, taken, strict=True):
+            _attach(layer, adapters)
+
+
+@contextlib.contextmanager
+def merge_adapters(model) -> Iterator[None]:
+    """Merge the adapters into the weights for as long as the context lasts: W + scale · B·A.
+
+    The model then has no adapters. Afterwards it is bit for bit what it was before.
+    """
+    with without_adapters(model) as adapters:
+        kernels = [kernel_of(model, one.matrix) for one in adapters]
+        before = [ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+        for kernel, array, one in zip(kernels, before, adapters, strict=True):
+            a, b = (ops.convert_to_numpy(half.value) for half in (one.a, one.b))
+            kernel.assign(merge(array, a, b, one.scale))
+        try:
+            yield
+        finally:
+            for kernel, array in zip(kernels, before, strict=True):
+                kernel.assign(array)
+
+
+def _attach(layer, adapters: Mapping[str, LoraAdapter]) -> None:
+    with unlocked(layer):
+        layer.adapters = dict(adapters)
+
+
+def _first_values(matrix: AdaptedMatrix, rank: int, seed: list[int], pairs: Mapping | None):
+    """Return A (rank, inputs) and B (outputs, rank)."""
+    if pairs is not None:
+        a, b, _ = pairs[matrix.block, matrix.name]
+        return a, b
+    bound = matrix.inputs**-0.5
+    a = np.random.default_rng(seed).uniform(-bound, bound, (rank, matrix.inputs))
+    return a, np.zeros((matrix.outputs, rank))
