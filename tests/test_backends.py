@@ -1,4 +1,4 @@
-"""Run the tests in on_each_backend on JAX and torch, one process per backend and round."""
+"""Run the tests in ops and on_each_backend on JAX and torch, one process per backend and round."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ ROUNDS = {
     "full": "full and not nightly",
     "nightly": "nightly",
 }
-FOLDER = Path(__file__).parent / "on_each_backend"
+FOLDERS = [str(Path(__file__).parent / name) for name in ("ops", "on_each_backend")]
 WITHOUT_TENSORFLOW = """
 import importlib.machinery
 import sys
@@ -61,7 +61,7 @@ def start(tmp_path_factory):
             output = folder / f"{name}-{which}.txt"
             with output.open("w") as file:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "pytest", *options, str(FOLDER)],
+                    [sys.executable, "-m", "pytest", *options, *FOLDERS],
                     env=os.environ | environment_of(name),
                     stdout=file,
                     stderr=subprocess.STDOUT,

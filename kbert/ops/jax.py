@@ -1,0 +1,188 @@
+"""JAX's versions of `kbert.ops.reference`, with written gradients: XLA compiles the whole step.
+
+XLA fuses the rest of the reference as it is, dropout's hash too. A gradient is written here only
+where that of autodiff keeps more tensors, or passes over memory more often.
+
+Dimensions as in `kbert.ops.reference`; N = B·S.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from keras import ops
+
+from kbert.ops import reference
+
+linear = reference.linear
+project_heads = reference.project_heads
+attention_probs = reference.attention_probs
+bias_activation = reference.bias_activation
+dropout = reference.dropout
+keep_mask = reference.keep_mask
+gather_positions = reference.gather_positions
+
+
+def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+    """See `reference.attention`; keeps one tensor (B, A, R, S) for the gradient."""
+    return _attend(query, key, value, mask, seed, rate)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+def _attend(query, key, value, mask, seed, rate):
+    return _attend_forward(query, key, value, mask, seed, rate)[0]
+
+
+def _attend_forward(query, key, value, mask, seed, rate):
+    probs = reference.attention_probs(query, key, mask)
+    if rate:  # the sign is the dropout mask
+        probs = jnp.where(reference.keep_mask(probs.shape, rate, seed), probs, -probs)
+    context = jnp.matmul(_keep(probs, rate), value)  # (B, A, R, D)
+    context = jnp.moveaxis(context, 1, 2)
+    return context.reshape(*context.shape[:2], -1), (query, key, value, probs)
+
+
+def _attend_backward(rate, residuals, gradient):
+    # The sums of FlashAttention (Dao et al. 2022, arXiv 2205.14135, appendix B.2).
+    query, key, value, signed = residuals
+    batch, heads, length, size = query.shape
+    gradient = jnp.moveaxis(gradient.reshape(batch, length, heads, size), 1, 2)
+    of_value = jnp.matmul(_transpose(_keep(signed, rate)), gradient)
+    of_probs = _wide(jnp.matmul(gradient, _transpose(value)))
+    if rate:
+        of_probs = jnp.where(signed > 0, of_probs * (1 / (1 - rate)), 0.0)
+    probs = jnp.abs(_wide(signed))
+    of_scores = probs * (of_probs - jnp.sum(of_probs * probs, -1, keepdims=True))
+    of_scores = of_scores.astype(query.dtype)
+    scale = size**-0.5
+    of_query = jnp.matmul(of_scores, key) * scale
+    of_key = jnp.matmul(_transpose(of_scores), query * scale)
+    return of_query, of_key, of_value, None, None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _keep(signed, rate: float):
+    """Return the scaled probabilities that dropout keeps."""
+    return jnp.maximum(signed, 0) * jnp.asarray(1 / (1 - rate), signed.dtype) if rate else signed
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """See `reference.layer_norm`; keeps only its input for the gradient."""
+    gamma, beta = map(ops.convert_to_tensor, (gamma, beta))
+    return _layer_norm(x, gamma, beta, epsilon)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _layer_norm(x, gamma, beta, epsilon):
+    return reference.layer_norm(x, gamma, beta, epsilon)
+
+
+def _layer_norm_forward(x, gamma, beta, epsilon):
+    return reference.layer_norm(x, gamma, beta, epsilon), (x, gamma, beta)
+
+
+def _layer_norm_backward(epsilon, residuals, gradient):
+    x, gamma, beta = residuals
+    wide, gradient, gamma32 = _rows(_wide(x)), _rows(_wide(gradient)), _wide(gamma)
+    centered = wide - jnp.mean(wide, -1, keepdims=True)
+    scale = jax.lax.rsqrt(jnp.mean(jnp.square(centered), -1, keepdims=True) + epsilon)
+    unit = centered * scale
+    product = gradient * unit
+    column = gamma32[:, None] / x.shape[-1]  # (H, 1)
+    mean, slope = jnp.matmul(gradient, column), jnp.matmul(product, column)  # (N, 1) each
+    of_x = (gradient * gamma32 - unit * slope - mean) * scale
+    of_gamma, of_beta = jnp.sum(product, 0), jnp.sum(gradient, 0)
+    of_x = of_x.reshape(x.shape).astype(x.dtype)
+    return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
+
+
+_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+def embedding_lookup(table, ids):
+    """See `reference.embedding_lookup`; of a few rows as a product: its gradient is no scatter."""
+    if table.shape[0] <= 16:
+        return jnp.matmul(jax.nn.one_hot(ids, table.shape[0], dtype=table.dtype), table)
+    return reference.embedding_lookup(table, ids)
+
+
+def embedding_lookup_and_table(table, ids, dtype: str):
+    """See `reference.embedding_lookup_and_table`; one dense gradient instead of three."""
+    rows, table = _lookup_and_table(table, ids, dtype)
+    return rows.astype(dtype), table
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _lookup_and_table(table, ids, dtype):
+    return reference.embedding_lookup(table, ids), table.astype(dtype)
+
+
+def _lookup_forward(table, ids, dtype):
+    return _lookup_and_table(table, ids, dtype), ids
+
+
+def _lookup_backward(dtype, ids, gradients):
+    of_rows, of_table = gradients
+    return of_table.astype(of_rows.dtype).at[ids].add(of_rows), None
+
+
+_lookup_and_table.defvjp(_lookup_forward, _lookup_backward)
+
+
+def tied_logits(x, table, bias):
+    """See `reference.tied_logits`; without a transposed copy of the table."""
+    y = jnp.einsum("bmh,th->bmt", x, table)
+    return y + ops.cast(bias, y.dtype)
+
+
+def cross_entropy(logits, labels, weights):
+    """See `reference.cross_entropy`; no gather, no scatter; keeps two numbers per label."""
+    return _cross_entropy(logits, labels, weights)
+
+
+@jax.custom_vjp
+def _cross_entropy(logits, labels, weights):
+    return _cross_entropy_forward(logits, labels, weights)[0]
+
+
+def _cross_entropy_forward(logits, labels, weights):
+    wide = _counted(logits, weights)
+    classes = jnp.arange(wide.shape[-1], dtype=labels.dtype)
+    largest = jnp.max(wide, -1, keepdims=True)
+    total = jnp.sum(jnp.exp(wide - largest), -1, keepdims=True)
+    own = jnp.sum(jnp.where(classes == labels[..., None], wide, 0.0), -1)
+    first = jnp.min(jnp.where(wide == largest, classes, wide.shape[-1]), -1)  # as argmax
+    losses = (jnp.log(total) + largest)[..., 0] - own
+    hits = (first == labels).astype("float32")
+    sums = jnp.stack([jnp.sum(weights * one) for one in (losses, hits, jnp.ones_like(losses))])
+    return sums, (logits, labels, weights, largest, 1 / total)
+
+
+def _cross_entropy_backward(residuals, gradient):
+    logits, labels, weights, largest, inverse = residuals
+    probs = jnp.exp(_counted(logits, weights) - largest) * inverse
+    is_label = jnp.arange(logits.shape[-1], dtype=labels.dtype) == labels[..., None]
+    of_logits = (weights * gradient[0])[..., None] * (probs - is_label)
+    return of_logits.astype(logits.dtype), None, None
+
+
+_cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
+
+
+def _counted(logits, weights):
+    return jnp.where((weights > 0)[..., None], _wide(logits), 0.0)
+
+
+def _wide(x):
+    return x.astype("float32")
+
+
+def _transpose(x):
+    return jnp.swapaxes(x, -1, -2)
+
+
+def _rows(x):
+    """Return (…, H) as (N, H)."""
+    return x.reshape(-1, x.shape[-1])

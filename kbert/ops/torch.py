@@ -1,0 +1,241 @@
+"""torch's versions of `kbert.ops.reference`: its own operations; torch compiles nothing.
+
+Dropout on a CPU draws from a generator that the layer's seed starts. On a GPU, where reading the
+seed would make the host wait, it draws from torch's own generator: whoever trains seeds that for
+each micro-batch.
+
+Dimensions as in `kbert.ops.reference`.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+from keras import ops
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from kbert.ops import reference
+from kbert.ops.activations import gelu, gelu_tanh
+
+attention_probs = reference.attention_probs
+keep_mask = reference.keep_mask
+
+
+def linear(x, kernel, bias=None):
+    """See `reference.linear`; the product adds the bias."""
+    return _product(x, kernel.to(x.dtype), bias)
+
+
+def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
+    """See `reference.project_heads`; one product of all kernels side by side."""
+    _, heads, size = kernels[0].shape
+    kernel = torch.cat([one.flatten(1) for one in kernels], 1)
+    bias = None
+    if biases[0] is not None:
+        bias = torch.cat([ops.convert_to_tensor(one).flatten() for one in biases])
+    y = linear(x, kernel, bias).unflatten(-1, (len(kernels), heads, size))  # (B, S, 3, A, D)
+    # unbind, whose gradient is one copy: a part that is indexed has one as large as all parts
+    return list(y.permute(2, 0, 3, 1, 4).unbind())
+
+
+def attention(query, key, value, mask=None, *, rate: float = 0.0, seed=None):
+    """See `reference.attention`; torch's fused attention, but for dropout on a CPU."""
+    if mask is not None:  # half of the lowest number: a query without a key has no NaN
+        lowest = torch.finfo(query.dtype).min / 2
+        mask = torch.where(mask, 0.0, lowest).to(query.dtype)
+    if rate and query.device.type == "cpu":
+        scores = (query * query.shape[-1] ** -0.5) @ key.mT
+        probs = (scores if mask is None else scores.add_(mask)).softmax(-1)
+        # contiguous: as a view it would keep query and key in memory too
+        context = _Attention.apply(probs, value.contiguous(), *_draw(probs, rate, seed))
+    else:
+        attend = functional.scaled_dot_product_attention
+        context = attend(query, key, value, mask, dropout_p=rate)
+    return context.transpose(1, 2).flatten(2)  # (B, A, R, D) -> (B, R, A·D)
+
+
+class _Attention(torch.autograd.Function):
+    """Product of the probabilities after dropout with the values; keeps a byte per number."""
+
+    @staticmethod
+    def forward(ctx, probs, value, keep, scale):
+        ctx.save_for_backward(probs, value, keep)
+        ctx.scale = scale
+        return (_keep(probs, keep) @ value).mul_(scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        probs, value, keep = ctx.saved_tensors
+        gradient = gradient * ctx.scale
+        of_value = _keep(probs, keep).mT @ gradient
+        return _keep(gradient @ value.mT, keep), of_value, None, None
+
+
+def bias_activation(x, bias, activation: Callable):
+    """See `reference.bias_activation`."""
+    x = x + ops.cast(bias, x.dtype)
+    if activation is gelu:
+        return functional.gelu(x)
+    if activation is gelu_tanh:
+        return functional.gelu(x, approximate="tanh")
+    return activation(x)
+
+
+def dropout(x, rate: float, seed):
+    """See `reference.dropout`; on a CPU the rate is exact to 2⁻¹⁷."""
+    if not rate:
+        return x
+    if x.device.type != "cpu":
+        return functional.dropout(x, rate)
+    return _Dropout.apply(x, *_draw(x, rate, seed))
+
+
+class _Dropout(torch.autograd.Function):
+    """Dropout that keeps a byte per number, where torch's own keeps the scaled mask."""
+
+    @staticmethod
+    def forward(ctx, x, keep, scale):
+        ctx.save_for_backward(keep)
+        ctx.scale = scale
+        return _keep(x, keep).mul_(scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        (keep,) = ctx.saved_tensors
+        return _keep(gradient, keep).mul_(ctx.scale), None, None
+
+
+def _draw(x, rate: float, seed) -> tuple:
+    """Return a keep mask, bool of the shape of x, and the scale of the numbers that it keeps.
+
+    16 random bits per number, from 64 at a time: torch's own dropout takes four times as long. The
+    scale is that of the exact rate.
+    """
+    low, high = seed.tolist()
+    generator = torch.Generator().manual_seed((low ^ high * 0x9E3779B9) % 2**32)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+    bits = words.random_(-(2**63), None, generator=generator).view(torch.int16)  # −2¹⁵ … 2¹⁵ − 1
+    dropped = min(round(rate * 2**16), 2**16 - 1)
+    return bits[: x.numel()].view(x.shape) >= dropped - 2**15, 2**16 / (2**16 - dropped)
+
+
+def _keep(x, keep):
+    """Return x, with 0 where it is dropped, in memory of its own."""
+    return keep.to(x.dtype).mul_(x)
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """See `reference.layer_norm`."""
+    gamma, beta = (ops.cast(one, "float32") for one in (gamma, beta))
+    return functional.layer_norm(x.float(), gamma.shape, gamma, beta, epsilon).to(x.dtype)
+
+
+def embedding_lookup(table, ids):
+    """See `reference.embedding_lookup`."""
+    return functional.embedding(ids, table)
+
+
+def embedding_lookup_and_table(table, ids, dtype: str):
+    """See `reference.embedding_lookup_and_table`; one dense gradient instead of three."""
+    dtype = getattr(torch, dtype)
+    rows, table = _LookupAndTable.apply(table, ids, dtype)
+    return rows.to(dtype), table
+
+
+class _LookupAndTable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, ids, dtype):
+        ctx.save_for_backward(ids)
+        return functional.embedding(ids, table), table.to(dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, of_rows, of_table):
+        (ids,) = ctx.saved_tensors
+        rows = of_rows.flatten(0, -2)
+        return of_table.to(of_rows.dtype).index_add(0, ids.flatten(), rows), None, None
+
+
+def tied_logits(x, table, bias):
+    """See `reference.tied_logits`; the product adds the bias."""
+    return _product(x, table, bias, transposed=True)
+
+
+def gather_positions(x, positions):
+    """See `reference.gather_positions`."""
+    return torch.take_along_dim(x, positions[..., None].long(), 1)
+
+
+def cross_entropy(logits, labels, weights):
+    """See `reference.cross_entropy`."""
+    counts = weights > 0
+    wide = torch.where(counts[..., None], logits.float(), 0.0)
+    labels = torch.where(counts, labels, 0).long()
+    losses = functional.cross_entropy(wide.flatten(0, -2), labels.flatten(), reduction="none")
+    hits = (wide.argmax(-1) == labels).float()
+    return torch.stack([weights.flatten() @ losses, (weights * hits).sum(), weights.sum()])
+
+
+# Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
+# unused. oneDNN does not, and torch has its product under this name alone.
+_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_SMALLEST = 2**21  # multiplications; below, oneDNN's preparation takes longer than MKL's product
+
+
+def _product(x, matrix, bias=None, transposed: bool = False):
+    """Return x (…, in) times matrix (in, out), or (out, in) if transposed, plus bias (out,)."""
+    rows = x.flatten(0, -2)
+    bias = None if bias is None else ops.cast(bias, x.dtype)
+    right = matrix.mT if transposed else matrix
+    if _onednn_is_faster(rows, right.mT):
+        y = _Product.apply(rows, matrix, bias, transposed)
+    else:
+        y = rows @ right if bias is None else torch.addmm(bias, rows, right)
+    return y.unflatten(0, x.shape[:-1])
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, matrix, bias, transposed):
+        ctx.save_for_backward(x, matrix)
+        ctx.transposed = transposed
+        return _ONEDNN(x, matrix if transposed else matrix.mT, bias, "none", [], "")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        x, matrix = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        of_x = of_matrix = None
+        if needs[0]:
+            of_x = _multiply(gradient, matrix.mT if ctx.transposed else matrix)
+        if needs[1]:
+            left, right = (gradient, x) if ctx.transposed else (x, gradient)
+            of_matrix = _multiply(left.mT, right.mT)
+        return of_x, of_matrix, gradient.sum(0) if needs[2] else None, None
+
+
+def _multiply(x, y):
+    """Return x yᵀ."""
+    return _ONEDNN(x, y, None, "none", [], "") if _onednn_is_faster(x, y) else x @ y.mT
+
+
+def _onednn_is_faster(x, y) -> bool:
+    """Return whether oneDNN computes x yᵀ in less time; x (N, in), y (out, in)."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == y.dtype == torch.float32
+        and x.numel() * len(y) >= _SMALLEST
+        and torch.backends.mkldnn.enabled
+        and _is_amd()
+    )
+
+
+@functools.cache
+def _is_amd() -> bool:
+    has_both = torch.backends.mkl.is_available() and _ONEDNN is not None
+    capabilities: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not before torch 2.10
+    return has_both and "AMD" in capabilities.get("cpu_name", "")

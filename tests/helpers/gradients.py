@@ -1,0 +1,72 @@
+"""Values and gradients of a function of arrays, by the backend of this process."""
+
+import keras
+import numpy as np
+
+
+def values_and_gradients(function, arrays: list, positions: list[int], dtype: str = "float32"):
+    """Return a function's results, and gradients of a weighted sum of them.
+
+    Args:
+        function: of tensors; returns a tensor, or a list of them.
+        arrays: its arguments; None stays.
+        positions: of the arguments that get a gradient.
+        dtype: of the float arguments.
+    """
+
+    def total(*differentiated):
+        whole = list(tensors)
+        for position, one in zip(positions, differentiated, strict=True):
+            whole[position] = one
+        results = function(*whole)
+        results = list(results) if isinstance(results, list | tuple) else [results]
+        random = np.random.default_rng(5)
+        parts = []
+        for one in results:
+            weights = to_tensor(random.standard_normal(one.shape))
+            parts.append(keras.ops.sum(keras.ops.cast(one, "float32") * weights))
+        return sum(parts), results
+
+    tensors = [to_tensor(one, dtype) for one in arrays]
+    given = [tensors[position] for position in positions]
+    results, gradients = _BY_BACKEND[keras.backend.backend()](total, given)
+    return [to_numpy(one) for one in results], [to_numpy(one) for one in gradients]
+
+
+def to_tensor(array, dtype: str = "float32"):
+    if array is None:
+        return None
+    is_float = np.issubdtype(array.dtype, np.floating)
+    return keras.ops.convert_to_tensor(array, dtype=dtype if is_float else None)
+
+
+def to_numpy(tensor) -> np.ndarray:
+    return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float32"))
+
+
+def _tensorflow(total, given):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        value, results = total(*given)
+    return results, tape.gradient(value, given)
+
+
+def _jax(total, given):
+    import jax
+
+    compiled = jax.jit(jax.value_and_grad(total, tuple(range(len(given))), has_aux=True))
+    (_, results), gradients = compiled(*given)
+    return results, gradients
+
+
+def _torch(total, given):
+    import torch
+
+    given = [one.detach().requires_grad_() for one in given]
+    value, results = total(*given)
+    return [one.detach() for one in results], torch.autograd.grad(value, given)
+
+
+_BY_BACKEND = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

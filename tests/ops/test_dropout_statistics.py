@@ -1,0 +1,58 @@
+"""Dropout's rate, and the independence of its masks, by statistics."""
+
+import keras
+import numpy as np
+import pytest
+from helpers.gradients import to_numpy, to_tensor
+
+SHAPE = (61, 127, 33)
+COUNT = int(np.prod(SHAPE))
+
+
+def mask_of(selected, rate: float, seed, shape=SHAPE) -> np.ndarray:
+    """Return 1 where a number is kept, else 0."""
+    seed = to_tensor(np.array(seed, "int32"))
+    return np.sign(to_numpy(selected.dropout(keras.ops.ones(shape), rate, seed)))
+
+
+def correlation(one, other) -> float:
+    return float(np.corrcoef(one.ravel(), other.ravel())[0, 1])
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropped_fraction_is_the_rate(rate, selected):
+    kept = mask_of(selected, rate, [1, 2])
+    deviation = np.sqrt(rate * (1 - rate) / COUNT)
+    assert abs(kept.mean() - (1 - rate)) < 5 * deviation + 2**-17
+    for axis in range(3):  # and along each axis
+        other = tuple({0, 1, 2} - {axis})
+        spread = 6 * np.sqrt(rate * (1 - rate) / (COUNT / SHAPE[axis]))
+        assert np.abs(kept.mean(other) - (1 - rate)).max() < spread
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.4])
+def test_dropout_keeps_the_expected_value(rate, selected):
+    dropped = selected.dropout(keras.ops.ones(SHAPE), rate, to_tensor(np.array([1, 2], "int32")))
+    assert abs(to_numpy(dropped).mean() - 1) < 5 * np.sqrt(rate / (1 - rate) / COUNT)
+
+
+def test_masks_of_other_seeds_are_independent(selected):
+    seeds = [[1, 2], [2, 2], [1, 3], [2, 1], [1 + 2**16, 2], [2**31 - 1, 2**31 - 1]]
+    masks = [mask_of(selected, 0.3, seed) for seed in seeds]
+    bound = 5 / np.sqrt(COUNT)
+    for number, one in enumerate(masks):
+        assert all(abs(correlation(one, other)) < bound for other in masks[:number])
+
+
+def test_neighbors_in_a_mask_are_independent(selected):
+    kept = mask_of(selected, 0.3, [1, 2])
+    bound = 5 / np.sqrt(COUNT)
+    for axis in range(3):
+        assert abs(correlation(*(np.take(kept, n, axis) for n in (range(30), range(1, 31))))) < (
+            bound * np.sqrt(SHAPE[axis] / 30)
+        )
+
+
+def test_mask_is_a_function_of_the_seed(selected):
+    one, again = (mask_of(selected, 0.3, [7, 11]) for _ in range(2))
+    np.testing.assert_array_equal(one, again)
