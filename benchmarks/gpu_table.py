@@ -68,16 +68,14 @@ def rows_of(parts: dict[str, Part]) -> list[dict]:
 def flops(part: Part, work: str) -> int:
     """Of matrix products, a sequence; of an update those that a loss needs."""
     from kbert.graph.accounting import account
-    from kbert.graph.training_cost import left_out
 
     if work == "products":
         return 3 * sum(2 * part.length * inner * outer for inner, outer in shapes(part.size))
     if work == "inference":
         return account(part.size, part.length, head="encoder").flops
     predicted = predictions(part.length)
-    counted = account(part.size, part.length, max_predictions=predicted)
-    unread = left_out(counted.config, part.length, 1 + predicted)
-    return counted.training_flops_per_sequence - unread
+    options = {"max_predictions": predicted, "selected_positions": True}
+    return account(part.size, part.length, **options).training_flops_per_sequence
 
 
 def shapes(size: str) -> list[tuple[int, int]]:

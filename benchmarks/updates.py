@@ -12,14 +12,13 @@ PREDICTIONS = 20
 
 
 def needed_flops(config, batch: int, length: int, head: str = "pretraining") -> int:
-    """Of an update: what the graph has, without the rows that no head reads."""
+    """Of an update of the graph whose last block computes only what the heads read."""
     import kbert
-    from kbert.graph.training_cost import left_out
 
     predicted = PREDICTIONS if head == "pretraining" else 0
     options = {"max_predictions": predicted} if predicted else {}
-    counted = kbert.account(config, length, batch, head=head, **options)
-    return counted.training_flops - batch * left_out(counted.config, length, 1 + predicted)
+    counted = kbert.account(config, length, batch, head=head, selected_positions=True, **options)
+    return counted.training_flops
 
 
 def config_of(size: str, layers: int | None):

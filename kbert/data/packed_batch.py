@@ -5,17 +5,18 @@ is kept within each text, and positions begin again with it, so every text has t
 has alone. transformers calls it padding-free training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
+from kbert.graph.names import PACKED_FIRSTS, PACKED_POSITIONS, PACKED_TEXTS, TOKEN_IDS
 
-# Inputs of a packed batch, beside the model's own.
-POSITIONS = "Packed-Positions"  # int32 (R, S): of a token in its text
-TEXTS = "Packed-Texts"  # int32 (R, S): which text of its row, from 1; 0: padding
-FIRSTS = "Packed-Firsts"  # int32 (B,): where texts begin, in a micro-batch's rows end to end
+# Inputs of the packed graph besides those of the plain one.
+POSITIONS = PACKED_POSITIONS  # int32 (R, S): of a token in its text
+TEXTS = PACKED_TEXTS  # int32 (R, S): which text of its row, from 1; 0: padding
+FIRSTS = PACKED_FIRSTS  # int32 (B,): where texts begin, in a micro-batch's rows end to end
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,23 @@ class PackedBatch(TrainingBatch):
 
     def rows(self, part: slice) -> TrainingBatch:
         """Return some of its examples, one per row, because packed rows mix examples."""
-        return self.alone.rows(part)
+        some = self.alone.rows(part)
+        return TrainingBatch(one_per_row(some.inputs), some.labels, some.weights)
+
+
+def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, np.ndarray]:
+    """Return the inputs of the packed graph for rows of one text each.
+
+    Args:
+        inputs: those of the plain graph, int32 (B, S).
+        pad_id: the padding token.
+    """
+    ids = inputs[TOKEN_IDS]
+    rows, length = ids.shape
+    positions = np.broadcast_to(np.arange(length, dtype=np.int32), ids.shape)
+    texts = (ids != pad_id).astype(np.int32)
+    firsts = np.arange(rows, dtype=np.int32) * length
+    return {**inputs, POSITIONS: positions.copy(), TEXTS: texts, FIRSTS: firsts}
 
 
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:

@@ -39,6 +39,12 @@ CONVENTIONS = (
     "fragmentation, the data.",
 )
 
+SELECTED = (
+    "Selected positions: the last block computes R positions of a sequence, those that the heads "
+    "read, and keys and values of all.",
+)
+PACKED = ("Packed rows: B rows hold X texts; scores are computed between all tokens of a row.",)
+
 TRAINED_IN_PART = (
     "Frozen parts and LoRA: a frozen weight has no gradient, and layers below the lowest trained "
     "layer keep no activations. An adapter adds rank · (inputs + outputs) parameters, its products "
@@ -110,7 +116,14 @@ class Memory:
 
 @dataclass(frozen=True)
 class Account:
-    """Account of one graph, the result of `account`; `trained` is None if all of it is trained."""
+    """Account of one graph, the result of `account`.
+
+    Attributes:
+        config, head, seq_len, batch_size, max_predictions, dtype, packed_texts: the arguments.
+        rows: one per layer.
+        trained: what is trained; None: everything.
+        selected: number of positions of a sequence that the last block computes; None: all.
+    """
 
     config: BertConfig
     head: str
@@ -120,6 +133,8 @@ class Account:
     dtype: str
     rows: tuple[LayerAccount, ...]
     trained: TrainedParts | None = None
+    selected: int | None = None
+    packed_texts: int | None = None
 
     def __repr__(self) -> str:
         trained = "" if self.trained is None else f"{self.trainable_params:,} trained, "
@@ -189,15 +204,20 @@ class Account:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
-        return CONVENTIONS + (TRAINED_IN_PART if self.trained else ())
+        variant = SELECTED if self.selected else ()
+        variant += PACKED if self.packed_texts else ()
+        return CONVENTIONS + variant + (TRAINED_IN_PART if self.trained else ())
 
     @property
     def _training_cost(self) -> tuple[int, int]:
         """FLOPs of a training step, and bytes of activations."""
         if self.trained is None:
             return 3 * self.flops, self.activation_bytes
-        tokens, width = self.batch_size * self.seq_len, DTYPES[self.dtype][3]
-        return training_cost(self.rows, self.trained, tokens, width)
+        queries = tokens = self.batch_size * self.seq_len
+        if self.selected:
+            queries = (self.packed_texts or self.batch_size) * self.selected
+        width = DTYPES[self.dtype][3]
+        return training_cost(self.rows, self.trained, tokens, queries, width)
 
     def _totals(self, group: str) -> Totals:
         rows = [row for row in self.rows if row.group == group]
@@ -223,6 +243,8 @@ def account(
     head: str = "pretraining",
     max_predictions: int | None = None,
     num_labels: int = 2,
+    selected_positions: bool = False,
+    packed_texts: int | None = None,
     dtype: str = "float32",
     freeze: str | None = None,
     lora_rank: int | None = None,
@@ -239,6 +261,10 @@ def account(
         max_predictions: predicted positions per sequence (M), if the MLM head sees only these;
             None: the head sees every position, as in keras_bert's graph.
         num_labels: number of labels of the heads "classifier" and "tokens".
+        selected_positions: whether the last block computes only the positions that the heads read,
+            as in `kbert.build_bert`.
+        packed_texts: number of texts (X) that the batch's sequences, as rows, hold together; None:
+            one each. See `FinetuningSettings.packing`.
         dtype: "float32", "mixed_bfloat16", "mixed_float16", "bfloat16" or "float16"; sets the bytes
             per kept activation (w) and per number of `memory`.
         freeze, lora_rank, lora_targets: what is trained, as in `kbert.finetune` (see
@@ -260,6 +286,8 @@ def account(
         seq_len=seq_len,
         max_predictions=max_predictions,
         num_labels=num_labels,
+        selected_positions=selected_positions,
+        packed=packed_texts is not None,
         dtype=dtype,
     )
     batch_size = require_positive("batch_size", batch_size)
@@ -272,6 +300,10 @@ def account(
     }
     if max_predictions is not None:
         letters["M"] = max_predictions
+    if spec.selected:
+        letters["R"] = spec.selected
+    if packed_texts is not None:
+        letters["X"] = require_positive("packed_texts", packed_texts)
     rows = tuple(
         LayerAccount(
             layer=row.layer,
@@ -292,7 +324,18 @@ def account(
     trained = None
     if freeze is not None or lora_rank is not None:
         trained = trained_parts(spec, freeze, lora_rank, lora_targets)
-    return Account(config, spec.head, seq_len, batch_size, max_predictions, dtype, rows, trained)
+    return Account(
+        config,
+        spec.head,
+        seq_len,
+        batch_size,
+        max_predictions,
+        dtype,
+        rows,
+        trained,
+        spec.selected,
+        packed_texts,
+    )
 
 
 def default_predictions(seq_len: int) -> int:

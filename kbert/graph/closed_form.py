@@ -12,7 +12,7 @@ GROUPS = ("embeddings", "encoder", "pooler", "MLM", "NSP", "classifier", "tokens
 def rows(spec: GraphSpec) -> tuple[Row, ...]:
     """Return the closed form of a built model's summary: a `Row` a layer, in its order."""
     letters = config_letters(spec.config)
-    sizes = letters | {"N": None, "S": spec.seq_len, "M": spec.max_predictions}
+    sizes = letters | {"N": None, "S": spec.seq_len, "M": spec.max_predictions, "R": spec.selected}
     return tuple(
         Row(
             layer.name,

@@ -3,7 +3,8 @@
 One text serves all three, so what is shown is what was counted. The letters are those of the
 article "Understanding BERT architecture" (T tokens, H hidden size, A heads, L layers, P positions,
 FFD feed-forward size), and S (tokens in a sequence), B (sequences in a batch), M (predicted
-positions of a sequence), w (bytes of a number).
+positions of a sequence), R (positions of a sequence that the last block computes), X (packed texts
+in a batch), w (bytes of a number).
 """
 
 import ast

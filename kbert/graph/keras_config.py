@@ -65,6 +65,8 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
             seq_len=length,
             max_predictions=predictions,
             num_labels=labels,
+            selected_positions=any(name.endswith(f"-{names.QUERIES}") for name in layers),
+            packed=names.PACKED_TEXTS in layers,
             dtype=_dtype(layers),
         )
     except ValueError as error:
@@ -212,7 +214,7 @@ def _changed_settings(name: str, layer: dict, found: GraphSpec) -> list[str]:
     settings = layer["config"]
     if layer["class_name"] == "LayerNormalization" and settings.get("axis") == [2]:
         settings = settings | {"axis": [-1]}  # the same of (B, S, H): what Keras 3.16 saves
-    if layer["class_name"] == "PositionEmbedding":
+    if layer["class_name"] in ("PositionEmbedding", "Gather"):
         settings = {"first": 0} | settings  # which is left out
     dtype = settings.get("dtype")
     kind = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
@@ -253,6 +255,8 @@ def _settings(name: str, kind: str, found: GraphSpec) -> dict:
             "activation": _activation(name, config, found.head == "classifier"),
             "use_bias": True,
         },
+        "Gather": {"first": found.selected_positions and found.has_pooler},
+        "Slice": {"start": 1, "stop": None} if name == names.MLM_SLICE else {"start": 0, "stop": 1},
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }
     return settings.get(kind, {})

@@ -4,21 +4,26 @@ The table is layers.tsv, one row per layer in the order of the summary. It is de
 papers alone, without Keras and without the builder, so that comparing the two is a test of
 both. Letters are those of `kbert.graph.formulas`, and N in a shape is the batch. Its columns:
 
-- `graphs`: "embeddings", "unsegmented" where there are no segments; "block", once for each encoder
-  block; else the heads whose graphs have the row, "gathered" for pretraining whose MLM head sees
-  only the positions to predict, "mlm" and "mlm-gathered" where there is no next sentence, "bare"
-  (no row) for an encoder with no pooler, "dense-classifier" for one whose first dense layer is its
-  own and no pooler's, "dropped-classifier" for such a one that drops out before it too,
-  "dropped-qa" for the head qa of a family that drops out before that.
+- `graphs`: "embeddings", "unsegmented" where there are no segments; "packed" where rows hold
+  several texts; "block", once for each encoder block; "selected-block", the last one where it
+  computes selected positions, after the "queries-…" of its graph; "first-tokens" of packed texts
+  where it computes all; else the heads whose graphs have the row, "gathered" for pretraining whose
+  MLM head sees only the positions to predict, "selected" for pretraining with selected positions,
+  "mlm", "mlm-gathered" and "mlm-selected" where there is no next sentence, "bare" (no row) for an
+  encoder with no pooler, "dense-classifier" for one whose first dense layer is its own and no
+  pooler's, "dropped-classifier" for such a one that drops out before it too, "dropped-qa" for the
+  head qa of a family that drops out before that.
 - `flops`: forward, matrix products only, a multiply-add is 2 (PaLM, arXiv 2204.02311, appendix B).
 - `kept`: bytes that the backward pass needs, w bytes a number, dropout masks 1 byte, ids and the
   logits of the loss 4 bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1); `note` says
   of what.
 
 In braces stands what differs from row to row or graph to graph: {n} the block, {hidden} the hidden
-state that goes in, {segments} and {labels} how many there are, {summed} and {first} what the
-positions and the pooler are computed from; and of the MLM head {S} the positions that it sees,
-{states} what it is computed from, {marks} the input that says where.
+state that goes in, {residual} the one that is added to attention, {R} the positions that the block
+computes of a sequence and {positions} of the batch, {texts} how many texts the batch has, {packed}
+and {firsts} the further inputs of packed rows, {segments} and {labels} how many there are, {summed}
+and {first} what the positions and the pooler are computed from; and of the MLM head {S} the
+positions that it sees, {states} what it is computed from, {marks} the input that says where.
 """
 
 from dataclasses import dataclass
@@ -48,11 +53,18 @@ def layers(spec: GraphSpec) -> list[Layer]:
     """Return the graph's layers in the order of the summary."""
     blocks = spec.config.num_hidden_layers
     segments = spec.config.type_vocab_size if spec.config.family.segments else None
-    found = before_encoder(segments)
-    for n in range(1, blocks + 1):
+    found = before_encoder(segments, spec.packed)
+    for n in range(1, blocks):
         found += encoder_block(n, names.encoder_output(n - 1))
-    last, gathered = names.encoder_output(blocks), spec.max_predictions is not None
-    return found + after_encoder(_top(spec), gathered, last, spec.num_labels)
+    found += _last_block(spec, blocks, names.encoder_output(blocks - 1))
+    last, mlm_input = names.encoder_output(blocks), "all"
+    if spec.max_predictions is not None:
+        mlm_input = "selected" if spec.selected_positions else "gathered"
+    if spec.packed and spec.has_pooler and not spec.selected_positions:
+        found += _filled("first-tokens", n=blocks)
+        last = names.FIRST_TOKENS
+    texts = "X" if spec.packed else "B"
+    return found + after_encoder(_top(spec), mlm_input, last, spec.num_labels, texts)
 
 
 def _top(spec: GraphSpec) -> str:
@@ -69,38 +81,70 @@ def _top(spec: GraphSpec) -> str:
     return spec.head
 
 
-def before_encoder(segments: int | str | None) -> list[Layer]:
+def before_encoder(segments: int | str | None, packed: bool = False) -> list[Layer]:
     """Return the embeddings' layers; a text, here and below, is what stands for a number or a name.
 
     None: there are no segments.
     """
-    if segments is None:
-        return _filled("unsegmented", summed=names.TOKEN_EMBEDDING)
-    return _filled("embeddings", segments=segments, summed=names.TOKEN_PLUS_SEGMENT)
+    graphs = ["unsegmented" if segments is None else "embeddings"] + ["packed"] * packed
+    inputs = (names.PACKED_POSITIONS, names.PACKED_TEXTS) if packed else ()
+    return _filled(
+        *graphs,
+        segments=segments,
+        summed=names.TOKEN_EMBEDDING if segments is None else names.TOKEN_PLUS_SEGMENT,
+        packed="".join(f", {name}[0][0]" for name in inputs),
+    )
 
 
 def encoder_block(n: int | str, hidden: str) -> list[Layer]:
     """Return the layers of encoder block n, which reads the hidden state `hidden`."""
-    return _filled("block", n=n, hidden=hidden)
+    return _filled("block", n=n, hidden=hidden, residual=hidden, R="S", positions="B·S")
 
 
-def after_encoder(head: str, gathered: bool, hidden: str, labels: int | str) -> list[Layer]:
-    """Return the layers of a head, which reads the last hidden state; `gathered` as in the table.
+def _last_block(spec: GraphSpec, n: int, hidden: str) -> list[Layer]:
+    """Return the layers of the last block, which may compute selected positions alone."""
+    if not spec.selected_positions:
+        return encoder_block(n, hidden)
+    return _filled(
+        "queries-packed" if spec.packed else f"queries-{spec.head}",
+        "selected-block",
+        n=n,
+        hidden=hidden,
+        residual=names.encoder(n, names.QUERIES),
+        firsts=f", {names.PACKED_FIRSTS}[0][0]" if spec.packed else "",
+        R="R",
+        positions="X" if spec.packed else "B·R",
+        texts="X" if spec.packed else "B",
+    )
 
-    `head` is one of `kbert.graph.spec.HEADS`, or the table's own for a family that differs.
+
+def after_encoder(
+    head: str, mlm_input: str, hidden: str, labels: int | str, texts: str = "B"
+) -> list[Layer]:
+    """Return the layers of a head, which reads the last hidden state.
+
+    Args:
+        head: one of `kbert.graph.spec.HEADS`, or the table's own for a family that differs.
+        mlm_input: the positions of an MLM head: "all", or those to predict, "gathered" by the head
+            or "selected" in the last block.
+        hidden: the last hidden state.
+        labels: how many there are.
+        texts: the letter for the number of texts.
     """
     dropped = head == "dropped-classifier"
     first = names.FIRST_TOKEN_DROPOUT if dropped else names.FIRST_TOKEN
-    if gathered:
-        mlm = {"S": "M", "states": names.MLM_GATHER, "marks": names.MASKED_POSITIONS}
-        graph = "mlm-gathered" if head == "mlm" else "gathered"
-        return _filled(graph, hidden=hidden, first=first, **mlm)
-    mlm = {"S": "S", "states": hidden, "marks": names.MASKED}
-    return _filled(head, hidden=hidden, labels=labels, first=first, **mlm)
+    braces = {"hidden": hidden, "labels": labels, "first": first, "texts": texts}
+    if mlm_input == "all":
+        return _filled(head, S="S", states=hidden, marks=names.MASKED, **braces)
+    states = names.MLM_GATHER
+    if mlm_input == "selected":
+        states = hidden if head == "mlm" else names.MLM_SLICE
+    graph = f"mlm-{mlm_input}" if head == "mlm" else mlm_input
+    return _filled(graph, S="M", states=states, marks=names.MASKED_POSITIONS, **braces)
 
 
-def _filled(graph: str, **braces) -> list[Layer]:
-    rows = [row for row in _table() if graph in row[0].split()]
+def _filled(*graphs: str, **braces) -> list[Layer]:
+    rows = [row for row in _table() if not set(graphs).isdisjoint(row[0].split())]
     return [Layer(*(text.format(**braces) for text in row)) for row in rows]
 
 

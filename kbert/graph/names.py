@@ -7,6 +7,9 @@ TOKEN_IDS = "Input-Token"
 SEGMENT_IDS = "Input-Segment"
 MASKED = "Input-Masked"
 MASKED_POSITIONS = "Input-Positions"
+PACKED_POSITIONS = "Packed-Positions"  # of each token within its text
+PACKED_TEXTS = "Packed-Texts"  # which text of its row, from 1; 0: padding
+PACKED_FIRSTS = "Packed-Firsts"  # each text's first token, counted over all rows end to end
 
 TOKEN_EMBEDDING = "Embedding-Token"
 SEGMENT_EMBEDDING = "Embedding-Segment"
@@ -17,13 +20,16 @@ EMBEDDING_NORM = "Embedding-Norm"
 
 ATTENTION = "MultiHeadSelfAttention"
 FEED_FORWARD = "FeedForward"
+QUERIES = "Queries"  # the positions that the last block computes, where these are selected
 
 MLM_GATHER = "MLM-Gather"
+MLM_SLICE = "MLM-Slice"  # of the selected positions, those to predict
 MLM_DENSE = "MLM-Dense"
 MLM_NORM = "MLM-Norm"
 MLM_SIMILARITY = "MLM-Sim"
 MLM = "MLM"
 
+FIRST_TOKENS = "First-Tokens"  # of packed texts, where the last block computes all positions
 FIRST_TOKEN = "Extract"
 FIRST_TOKEN_DROPOUT = "Extract-Dropout"
 POOLER = "NSP-Dense"  # keras_bert's name for what the paper's code calls the pooler
@@ -45,8 +51,8 @@ TEACHER = "Teacher-"  # what a student learns of its teacher, beside the graph's
 def encoder(block: int | str, part: str, step: str = "") -> str:
     """Return the name of a layer of encoder block `block`: 1 … L, or the letter for any block.
 
-    `part` is `ATTENTION` or `FEED_FORWARD`; `step` is "" for the sublayer itself, else
-    "Dropout", "Add" or "Norm".
+    `part` is `ATTENTION`, `FEED_FORWARD` or `QUERIES`; `step` is "" for the sublayer itself,
+    else "Dropout", "Add" or "Norm".
     """
     return f"Encoder-{block}-{part}" + (f"-{step}" if step else "")
 

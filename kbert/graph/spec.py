@@ -1,7 +1,7 @@
 """Specification of a graph: the arguments of a build, checked before anything is built."""
 
 import os
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
 from kbert.graph import aliases, names
@@ -17,6 +17,7 @@ HEADS = {
     "qa": "start and end of an answer",
 }
 HEADS_WITH_LABELS = ("classifier", "tokens")
+MOST_SELECTED = 0.75  # of a sequence: beyond it, selecting positions costs what it saves
 POSITIONS = "positions"  # seq_len's default: as many tokens as the configuration has positions
 
 _OUTPUTS = {
@@ -38,6 +39,9 @@ class GraphSpec:
         max_predictions: predicted positions per sequence, if the MLM head sees only these; None:
             every position.
         num_labels: number of labels of the heads "classifier" and "tokens"; 2 for the others.
+        selected_positions: whether the last encoder block computes only the positions that the
+            heads read: the first token's, and those to predict.
+        packed: whether a row holds several texts (`kbert.data.packed_batch`), by further inputs.
         dtype: the dtype policy of the layers, such as "mixed_bfloat16"; None: Keras's policy when
             the graph is built.
 
@@ -51,6 +55,8 @@ class GraphSpec:
     seq_len: int | None = None
     max_predictions: int | None = None
     num_labels: int = 2
+    selected_positions: bool = False
+    packed: bool = False
     dtype: str | None = None
 
     def __post_init__(self):
@@ -63,6 +69,7 @@ class GraphSpec:
             self._set("max_predictions", self._checked_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
         self._set("num_labels", labels if self.has_labels else 2)
+        self._check_variant()
 
     @classmethod
     def of(
@@ -79,6 +86,28 @@ class GraphSpec:
         if isinstance(seq_len, str) and seq_len == POSITIONS:
             others["seq_len"] = config.positions
         return cls(config, head, **others)
+
+    def for_training(self) -> Self:
+        """Return the variant that trains fastest: selected positions, if they are few.
+
+        Weights, outputs and losses are those of this graph.
+        """
+        predicted = self.max_predictions or 0
+        reads_few = self.head == "classifier" or (self.head == "pretraining" and predicted)
+        read = predicted + self.has_pooler
+        if not reads_few or (self.seq_len and read > MOST_SELECTED * self.seq_len):
+            return self
+        return replace(self, selected_positions=True)
+
+    @property
+    def selected(self) -> int | None:
+        """Number of positions that the last block computes, of a sequence or of a packed text.
+
+        None: all.
+        """
+        if not self.selected_positions:
+            return None
+        return self.has_pooler + (self.max_predictions or 0)
 
     @property
     def has_labels(self) -> bool:
@@ -114,6 +143,26 @@ class GraphSpec:
         last = names.encoder_output(self.config.num_hidden_layers)
         of_encoder = (last, names.POOLER) if self.has_pooler else (last,)
         return _OUTPUTS.get(self.head, of_encoder)
+
+    def _check_variant(self) -> None:
+        """Raise a ValueError for a variant that the head does not have."""
+        for name in ("selected_positions", "packed"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.selected_positions and self.head not in ("pretraining", "classifier"):
+            raise ValueError(
+                "selected_positions must be for a head that reads few positions, pretraining or "
+                f"classifier, got head {self.head!r}"
+            )
+        if self.selected_positions and self.head == "pretraining" and not self.max_predictions:
+            raise ValueError(
+                "selected_positions needs max_predictions for pretraining, got None: without it "
+                "the MLM head reads every position"
+            )
+        if self.packed and not self.has_labels:
+            raise ValueError(
+                f"packed must be for the head classifier or tokens, got head {self.head!r}"
+            )
 
     def _set(self, name: str, value) -> None:
         object.__setattr__(self, name, value)

@@ -24,10 +24,12 @@ from kbert.model.layers import (
     Extract,
     FeedForward,
     Gather,
+    GatherFirsts,
     LayerNormalization,
     Masked,
     MultiHeadAttention,
     PositionEmbedding,
+    Slice,
     TokenEmbedding,
     activation,
 )
@@ -40,6 +42,7 @@ def build_bert(
     *,
     seq_len: int | str | None = POSITIONS,
     max_predictions: int | None = None,
+    selected_positions: bool = False,
     dtype: str | None = None,
 ) -> BertModel:
     """Build BERT with both pretraining heads, the graph that keras_bert built.
@@ -51,6 +54,9 @@ def build_bert(
             vocabulary. A number M: the input Input-Masked is replaced by Input-Positions, int32 (B,
             M), the positions to predict (0: none), and the MLM head sees only these. The weights
             are the same.
+        selected_positions: whether the last encoder block computes only the positions that the
+            heads read, the first and those to predict; with `max_predictions`. Outputs and weights
+            are the same, and a training step of base at 128 tokens has 1/18 fewer FLOPs.
         dtype: the dtype policy of every layer, such as "float32", "mixed_bfloat16" or "bfloat16";
             None: Keras's current policy, which is not changed.
 
@@ -62,7 +68,13 @@ def build_bert(
         ValueError: an impossible configuration, length, number of predictions or dtype.
     """
     return build(
-        GraphSpec.of(config, seq_len=seq_len, max_predictions=max_predictions, dtype=dtype)
+        GraphSpec.of(
+            config,
+            seq_len=seq_len,
+            max_predictions=max_predictions,
+            selected_positions=selected_positions,
+            dtype=dtype,
+        )
     )
 
 
@@ -88,6 +100,7 @@ def build_classifier(
     *,
     num_labels: int = 2,
     seq_len: int | str | None = POSITIONS,
+    selected_positions: bool = False,
     dtype: str | None = None,
 ) -> BertModel:
     """Build the encoder, the pooler and a sequence classifier (the paper, section 4.1).
@@ -95,13 +108,22 @@ def build_classifier(
     Args:
         config, seq_len, dtype: as in `build_bert`.
         num_labels: number of labels.
+        selected_positions: whether the last encoder block computes only the first position, which
+            the pooler reads. Outputs and weights are the same.
 
     Returns:
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float
         (B, num_labels).
     """
     return build(
-        GraphSpec.of(config, "classifier", num_labels=num_labels, seq_len=seq_len, dtype=dtype)
+        GraphSpec.of(
+            config,
+            "classifier",
+            num_labels=num_labels,
+            seq_len=seq_len,
+            selected_positions=selected_positions,
+            dtype=dtype,
+        )
     )
 
 
@@ -154,9 +176,9 @@ def build(spec: GraphSpec) -> BertModel:
     with collector.paused(), keras_internals.set_plainly():
         inputs, (x, table) = _encoder(spec)
         name, top = _TOPS[spec.head]
-        marks, outputs = top(spec, x, table)
         carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
-        model = BertModel([*inputs, *marks], outputs, name=name, spec=carried)
+        outputs = top(spec, x, table, inputs)
+        model = BertModel(list(inputs.values()), outputs, name=name, spec=carried)
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model
@@ -172,39 +194,41 @@ def build_outline(spec: GraphSpec) -> BertModel:
         return build(spec)
 
 
-def _pretraining(spec: GraphSpec, x, table):
-    marks, predicted = _positions_to_predict(spec, x)
-    mlm = _mlm_head(spec, predicted, table, marks)
+def _pretraining(spec: GraphSpec, x, table, inputs: dict):
+    predicted = _states_to_predict(spec, x, inputs)
+    mlm = _mlm_head(spec, predicted, table, list(inputs.values())[-1])
     if not spec.has_pooler:
-        return [marks], [mlm]
+        return [mlm]
     pooled_output = _pooler(spec, x)
-    return [marks], [mlm, _dense(spec, 2, names.NSP)(pooled_output)]
+    return [mlm, _dense(spec, 2, names.NSP)(pooled_output)]
 
 
-def _sequence_and_pooled(spec: GraphSpec, x, table):
-    return [], [x, _pooler(spec, x)] if spec.has_pooler else [x]
+def _sequence_and_pooled(spec: GraphSpec, x, table, inputs: dict):
+    return [x, _pooler(spec, x)] if spec.has_pooler else [x]
 
 
-def _classifier(spec: GraphSpec, x, table):
+def _classifier(spec: GraphSpec, x, table, inputs: dict):
+    if spec.packed and not spec.selected_positions:
+        x = GatherFirsts(**_named(spec, names.FIRST_TOKENS))([x, inputs[names.PACKED_FIRSTS]])
     x = _classifier_dropout(spec, names.CLASSIFIER_DROPOUT)(_pooler(spec, x))
-    return [], _dense(spec, spec.num_labels, names.CLASSIFIER)(x)
+    return _dense(spec, spec.num_labels, names.CLASSIFIER)(x)
 
 
-def _token_classifier(spec: GraphSpec, x, table):
+def _token_classifier(spec: GraphSpec, x, table, inputs: dict):
     x = _classifier_dropout(spec, names.TOKEN_CLASSIFIER_DROPOUT)(x)
-    return [], _dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)(x)
+    return _dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)(x)
 
 
-def _span(spec: GraphSpec, x, table):
+def _span(spec: GraphSpec, x, table, inputs: dict):
     if spec.config.family.drops_answers:
         x = Dropout(spec.answer_rate, **_named(spec, names.SPAN_DROPOUT))(x)
     span = _dense(spec, 2, names.SPAN)(x)
     start = Extract(0, axis=-1, **_named(spec, names.SPAN_START))(span)
     end = Extract(1, axis=-1, **_named(spec, names.SPAN_END))(span)
-    return [], [start, end]
+    return [start, end]
 
 
-# What the model is called, and what makes its further inputs and its outputs of the encoder's.
+# The model's name, and the function from the encoder's output to the outputs.
 _TOPS = {
     "pretraining": ("bert", _pretraining),
     "encoder": ("bert_encoder", _sequence_and_pooled),
@@ -215,18 +239,49 @@ _TOPS = {
 
 
 def _encoder(spec: GraphSpec):
-    """Build the inputs, and return them with (sequence output, token table)."""
-    token_ids = keras.Input((spec.seq_len,), dtype="int32", name=names.TOKEN_IDS)
-    inputs = [token_ids]
-    if spec.config.family.segments:
-        inputs.append(keras.Input((spec.seq_len,), dtype="int32", name=names.SEGMENT_IDS))
-    x, table = _embeddings(spec, *inputs)
-    for block in range(1, spec.config.num_hidden_layers + 1):
-        x = _encoder_block(spec, x, block)
+    """Build the inputs, and return them by name with (sequence output, token table)."""
+    inputs = _inputs(spec)
+    x, table = _embeddings(spec, inputs)
+    last = spec.config.num_hidden_layers
+    for block in range(1, last + 1):
+        selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
+        x = _encoder_block(spec, x, block, selected)
     return inputs, (x, table)
 
 
-def _embeddings(spec: GraphSpec, token_ids, segment_ids=None):
+def _inputs(spec: GraphSpec) -> dict:
+    """Build the inputs, in the model's order."""
+    shape = (spec.seq_len,)
+    shapes: dict[str, tuple] = {names.TOKEN_IDS: shape}
+    if spec.config.family.segments:
+        shapes[names.SEGMENT_IDS] = shape
+    if spec.packed:
+        shapes |= {names.PACKED_POSITIONS: shape, names.PACKED_TEXTS: shape}
+        if spec.has_pooler:
+            shapes[names.PACKED_FIRSTS] = ()
+    if spec.max_predictions is not None:
+        shapes[names.MASKED_POSITIONS] = (spec.max_predictions,)
+    elif spec.head == "pretraining":
+        shapes[names.MASKED] = shape
+    return {name: keras.Input(one, dtype="int32", name=name) for name, one in shapes.items()}
+
+
+def _queries(spec: GraphSpec, x, inputs: dict) -> list:
+    """Return what attention takes besides x: the positions that the heads read, of x (B, S, H).
+
+    Of packed rows, the places of the texts' first tokens follow.
+    """
+    named = _named(spec, names.encoder(spec.config.num_hidden_layers, names.QUERIES))
+    if spec.packed:
+        firsts = inputs[names.PACKED_FIRSTS]
+        return [GatherFirsts(**named)([x, firsts]), firsts]  # (N, 1, H)
+    if spec.max_predictions is None:
+        return [Slice(0, 1, **named)(x)]  # (B, 1, H)
+    positions = inputs[names.MASKED_POSITIONS]
+    return [Gather(spec.has_pooler, **named)([x, positions])]  # (B, R, H)
+
+
+def _embeddings(spec: GraphSpec, inputs: dict):
     config, hidden = spec.config, spec.config.hidden_size
     tokens, table = TokenEmbedding(
         config.vocab_size,
@@ -234,8 +289,12 @@ def _embeddings(spec: GraphSpec, token_ids, segment_ids=None):
         pad_token_id=config.pad_token_id,
         embeddings_initializer=_normal(spec),
         **_named(spec, names.TOKEN_EMBEDDING),
-    )(token_ids)
-    x = tokens if segment_ids is None else _with_segments(spec, tokens, segment_ids)
+    )(inputs[names.TOKEN_IDS])
+    x = tokens
+    if spec.config.family.segments:
+        x = _with_segments(spec, tokens, inputs[names.SEGMENT_IDS])
+    if spec.packed:
+        x = [x, inputs[names.PACKED_POSITIONS], inputs[names.PACKED_TEXTS]]
     x = PositionEmbedding(
         config.max_position_embeddings,
         hidden,
@@ -258,7 +317,7 @@ def _with_segments(spec: GraphSpec, tokens, segment_ids):
     return Add(**_named(spec, names.TOKEN_PLUS_SEGMENT))([tokens, segments])
 
 
-def _encoder_block(spec: GraphSpec, x, block: int):
+def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
     config = spec.config
     attention = MultiHeadAttention(
         config.num_attention_heads,
@@ -267,31 +326,33 @@ def _encoder_block(spec: GraphSpec, x, block: int):
         kernel_initializer=_normal(spec),
         **_named(spec, names.encoder(block, names.ATTENTION)),
     )
-    x = _residual(spec, x, attention, block, names.ATTENTION)
+    y = attention([x, *selected] if selected else x)
+    x = _residual(spec, selected[0] if selected else x, y, block, names.ATTENTION)
     feed_forward = FeedForward(
         config.intermediate_size,
         config.hidden_act,
         kernel_initializer=_normal(spec),
         **_named(spec, names.encoder(block, names.FEED_FORWARD)),
     )
-    return _residual(spec, x, feed_forward, block, names.FEED_FORWARD)
+    return _residual(spec, x, feed_forward(x), block, names.FEED_FORWARD)
 
 
-def _residual(spec: GraphSpec, x, sublayer, block: int, part: str):
-    """Apply LayerNorm(x + Dropout(sublayer(x)))."""
-    y = sublayer(x)
+def _residual(spec: GraphSpec, x, y, block: int, part: str):
+    """Apply LayerNorm(x + Dropout(y)), where y is a sublayer's output."""
     name = names.encoder(block, part, "Dropout")
     y = Dropout(spec.config.hidden_dropout_prob, **_named(spec, name))(y)
     x = Add(**_named(spec, names.encoder(block, part, "Add")))([x, y])
     return _norm(spec, names.encoder(block, part, "Norm"))(x)
 
 
-def _positions_to_predict(spec: GraphSpec, x):
-    """Add the third input; return it and the hidden states for the MLM head."""
+def _states_to_predict(spec: GraphSpec, x, inputs: dict):
+    """Return the hidden states that the MLM head reads."""
     if spec.max_predictions is None:
-        return keras.Input((spec.seq_len,), dtype="int32", name=names.MASKED), x
-    positions = keras.Input((spec.max_predictions,), dtype="int32", name=names.MASKED_POSITIONS)
-    return positions, Gather(**_named(spec, names.MLM_GATHER))([x, positions])
+        return x
+    if not spec.selected_positions:
+        gather = Gather(**_named(spec, names.MLM_GATHER))
+        return gather([x, inputs[names.MASKED_POSITIONS]])
+    return Slice(1, **_named(spec, names.MLM_SLICE))(x) if spec.has_pooler else x
 
 
 def _mlm_head(spec: GraphSpec, x, table, marks):

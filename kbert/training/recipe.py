@@ -48,7 +48,9 @@ class Recipe(Protocol):
             better.
         settings: the settings; complete after `open`.
         batches: the training batches; set by `open`, as everything below.
-        spec: the graph to train, which the runner builds in the settings' precision.
+        spec: the graph of the result.
+        training_spec: the variant of `spec` that is trained (`GraphSpec.for_training`); the runner
+            builds it in the settings' precision.
         fingerprint: everything that the batches and the evaluation depend on, as JSON.
         steps, warmup_steps: number of steps of the whole run, and of its warm-up.
         evaluate_every: steps between two evaluations.
@@ -67,6 +69,7 @@ class Recipe(Protocol):
     settings: Any
     batches: Batches
     spec: GraphSpec
+    training_spec: GraphSpec
     fingerprint: dict
     steps: int
     warmup_steps: int

@@ -152,7 +152,9 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     with drawn_from(settings.seed):
         given = recipe.first_layers() if begin else {}
         with engine.scope():
-            model = build_with(dataclasses.replace(recipe.spec, dtype=settings.precision), given)
+            model = build_with(
+                dataclasses.replace(recipe.training_spec, dtype=settings.precision), given
+            )
             model = recipe.trained_part(model)
             trained = recipe.trained_weights(model)
         if recipe.teaching:
@@ -169,7 +171,8 @@ def _prepare(engine, recipe: Recipe, surroundings: Surroundings, begin: bool) ->
     )
     names = ("clip_norm", "accumulation_steps", "jit", "gradient_checkpointing", "seed")
     options = {name: getattr(settings, name) for name in names}
-    options |= {"packing": recipe.packing, "label_smoothing": recipe.label_smoothing}
+    packing = recipe.packing and not recipe.training_spec.packed
+    options |= {"packing": packing, "label_smoothing": recipe.label_smoothing}
     if recipe.teaching:
         options["lessons"] = recipe.teaching.lessons
     options["steps_per_execution"] = surroundings.steps_per_execution

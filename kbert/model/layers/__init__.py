@@ -21,8 +21,10 @@ from kbert.model.layers.heads import (
     EmbeddingSimilarity,
     Extract,
     Gather,
+    GatherFirsts,
     Masked,
     QueriesAndKeys,
+    Slice,
 )
 from kbert.ops.activations import activation, gelu, gelu_tanh
 
@@ -35,11 +37,13 @@ __all__ = [
     "Extract",
     "FeedForward",
     "Gather",
+    "GatherFirsts",
     "LayerNormalization",
     "Masked",
     "MultiHeadAttention",
     "PositionEmbedding",
     "QueriesAndKeys",
+    "Slice",
     "TokenEmbedding",
     "activation",
     "gelu",

@@ -110,11 +110,17 @@ class Add(keras.layers.Add):
 class PositionEmbedding(keras.layers.Layer):
     """Adds one learned vector a position (the paper, section 3, "Input/Output Representations").
 
+    Of packed rows it takes the tokens' positions within their texts and their text numbers too, and
+    sets the attention mask: each token attends to the tokens of its own text.
+
     Args:
         input_dim: longest sequence, in positions.
         output_dim: width of a vector.
         embeddings_initializer: of the table.
         first: the row that a sequence's first token gets; RoBERTa's begin behind the padding's.
+
+    Call arguments:
+        inputs: float (B, S, H); or [(B, S, H), int32 positions (B, S), int32 text numbers (B, S)].
 
     Raises:
         ValueError: a sequence longer than the rows from `first` on.
@@ -135,7 +141,14 @@ class PositionEmbedding(keras.layers.Layer):
             name="embeddings",
         )
 
-    def call(self, x):
+    def call(self, inputs):
+        if isinstance(inputs, (list, tuple)):
+            x, positions, _ = inputs
+            rows = kops.embedding_lookup(
+                ops.convert_to_tensor(self.embeddings), ops.cast(positions, "int32") + self.first
+            )
+            return x + ops.cast(rows, x.dtype)
+        x = inputs
         length = x.shape[1]
         if length is not None and length > self.longest:
             raise ValueError(
@@ -154,8 +167,16 @@ class PositionEmbedding(keras.layers.Layer):
         table = ops.convert_to_tensor(table)
         return table[self.first : self.first + length] if self.first else table[:length]
 
+    def compute_mask(self, inputs, mask=None):
+        if not isinstance(inputs, (list, tuple)):
+            return mask
+        texts = inputs[2]
+        if isinstance(texts, keras.KerasTensor):
+            return None  # see the module's docstring
+        return ops.equal(ops.expand_dims(texts, 2), ops.expand_dims(texts, 1))  # (B, S, S)
+
     def compute_output_shape(self, input_shape):
-        return input_shape
+        return _first_shape(input_shape)
 
     def get_config(self):
         config = super().get_config() | {
@@ -201,17 +222,18 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         `flash_attention`, `use_gate`.
 
     Call arguments:
-        x: float (B, S, H).
-        mask: bool (B, S), True for tokens to attend to; or (B, S, S), of each token's own, in its
-            row; None: all. Keras fills it in.
+        inputs: float (B, S, H); or [(B, S, H), queries (B, R, H)], positions that alone attend; or
+            these and int32 (N,), the first tokens of packed texts (`GatherFirsts`), whose queries
+            are (N, 1, H).
+        mask: of each input, as Keras fills it in. Of x: bool (B, S), True for tokens to attend to,
+            or (B, S, S), of each token's own in its row; None: all. Of queries: bool (N, R, S).
         training: True applies dropout to the attention weights.
-        queries: float (B, R, H), rows of `x` that alone attend; None: all.
 
     Attributes:
         adapters: LoRA adapters by the names of their matrices, see `kbert.model.lora`.
 
     Returns:
-        (B, S, H); (B, R, H) of queries.
+        (B, S, H); in the shape of the queries where there are some.
     """
 
     adapters = _NO_ADAPTERS
@@ -230,12 +252,19 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
                 )
 
     def build(self, input_shape):
+        input_shape = _first_shape(input_shape)
         super().build(input_shape, input_shape)
         for dense in (self.query_dense, self.key_dense, self.value_dense):
             dense.supports_masking = True  # else each warns that it drops the mask
 
-    def call(self, x, mask=None, training=None, queries=None):
-        query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
+    def call(self, inputs, mask=None, training=None):
+        x, *selected = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        query, key, value = self._project(x, *selected[:1], training=training)  # (B, A, S, D) each
+        if selected:
+            mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
+        if selected[1:]:
+            rows = ops.cast(selected[1], "int32") // ops.shape(x)[1]
+            key, value = (ops.take(one, rows, axis=0) for one in (key, value))  # (N, A, S, D)
         drops = bool(training and self.dropout > 0)
         context = kops.attention(
             query,
@@ -277,12 +306,24 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         query, key, _ = self._project(x)
         return kops.attention_probs(query, key, _expand_mask(mask))
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_mask(self, inputs, mask=None):
+        return None if isinstance(inputs, (list, tuple)) else mask
 
-    def compute_output_spec(self, x, mask=None, training=None, queries=None):
-        shape = x.shape if queries is None else queries.shape
-        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+    def compute_output_shape(self, input_shape):
+        return input_shape[1] if _are_several(input_shape) else input_shape
+
+    def compute_output_spec(self, inputs, mask=None, training=None):
+        x = inputs[1] if isinstance(inputs, (list, tuple)) else inputs
+        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+
+
+def _are_several(input_shape) -> bool:
+    return bool(input_shape) and isinstance(input_shape[0], (list, tuple))
+
+
+def _first_shape(input_shape):
+    """Return the shape of the first input, of one or of several."""
+    return input_shape[0] if _are_several(input_shape) else input_shape
 
 
 def _expand_mask(mask):

@@ -44,24 +44,93 @@ class Extract(keras.layers.Layer):
 
 
 @_register
-class Gather(keras.layers.Layer):
-    """The hidden states at some positions, for an MLM head that predicts few of them.
+class Slice(keras.layers.Layer):
+    """Consecutive positions of a sequence. Its output has no mask.
+
+    Args:
+        start: the first of them.
+        stop: where they end; None: at the sequence's end.
+    """
+
+    def __init__(self, start=0, stop=None, **kwargs):
+        super().__init__(**kwargs)
+        self.start = start
+        self.stop = stop
+        self.supports_masking = True
+
+    def call(self, x):
+        return x[:, self.start : self.stop]  # (B, R, H)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, input_shape):
+        batch, length, *width = input_shape
+        if self.stop is not None:
+            length = self.stop
+        return (batch, None if length is None else length - self.start, *width)
+
+    def get_config(self):
+        return super().get_config() | {"start": self.start, "stop": self.stop}
+
+
+@_register
+class GatherFirsts(keras.layers.Layer):
+    """The hidden state of each packed text's first token.
+
+    Its mask is that token's own: which tokens of its row belong to the same text.
 
     Call arguments:
-        inputs: [float (B, S, H), int32 positions (B, M)].
-        training: True leaves the check of the positions out.
+        inputs: [float (B, S, H), int32 (N,)], where N texts begin in the rows end to end.
 
     Returns:
-        (B, M, H), without a mask.
+        (N, 1, H).
     """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
 
+    def call(self, inputs):
+        return self._take(*inputs)
+
+    def compute_mask(self, inputs, mask=None):
+        own = mask[0] if mask else None
+        return None if own is None else self._take(own, inputs[1])  # (N, 1, S)
+
+    def _take(self, x, firsts):
+        tokens = ops.reshape(x, (-1, x.shape[-1] or ops.shape(x)[-1]))
+        return ops.expand_dims(ops.take(tokens, ops.cast(firsts, "int32"), axis=0), 1)
+
+    def compute_output_shape(self, input_shape):
+        return (None, 1, input_shape[0][-1])
+
+
+@_register
+class Gather(keras.layers.Layer):
+    """The hidden states at some positions, for an MLM head that predicts few of them.
+
+    Args:
+        first: whether those of position 0 come before the others.
+
+    Call arguments:
+        inputs: [float (B, S, H), int32 positions (B, M)].
+        training: True leaves the check of the positions out.
+
+    Returns:
+        (B, M, H), or (B, 1 + M, H) with the first; without a mask.
+    """
+
+    def __init__(self, first=False, **kwargs):
+        super().__init__(**kwargs)
+        self.first = first
+        self.supports_masking = True
+
     def call(self, inputs, training=None):
         x, positions = inputs
         positions = ops.cast(positions, "int32")
+        if self.first:
+            positions = ops.pad(positions, [(0, 0), (1, 0)])
         states = kops.gather_positions(x, positions)  # (B, M, H)
         if training:
             return states
@@ -71,8 +140,11 @@ class Gather(keras.layers.Layer):
         return None
 
     def compute_output_shape(self, input_shape):
-        x, positions = input_shape
-        return (*positions, x[-1])
+        x, (batch, count) = input_shape
+        return (batch, count + self.first, x[-1])
+
+    def get_config(self):
+        return super().get_config() | ({"first": True} if self.first else {})
 
 
 @_register

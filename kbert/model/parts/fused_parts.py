@@ -27,7 +27,7 @@ def fits(model) -> bool:
     float32, as in the mixed policies, and trained.
     """
     weights = {layer.variable_dtype for layer in model.layers if layer.weights}
-    if model.non_trainable_weights or weights != {"float32"}:
+    if layer_types.is_variant(model) or model.non_trainable_weights or weights != {"float32"}:
         return False
     expected = dict(layer_types.EMBEDDINGS)
     if any(layer.name == names.MLM_SIMILARITY for layer in model.layers):

@@ -42,6 +42,12 @@ def has(model, expected: dict[str, type]) -> bool:
     return all(layers.get(name) is kind for name, kind in expected.items())
 
 
+def is_variant(model) -> bool:
+    """Return whether a graph selects the last block's positions, or packs texts, by itself."""
+    ends = f"-{names.QUERIES}", names.PACKED_TEXTS
+    return any(layer.name.endswith(ends) for layer in model.layers)
+
+
 def blocks(model) -> int:
     """Return how many encoder blocks a model has."""
     layers = {layer.name for layer in model.layers}

@@ -3,8 +3,7 @@
 Nothing else of that block reaches a loss but by way of its keys and vectors. Its queries, and all
 that follows attention, are computed for these rows alone, in training: the same numbers, as a row
 knows of others by attention only. Of base's twelve blocks at 128 tokens, 20 predicted, that leaves
-out an eighteenth of a step's FLOPs; of a classifier's a fourteenth
-(`kbert.graph.training_cost.left_out`).
+out an eighteenth of a step's FLOPs; of a classifier's a fourteenth.
 
 Dimensions at line end: B batch, S sequence, R rows read, M predicted positions, H hidden size.
 """
@@ -15,7 +14,7 @@ from keras import ops
 
 from kbert.data.packed_batch import FIRSTS
 from kbert.graph import names
-from kbert.graph.training_cost import MOST_READ
+from kbert.graph.spec import MOST_SELECTED
 from kbert.model.keras_internals import calls
 from kbert.model.parts import layer_types, packed_rows, plain_kit
 from kbert.model.parts.stateless import layer_stateless
@@ -77,7 +76,11 @@ def readers(model) -> list[str]:
         model: a functional model.
     """
     last = layer_types.blocks(model)
-    if not last or not layer_types.has(model, layer_types.of_block(last)):
+    if (
+        not last
+        or layer_types.is_variant(model)
+        or not layer_types.has(model, layer_types.of_block(last))
+    ):
         return []
     norm = model.get_layer(names.encoder_output(last))
     if any(output is norm.output for output in model.outputs):
@@ -108,7 +111,7 @@ class ReadRows:
         if self._packing:
             return _FirstOfEachText(inputs[FIRSTS])
         places = self._places(inputs)
-        if length is not None and places.shape[1] > MOST_READ * length:
+        if length is not None and places.shape[1] > MOST_SELECTED * length:
             return ALL
         return _AtPlaces(places, self._gather)
 
@@ -148,7 +151,8 @@ class LayersBlock:
         """Return (B, R, H); see `cut_model.Parts`."""
         attention, *ended = self._attention
         queries = read.queries(x)
-        y = layer_stateless(attention, values, x, mask=mask, queries=queries, training=True)
+        given = ([x, queries], [mask, None]) if queries is not x else (x, mask)
+        y = layer_stateless(attention, values, given[0], mask=given[1], training=True)
         x = _ended(ended, values, queries, y)
         feed_forward, *ended = self._feed_forward
         return _ended(ended, values, x, layer_stateless(feed_forward, values, x))

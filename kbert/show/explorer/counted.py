@@ -36,14 +36,14 @@ def graphs(spec: GraphSpec) -> dict[str, dict[str, list[Layer]]]:
 
     Each is the rows before the encoder, of a block, and after the encoder.
     """
-    kinds = {"all": False, "gathered": True} if spec.head == "pretraining" else {"all": False}
+    kinds = ["all", "gathered"] if spec.head == "pretraining" else ["all"]
     return {
         kind: {
             BEFORE: layer_table.before_encoder("G"),
             BLOCK: layer_table.encoder_block("{n}", "{hidden}"),
-            AFTER: layer_table.after_encoder(spec.head, gathered, "{last}", "K"),
+            AFTER: layer_table.after_encoder(spec.head, kind, "{last}", "K"),
         }
-        for kind, gathered in kinds.items()
+        for kind in kinds
     }
 
 

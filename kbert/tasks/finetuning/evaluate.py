@@ -14,6 +14,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.in_memory import Rows
 from kbert.data.labelled.length_buckets import IGNORED, Examples
+from kbert.data.packed_batch import one_per_row
 from kbert.data.padding import batches_by_length, fitting_lengths, lengths_up_to, padded_length
 from kbert.graph.config import require_positive
 from kbert.graph.names import CLASSIFIER, SEGMENT_IDS, TOKEN_IDS
@@ -159,6 +160,30 @@ class LabelledEvaluation:
                 for place, row in zip(places, np.asarray(logits, np.float32), strict=False):
                     found[name][place] = row if name == CLASSIFIER else row[: len(ids[place])]
         return found
+
+
+class PackedEvaluation:
+    """An evaluation by a model of the packed graph, one text per row.
+
+    Args:
+        evaluation: the evaluation.
+        pad_id: the padding token.
+    """
+
+    def __init__(self, evaluation: Evaluation, pad_id: int):
+        self._evaluation, self._pad_id = evaluation, pad_id
+
+    def __len__(self) -> int:
+        return len(self._evaluation)
+
+    def __call__(self, predict: Callable, outputs: Sequence[str]) -> dict[str, float]:
+        """Compute the metrics; see `Evaluation`."""
+        return self._evaluation(lambda inputs: predict(one_per_row(inputs, self._pad_id)), outputs)
+
+    @property
+    def scores(self) -> Mapping[str, Scores]:
+        """See `Evaluation`."""
+        return self._evaluation.scores
 
 
 def mean_loss(examples: Examples, outputs: dict[str, list]) -> float | None:

@@ -43,6 +43,7 @@ from kbert.tasks.finetuning.continued_adapter import open_source
 from kbert.tasks.finetuning.evaluate import (
     Evaluation,
     LabelledEvaluation,
+    PackedEvaluation,
     known_labels,
 )
 from kbert.tasks.finetuning.less_to_train import parts_of, trained_weights
@@ -154,6 +155,7 @@ class Finetuning(Recipe):
         self.bert, self._adapter = open_source(self._sources["source"], self.settings)
         num_labels = len(self.labels) if self.labels else 2
         self.spec = GraphSpec(self.bert.config, self.task.head, num_labels=num_labels)
+        self.training_spec = self._choose_variant()
         self._parts = parts_of(self.settings, self.spec, self.bert, self._adapter)
         # an older run goes on with 128, its default, whatever the model has
         find_limit = longest if self.is_resumed else length_of_examples
@@ -177,9 +179,19 @@ class Finetuning(Recipe):
         self.steps = self.settings.epochs * epoch
         self.warmup_steps = round(self.settings.warmup_ratio * self.steps)
         self.evaluate_every = self.settings.evaluate_every or epoch
-        self.flops = mean_flops(self.spec, self.batches, self._parts)
+        self.flops = mean_flops(self.training_spec, self.batches, self._parts)
         if (teacher := self._sources.get("teacher")) is not None:
             self._learn_of(teacher, lengths[-1])
+
+    def _choose_variant(self) -> GraphSpec:
+        """Return the variant of the graph to train."""
+        settings = self.settings
+        if settings.gradient_checkpointing or settings.lora_dropout:
+            return self.spec
+        packed = dataclasses.replace(self.spec, packed=self.packing)
+        # distillation reads the hidden states of all positions
+        reads_all = self._sources.get("teacher") is not None and settings.hidden_loss
+        return packed if reads_all else packed.for_training()
 
     def _learn_of(self, source, tokens: int) -> None:
         """Open the teacher, of whom the batches then have its word."""
@@ -294,8 +306,10 @@ class Finetuning(Recipe):
         return new & {*self._parts.frozen, *never}
 
     def evaluation(self, engine, run):
-        keep_best = self.settings.keep_best
-        self._best = BestWeights(engine, self.dev, self.score, keep_best, run)
+        keep_best, dev = self.settings.keep_best, self.dev
+        if dev is not None and self.training_spec.packed:
+            dev = PackedEvaluation(dev, self.bert.config.pad_token_id)
+        self._best = BestWeights(engine, dev, self.score, keep_best, run)
         return self._best.evaluate if self.dev else None
 
     def trained(self, engine, history) -> Bert:
@@ -431,7 +445,15 @@ def mean_flops(
     from kbert.graph.accounting import account
 
     def flops_of(rows: int, length: int) -> int:
-        counted = account(spec.config, length, rows, head=spec.head, num_labels=spec.num_labels)
+        counted = account(
+            spec.config,
+            length,
+            rows,
+            head=spec.head,
+            num_labels=spec.num_labels,
+            selected_positions=spec.selected_positions,
+            packed_texts=batches.batch_size if spec.packed else None,
+        )
         return dataclasses.replace(counted, trained=parts).training_flops
 
     counts = Counter(batches.shapes_in(0))

@@ -129,13 +129,27 @@ class Pretraining(Recipe):
 
         seq_len, predictions = self.batches.seq_len, self.batches.max_predictions
         self.spec = GraphSpec(self.config, seq_len=seq_len, max_predictions=predictions)
+        self.training_spec = self._choose_variant()
         asked, size = self.settings, self.batches.batch_size
         parts = (asked.lora_rank, asked.lora_targets, asked.lora_alpha)
         self._parts = trained_parts(self.spec, asked.freeze, *parts)
-        counted = account(self.config, seq_len, size, max_predictions=predictions)
+        counted = account(
+            self.config,
+            seq_len,
+            size,
+            max_predictions=predictions,
+            selected_positions=self.training_spec.selected_positions,
+        )
         self.flops = dataclasses.replace(counted, trained=self._parts).training_flops
         if self._teacher is not None:
             self._learn_of(self._teacher)
+
+    def _choose_variant(self) -> GraphSpec:
+        settings = self.settings
+        # distillation reads the hidden states of all positions
+        reads_all = self._teacher is not None and settings.hidden_loss
+        old = settings.gradient_checkpointing or settings.lora_dropout
+        return self.spec if reads_all or old else self.spec.for_training()
 
     def _learn_of(self, source: Source) -> None:
         """Open the teacher, of whom the batches then have its word."""

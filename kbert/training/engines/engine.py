@@ -92,7 +92,7 @@ class Engine(GradientCache, OptimizerStep):
         values |= {"gradient_checkpointing": gradient_checkpointing, "packing": packing}
         values |= {"label_smoothing": label_smoothing, "steps_per_execution": steps_per_execution}
         checked(values, ("clip_norm", "jit", "steps_per_execution"))
-        if packing:
+        if packing or names.PACKED_TEXTS in model.input_names:
             packed_rows.check(model, self.replicas)
         self.model = model
         self.settings = optimizer

@@ -83,7 +83,7 @@ class _LayerOutputs:
             part = batch.rows(slice(start, start + ROWS))
             # those of records with several texts each are (B, C, S)
             given = [part.inputs[tensor.name] for tensor in self.probe.inputs]
-            inputs = [array.reshape(-1, array.shape[-1]) for array in given]
+            inputs = [a.reshape(-1, a.shape[-1]) if a.ndim > 2 else a for a in given]
             values = self.probe(inputs, training=False)
             bad = (place for place, value in enumerate(values) if not _finite(_numpy(value)))
             first = min(first, next(bad, first))
