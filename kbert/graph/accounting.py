@@ -204,9 +204,9 @@ class Account:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
-        variant = SELECTED if self.selected else ()
-        variant += PACKED if self.packed_texts else ()
-        return CONVENTIONS + variant + (TRAINED_IN_PART if self.trained else ())
+        selected = SELECTED if self.selected else ()
+        packed = PACKED if self.packed_texts else ()
+        return CONVENTIONS + selected + packed + (TRAINED_IN_PART if self.trained else ())
 
     @property
     def _training_cost(self) -> tuple[int, int]:

@@ -259,7 +259,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     def call(self, inputs, mask=None, training=None):
         x, *selected = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        query, key, value = self._project(x, *selected[:1], training=training)  # (B, A, S, D) each
+        queries = selected[0] if selected else None
+        query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
         if selected:
             mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
         if selected[1:]:
