@@ -55,7 +55,7 @@ def kbert_engine(head, size, batch, length, precision, layers=None, **options):
 
     engine = engines.start()
     with engine.scope():
-        model, config = kbert_model(head, size, length, precision, layers)
+        model, config = kbert_model(head, size, length, precision, layers, selected_positions=True)
     engine.prepare(model, Optimizer(total_steps=100_000), **options)
     arrays = data(config.vocab_size, batch, length)
     inputs = {names.TOKEN_IDS: arrays["tokens"], names.SEGMENT_IDS: arrays["segments"]}
@@ -85,14 +85,14 @@ def kbert_fit(head, size, batch, length, precision, jit, layers=None):
     return fit(model, inputs, labels, jit)
 
 
-def kbert_model(head, size, length, precision, layers):
+def kbert_model(head, size, length, precision, layers, **variant):
     import kbert
 
     config = config_of(size, layers)
+    options = {"seq_len": length, "dtype": precision, **variant}
     if head == "pretraining":
-        options = {"seq_len": length, "max_predictions": PREDICTIONS, "dtype": precision}
-        return kbert.build_bert(config, **options), config
-    return kbert.build_classifier(config, seq_len=length, dtype=precision), config
+        return kbert.build_bert(config, max_predictions=PREDICTIONS, **options), config
+    return kbert.build_classifier(config, **options), config
 
 
 def keras_hub(head, size, batch, length, precision, jit, layers=None):

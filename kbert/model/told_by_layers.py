@@ -23,8 +23,10 @@ def told_by_layers(model) -> dict:
     told = {"head": _HEADS.get(last, "encoder"), "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
         told["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
-    told["selected_positions"] = any(name.endswith(f"-{names.QUERIES}") for name in layers)
-    told["packed"] = names.PACKED_TEXTS in layers
+    if any(name.endswith(f"-{names.QUERIES}") for name in layers):
+        told["selected_positions"] = True
+    if names.PACKED_TEXTS in layers:
+        told["packed"] = True
     if told["head"] in HEADS_WITH_LABELS:
         told["num_labels"] = layers[last].weights[0].shape[-1]
     return told
