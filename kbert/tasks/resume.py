@@ -34,7 +34,7 @@ def resume(
     Raises:
         FileNotFoundError: there is no run in the folder.
         ValueError: data, vocabulary or settings differ from the run's; the message has the
-            difference.
+            difference. Or a version of kbert that computes other steps started the run.
         Exception: any error of `pretrain` and `finetune`.
     """
     from kbert.tasks.finetuning.recipe import Finetuning

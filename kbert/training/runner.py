@@ -84,7 +84,8 @@ def resume(
         The recipe's outcome.
 
     Raises:
-        ValueError: data or settings are others than the run's; names the difference.
+        ValueError: data or settings are others than the run's; names the difference. Or another
+            version of kbert began the run, with other steps.
         BlockingIOError: another process trains this run.
         Exception: what `start` raises.
     """
@@ -96,6 +97,7 @@ def resume(
         run.keep_checkpoints = surroundings.keep_checkpoints
     if (result := run.finished) is not None:
         return _opened(kind, run, result)
+    run.check_computation()
     recipe = kind.of_run(run, settings, moved)
     engine = _engine(recipe, surroundings)
     run.chief = engine.process == 0

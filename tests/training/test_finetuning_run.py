@@ -22,7 +22,7 @@ from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.recipe import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.resume import resume
-from kbert.training.run.state_files import read_state, write_state
+from kbert.training.run.state_files import read_state
 
 QUIET = {"progress": False, "peak_flops": 1e9}
 SETTINGS = {"epochs": 10, "batch_size": 13, "learning_rate": 5e-3, "seed": 4, "save_every": 5}
@@ -111,22 +111,6 @@ def test_resume_after_crash_is_bit_equal(whole, crashed, folder, tmp_path):
     assert tuned.bert.card == whole.bert.card
     losses, others = ([line["loss"] for line in one.history.updates] for one in (whole, tuned))
     assert losses == others
-
-
-@pytest.mark.full
-def test_run_of_older_kbert_without_packing_resumes(whole, crashed, tmp_path):
-    """Its settings.json and its states do not name what came later."""
-    output = shutil.copytree(crashed, tmp_path / "run")
-    content = json.loads((output / "settings.json").read_text())
-    del content["settings"]["packing"]
-    (output / "settings.json").write_text(json.dumps(content))
-    for path in (output / "checkpoints").glob("*.safetensors"):
-        arrays, facts = read_state(path)
-        del facts["settings"]["packing"]
-        write_state(path, arrays, facts)
-    with pytest.raises(ValueError, match=r"packing: the run has false, now true"):
-        resume(output, packing=True, **QUIET)
-    assert resume(output, **QUIET).metrics == whole.metrics
 
 
 def test_resume_refuses_other_data_or_settings(crashed, folder, sources, tmp_path):

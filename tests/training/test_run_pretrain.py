@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -18,6 +19,7 @@ from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.recipe import Pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.tasks.resume import resume
+from kbert.training.run.run_folder import COMPUTATION
 
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
 QUIET = {"progress": False, "peak_flops": 1e9}
@@ -136,6 +138,30 @@ def test_resume_refuses_other_data_by_name(unfinished, tmp_path):
     text = str(error.value)
     assert "\n" not in text and len(text) < 500  # hashes are cut
     assert "shards.corpus[0].bytes: the run has " in text
+
+
+@pytest.mark.parametrize("version", [None, 1, 999])
+def test_run_of_another_computation_is_refused_on_one_line(unfinished, capsys, version):
+    file = unfinished / "settings.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if version is None:  # as the first releases wrote it
+        del content["computation"]
+    else:
+        content["computation"] = version
+    file.write_text(json.dumps(content), encoding="utf-8")
+    before = sorted((unfinished / "checkpoints").iterdir())
+    says = (
+        f"{unfinished} must have version {COMPUTATION} of the computation to be resumed, got "
+        f"{version or 1}: "
+    )
+    with pytest.raises(ValueError, match=re.escape(says)) as error:
+        resume(unfinished, **QUIET)
+    assert "Start a new run" in str(error.value) and "\n" not in str(error.value)
+    status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
+    assert status == 2 and says in err and err.count("\n") == 1
+    assert sorted((unfinished / "checkpoints").iterdir()) == before
+    (unfinished / "result.json").write_text('{"steps": 6}', encoding="utf-8")  # finished: opened
+    assert len(resume(unfinished, **QUIET).history.updates) == 6
 
 
 def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, capsys):

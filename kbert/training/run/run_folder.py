@@ -34,6 +34,10 @@ from kbert.training.run.states import State, States
 
 _logger = logging.getLogger("kbert")
 
+# Version of the computation: a higher number when the same settings give other steps, for example
+# by other dropout masks. A run resumes only with the version that it began with.
+COMPUTATION = 2
+
 _CONTENT = js.fields(
     {
         "task": js.one_of("pretrain", "finetune"),
@@ -41,7 +45,11 @@ _CONTENT = js.fields(
         "settings": js.OBJECT,
         "fingerprint": js.OBJECT,
     },
-    {"places": js.mapping_of(js.or_null(js.TEXT), "paths by name"), "keep_checkpoints": js.FLAG},
+    {
+        "computation": js.whole(1, 2**31),
+        "places": js.mapping_of(js.or_null(js.TEXT), "paths by name"),
+        "keep_checkpoints": js.FLAG,
+    },
 )
 _RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
 
@@ -62,12 +70,14 @@ class RunFolder:
         places: the paths of its data when it began.
         keep_checkpoints: whether a finished run keeps its training states.
         later: values of settings that the first runs did not have.
+        computation: the version of the computation that it began with.
     """
 
     def __init__(self, path: str | os.PathLike, content: dict, chief: bool = True):
         self.path = Path(path)
         self.task, self.settings = content["task"], content["settings"]
         self.fingerprint, self._id = content["fingerprint"], content["run"]
+        self.computation = content.get("computation", 1)
         self.places = content.get("places", {})
         self.keep_checkpoints = content.get("keep_checkpoints", True)
         self.later: dict = {}
@@ -112,6 +122,7 @@ class RunFolder:
         content = {
             "task": task,
             "run": uuid.uuid4().hex,
+            "computation": COMPUTATION,
             "places": places or {},
             "keep_checkpoints": keep_checkpoints,
             "settings": _as_json(settings),
@@ -186,11 +197,19 @@ class RunFolder:
             text = "the folder was moved or removed while the run trained"
             raise FileNotFoundError(errno.ENOENT, text, str(self.path))
 
+    def check_computation(self) -> None:
+        """Raise a ValueError if the run began with another version of the computation."""
+        if self.computation != COMPUTATION:
+            raise ValueError(
+                f"{self.path} must have version {COMPUTATION} of the computation to be resumed, "
+                f"got {self.computation}: another version of kbert started it, and its steps are "
+                "not those of this one. Start a new run, or resume it with that version "
+                f"({self.path / 'environment.json'} names it)"
+            )
+
     def check(self, fingerprint: dict, settings: dict | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
-        others = old_names.renamed(settings or self.settings)  # of a state of an older release
-        fingerprint = old_names.renamed(fingerprint)
-        own, others = (self.later | each for each in (self.settings, others))
+        own, others = (self.later | each for each in (self.settings, settings or self.settings))
         different = differences(own, _as_json(others), "")
         different += differences(self.fingerprint, _as_json(fingerprint), "data")
         if different:
