@@ -1,11 +1,10 @@
 """How long a save stops the training, at base's size: the copy of weights and moments.
 
-    python -m benchmarks.saving [--size base] [--batch 2] [--saves 4] [--new] [--alone] [--json]
+    python -m benchmarks.saving [--size base] [--batch 2] [--saves 4] [--alone] [--json]
 
 A process of its own on Keras's backend does an update, then for each save the copy, the write of
-the file by a thread beside, and updates until it is on the disk. `--new` copies to new memory each
-time, as `engine.state()` does, instead of to the same. `--alone` takes the copies alone, with no
-update. Told are the least and the median, and the first save apart: its pages are always new.
+the file by a thread beside, and updates until it is on the disk. `--alone` takes the copies alone,
+with no update. Told are the least and the median, and the first save apart.
 """
 
 import argparse
@@ -23,18 +22,17 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--size", default="base", help="a preset; base")
     parser.add_argument("--batch", type=int, default=2, help="sequences of an update; 2")
     parser.add_argument("--saves", type=int, default=4, help="saves, the first one apart; 4")
-    parser.add_argument("--new", action="store_true", help="new memory for each copy")
     parser.add_argument("--alone", action="store_true", help="the copies alone")
     parser.add_argument("--json", action="store_true", help="as JSON")
     asked = parser.parse_args(words)
     if asked.saves < 2 or asked.batch < 1:
         parser.error("--saves must be 2 or more, --batch 1 or more")
-    found = measured(asked.size, asked.batch, asked.saves, asked.new, asked.alone)
+    found = measured(asked.size, asked.batch, asked.saves, asked.alone)
     print(json.dumps(found) if asked.json else text(found))
     return 0
 
 
-def measured(size: str, batch: int, saves: int, new: bool, alone: bool = False) -> dict:
+def measured(size: str, batch: int, saves: int, alone: bool = False) -> dict:
     """Seconds of the clock, and for the copies of the processor: {"backend", "MiB", …}."""
     import keras
 
@@ -48,7 +46,7 @@ def measured(size: str, batch: int, saves: int, new: bool, alone: bool = False) 
     with tempfile.TemporaryDirectory() as folder:
         for number in range(saves):
             state.clear()  # as in a run: nobody holds the numbers of the save before
-            both = timed(lambda: state.update(engine.state() if new else engine.snapshot()))
+            both = timed(lambda: state.update(engine.state()))
             found["copy"].append(both[0])
             found["copy, processor"].append(both[1])
             if alone:

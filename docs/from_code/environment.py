@@ -12,7 +12,6 @@ PACKAGE = Path(kbert.__file__).parent
 _ASKING = (
     "os.environ.get",
     "os.environ.setdefault",
-    "os.environ.keys().isdisjoint",
     "os.getenv",
     "number_in",
 )
@@ -20,7 +19,6 @@ _ASKING = (
 # What each is for; a test fails where the code reads one that does not stand here.
 MEANINGS = {
     "COLUMNS": "Width of `model.summary()` and of progress lines without a terminal.",
-    "GLIBC_TUNABLES": "Read by glibc. If it sets glibc.malloc, kbert does not tune glibc's memory.",
     "KBERT_TRACEBACK": "If set, an error of a command shows Python's traceback.",
     "CUBLAS_WORKSPACE_CONFIG": "torch on a GPU: kbert sets it to make runs reproducible.",
     "KAGGLEHUB_CACHE": "kagglehub's cache. Default: ~/.cache/kagglehub.",
@@ -30,9 +28,6 @@ MEANINGS = {
     "KERAS_DISTRIBUTION_PROCESS_ID": "JAX on several hosts: number of this host, from 0.",
     "KERAS_TORCH_DEVICE": "torch: cpu trains on the CPU even with a GPU. Read by Keras too.",
     "LOCAL_RANK": "torch on several devices: GPU of this process. torchrun sets it.",
-    "MALLOC_MMAP_MAX_": "Read by glibc. If set, kbert does not tune glibc's memory.",
-    "MALLOC_MMAP_THRESHOLD_": "As MALLOC_MMAP_MAX_.",
-    "MALLOC_TRIM_THRESHOLD_": "As MALLOC_MMAP_MAX_.",
     "MASTER_ADDR": "torch on several hosts: name of the first host. torchrun sets it.",
     "MASTER_PORT": "torch on several hosts: port of the first host. torchrun sets it.",
     "NO_COLOR": "If set, no colours on the terminal (no-color.org).",
@@ -108,8 +103,7 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
 
 
 def _asked_for(node: ast.AST, constants: dict[str, list[str]]) -> list[str]:
-    """The variables of `os.environ[name]`, `os.environ.get(name)`, `.setdefault(name, …)`, and of
-    `os.environ.keys().isdisjoint(names)`."""
+    """The variables of `os.environ[name]`, `os.environ.get(name)` and `.setdefault(name, …)`."""
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
         key = node.slice
     elif isinstance(node, ast.Call) and ast.unparse(node.func) in _ASKING and node.args:

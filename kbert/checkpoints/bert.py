@@ -20,7 +20,7 @@ from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import HEADS_WITH_LABELS, GraphSpec
 from kbert.io import printable, urls
-from kbert.model import collector, deferred
+from kbert.model import deferred
 from kbert.model.told_by_layers import told_by_layers
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ class Bert(aliases.Answering):
 
 
 @printable.escaped_errors()
-@collector.paused()
 def load(
     path: str | os.PathLike | Backbone,
     *,

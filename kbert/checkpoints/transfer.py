@@ -1,5 +1,6 @@
 """Weights between a checkpoint's tensors and a built model: all is checked, then filled in."""
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +14,10 @@ from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
-from kbert.model.large_pages import LargePages
 
 # NumPy's and torch's names, and safetensors'; F8_E4M3 and others that need a scale are none
 _FLOATING = re.compile(r"b?float(16|32|64)|B?F(16|32|64)")
+_ALIGNMENT = 64  # bytes
 _COLUMNS = 32  # that are transposed at a time, of so many lines: 2 to 5 times faster than all
 
 
@@ -96,7 +97,6 @@ class Reading:
         self.entries = entries
         self.names = tuple(tensors)
         self.not_finite: list[str] = []
-        self._memory = LargePages()
         self._threads = ThreadPoolExecutor(3)  # most of the time goes into new memory
         self._arrays = {
             entry.name: self._threads.submit(self._read, tensors[entry.name], entry)
@@ -117,12 +117,20 @@ class Reading:
     def _read(self, tensor: Tensor, entry: Entry) -> np.ndarray:
         array = tensor.read()
         array = array.T if entry.outputs_first else array
-        copy = self._memory.empty(array.shape)
+        copy = _empty(array.shape)
         with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite: said by name
             _copy(array, copy)
         if not is_finite(copy):
             self.not_finite.append(entry.name)
         return copy
+
+
+def _empty(shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array of float32, not filled, at an address that every backend takes uncopied."""
+    size = math.prod(shape) * 4
+    memory = np.empty(size + _ALIGNMENT, "u1")
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view("float32").reshape(shape)
 
 
 def _copy(array: np.ndarray, to: np.ndarray) -> None:

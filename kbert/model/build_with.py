@@ -7,7 +7,6 @@ import numpy as np
 
 from kbert.graph.spec import GraphSpec
 from kbert.model import deferred
-from kbert.model.large_pages import LargePages
 from kbert.model.matrices import is_adapter
 
 
@@ -30,11 +29,10 @@ def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
 
     if not layers:
         return builder.build(spec)
-    memory = LargePages()
     with deferred.without_values():
         model = builder.build(spec)
         values = {
-            new.path: _reader(old, memory)
+            new.path: _reader(old)
             for layer in model.layers
             if layer.weights and (given := layers[layer.name])
             for new, old in zip(layer.weights, _base_weights(given), strict=True)
@@ -53,14 +51,12 @@ def _base_weights(layer) -> list:
     return [weight for weight in layer.weights if not is_adapter(weight.path)]
 
 
-def _reader(weight, memory: LargePages) -> Callable[[], np.ndarray]:
+def _reader(weight) -> Callable[[], np.ndarray]:
     """Return a function that copies a weight: JAX and torch keep the array that they get."""
 
     def read():
         from keras import ops
 
-        copy = memory.empty(tuple(weight.shape))
-        np.copyto(copy, ops.convert_to_numpy(ops.cast(weight, "float32")))
-        return copy
+        return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")
 
     return read

@@ -14,7 +14,7 @@ from keras import layers as kl
 from kbert.graph import names
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import POSITIONS, GraphSpec
-from kbert.model import collector, deferred, keras_internals
+from kbert.model import deferred
 from kbert.model.bert_model import BertModel
 from kbert.model.layers import (
     Add,
@@ -173,12 +173,11 @@ def build(spec: GraphSpec) -> BertModel:
         ValueError: a dtype that is not a policy of floating point numbers.
     """
     _check_dtype(spec.dtype)
-    with collector.paused(), keras_internals.set_plainly():
-        inputs, (x, table) = _encoder(spec)
-        name, top = _TOPS[spec.head]
-        carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
-        outputs = top(spec, x, table, inputs)
-        model = BertModel(list(inputs.values()), outputs, name=name, spec=carried)
+    inputs, (x, table) = _encoder(spec)
+    name, top = _TOPS[spec.head]
+    carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
+    outputs = top(spec, x, table, inputs)
+    model = BertModel(list(inputs.values()), outputs, name=name, spec=carried)
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model

@@ -15,7 +15,6 @@ import functools
 import logging
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -189,70 +188,6 @@ def unlocked(layer) -> Iterator[None]:
         yield
     finally:
         layer._tracker.lock()
-
-
-_PLAIN = frozenset((bool, int, float, str, type(None)))
-_setting_plainly = threading.Lock()
-_setters = 0  # how many are within `set_plainly`
-
-
-@contextlib.contextmanager
-def set_plainly() -> Iterator[None]:
-    """Within it layers on TensorFlow are given numbers and names as any object is given them.
-
-    Keras looks for weights and layers in all that a layer's attributes are set to, and TensorFlow
-    after it: for numbers, names and None, which have none, a fifth of the time that base's layers
-    take. Tried: classes of one's own can set theirs, but most layers of a block are Keras's.
-    """
-    global _setters
-    import keras
-
-    if not _finds_nothing_in_plain_values():
-        yield
-        return
-    with _setting_plainly:
-        if _setters == 0:
-            keras.Layer.__setattr__ = _plainly_or_by(keras.Layer.__setattr__)
-        _setters += 1
-    try:
-        yield
-    finally:
-        with _setting_plainly:
-            _setters -= 1
-            if _setters == 0:
-                keras.Layer.__setattr__ = keras.Layer.__setattr__.__wrapped__
-
-
-def _plainly_or_by(setter: Callable) -> Callable:
-    @functools.wraps(setter)
-    def set_attribute(self, name, value):
-        if type(value) in _PLAIN:
-            object.__setattr__(self, name, value)
-        else:
-            setter(self, name, value)
-
-    return set_attribute
-
-
-@functools.cache
-def _finds_nothing_in_plain_values() -> bool:
-    """Return whether Keras only stores such values, tried on one layer; TensorFlow only."""
-    import keras
-
-    if keras.backend.backend() != "tensorflow" or "__setattr__" not in vars(keras.Layer):
-        return False
-    layer = keras.Layer(name="tried")
-    before, sizes = dict(vars(layer)), _sizes(layer)
-    values = {"a": True, "b": 1, "c": 0.5, "d": "text", "e": None}
-    for name, value in values.items():
-        setattr(layer, name, value)
-    return vars(layer) == before | values and _sizes(layer) == sizes
-
-
-def _sizes(layer) -> dict[str, int]:
-    """Return how much each list, dictionary and set of a layer has."""
-    held = vars(layer).items()
-    return {name: len(value) for name, value in held if isinstance(value, (list, dict, set))}
 
 
 @contextlib.contextmanager

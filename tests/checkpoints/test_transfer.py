@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from kbert.checkpoints import transfer
 from kbert.checkpoints.checkpoint import Tensor
 from kbert.checkpoints.transfer import Reading
 from kbert.checkpoints.weight_names import Entry
@@ -45,3 +46,12 @@ def test_non_finite_tensor_is_named(bad, place):
     array = np.zeros((99, 31))
     array[place] = bad
     assert _read(array, True)[1] == ["t"]
+
+
+def test_memory_for_weights_is_aligned_to_64_bytes():
+    """Backends take such an array without a copy."""
+    for shape in ((13, 7), (), (99, 5, 3), (0, 4), (1,), (17,)):
+        array = transfer._empty(shape)
+        assert array.shape == shape and array.dtype == "float32"
+        assert array.flags.writeable and array.flags.c_contiguous
+        assert not array.size or array.ctypes.data % 64 == 0

@@ -1,11 +1,10 @@
-"""An update: weights of labels, states, dropout, non-finite updates, snapshots, several a call.
+"""An update: weights of labels, states, dropout, non-finite updates, saveds, several a call.
 
 One compiled engine serves most tests: that is why they are in one file.
 """
 
 import functools
 import re
-import sys
 
 import keras
 import numpy as np
@@ -21,9 +20,7 @@ from kbert.graph import names
 from kbert.model.parts import dropout_seeds
 from kbert.training import engines, precision
 from kbert.training import loss as objectives
-from kbert.training.engines import glibc, kept_memory
 from kbert.training.engines.engine import Engine
-from kbert.training.engines.host_memory import HostMemory
 from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import watch_batches
 from kbert.training.loop.loop import NotFinite, train
@@ -246,17 +243,6 @@ def test_non_finite_step_changes_nothing(data):
     assert all(np.array_equal(engine.state()[name], array) for name, array in before.items())
     engine.restore(before)
     assert float(engine.update(batch, 1)["finite"])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's alone")
-def test_engine_keeps_freed_memory_after_a_step(data, monkeypatch, backend):
-    if backend == "tensorflow":
-        pytest.skip("TensorFlow has an allocator of its own")
-    engine, told = engine_of(), []
-    monkeypatch.setattr(glibc, "set_options", told.append)
-    monkeypatch.setattr(kept_memory, "_owners", set())
-    engine.update(batch_of(data, 0), 0)
-    assert any(glibc.MMAP_MAX in options for options in told)
 
 
 @pytest.mark.full
@@ -495,33 +481,22 @@ def held(state: dict) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in state.items()}
 
 
-def test_training_steps_leave_a_snapshot_unchanged(engine, update):
+def test_training_steps_leave_a_state_unchanged(engine, update):
     """They write to the weights' own memory: a view would change with them."""
     update(0)
-    snapshot = engine.snapshot()
-    before = held(snapshot)
+    saved = engine.state()
+    before = held(saved)
     assert before == held(engine.state())
     update(1)
     update(2)
-    assert held(snapshot) == before
-    assert all(not np.array_equal(after, snapshot[name]) for name, after in moved(engine))
-    engine.restore(snapshot)
+    assert held(saved) == before
+    assert all(not np.array_equal(after, saved[name]) for name, after in moved(engine))
+    engine.restore(saved)
     assert held(engine.state()) == before
 
 
 def moved(engine):
     return [pair for pair in engine.state().items() if pair[0].startswith("optimizer/first/")]
-
-
-def test_next_snapshot_reuses_memory_and_a_state_does_not(engine, update):
-    first = engine.snapshot()
-    state = engine.state()
-    kept, before = held(state), held(first)
-    update(3)
-    second = engine.snapshot()
-    assert all(np.shares_memory(second[name], array) for name, array in first.items())
-    assert held(second) == held(engine.state()) != before
-    assert held(state) == kept == before
 
 
 def test_restoring_weights_keeps_the_optimizer_state(engine, update):
@@ -538,19 +513,6 @@ def test_restoring_weights_keeps_the_optimizer_state(engine, update):
     assert after != before and held(weights) == before
     engine.restore_weights(weights)
     assert parts() == (before, moments)
-
-
-def test_snapshot_arrays_are_contiguous_and_in_order():
-    memory = HostMemory()
-    whole = np.arange(42, dtype="float32").reshape(6, 7)
-    given = {"turned": whole.T, "every other": whole[::2], "one": np.float32(3), "none": whole[:0]}
-    for _ in range(2):
-        found = memory.copies({name: np.asarray(array) for name, array in given.items()})
-        for name, array in given.items():
-            assert found[name].flags.c_contiguous and found[name].dtype == array.dtype
-            np.testing.assert_array_equal(found[name], array)
-    other = memory.copies({"one": np.arange(3)})
-    assert list(other) == ["one"] and other["one"].tolist() == [0, 1, 2]
 
 
 # Several updates in one call of the device: those of one a call, and the run around them too.

@@ -34,11 +34,6 @@ def start(devices: int | None = None):
 
         return TensorFlowEngine(devices)
     if backend == "jax":
-        from kbert.ops.devices import jax_has_cpus_alone
-        from kbert.training.engines import kept_memory
-
-        if jax_has_cpus_alone():
-            kept_memory.take_one_heap()
         from kbert.training.engines.jax_engine import JaxEngine
 
         return JaxEngine(devices)

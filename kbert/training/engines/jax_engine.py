@@ -17,7 +17,6 @@ import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.training import loss
-from kbert.training.engines import kept_memory
 from kbert.training.engines.engine import Engine
 from kbert.training.stopping import NO_WISH, Wishes
 
@@ -57,9 +56,8 @@ class JaxEngine(Engine):
         compiled = jax.jit if self.jit else lambda function, **_: function
         several = self.mesh is not None and self.mesh.size > 1
         self._summed_gradients = jax.jit(self._of_parts) if several else self._of_whole
-        # On one CPU an update's gradients are written in the place of the last one's. A large piece
-        # of memory that is given back and asked for anew comes as pages that are not there yet: a
-        # tenth of an update of base went there.
+        # On one CPU the gradients of a step are written to the memory of the previous step's. The
+        # peak is 15 % lower than with gradients among XLA's temporary tensors.
         self._writes_over = bool(self.jit) and self.platform == "cpu" and self.replicas == 1
         self._update = compiled(
             self._whole_update, donate_argnums=(0, 4), keep_unused=self._writes_over
@@ -83,8 +81,6 @@ class JaxEngine(Engine):
         )
         for variable, value in zip(variables, new, strict=True):
             variable.assign(value)
-        if self.platform == "cpu":
-            kept_memory.keep(self)
         return logs
 
     def _await_last(self) -> None:

@@ -5,7 +5,6 @@ Its shapes are static, and nothing in it asks the host. No TPU has run
 it yet.
 """
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -14,10 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.data.training_batch import TrainingBatch
-from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
 from kbert.training.engines import (
-    returned_memory,
     strategies,
     tensorflow_checkpointing,
 )
@@ -73,7 +70,6 @@ class TensorFlowEngine(Engine):
         super().prepare(model, optimizer, trained, jit=jit, **options)
 
     def _compile(self) -> None:
-        self._is_first = True
         # With one replica XLA compiles the whole update, and on TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas.
         whole = self.spread.on_tpu or (self.jit and self.replicas == 1)
@@ -113,8 +109,7 @@ class TensorFlowEngine(Engine):
 
     def update(self, batch: TrainingBatch, step: int, wishes: Wishes = NO_WISH) -> dict:
         """See `Engine`."""
-        with self._returning_memory():
-            return self._update(*self.spread.values(self._each(batch, step, wishes)))
+        return self._update(*self.spread.values(self._each(batch, step, wishes)))
 
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, wishes: Wishes = NO_WISH
@@ -127,8 +122,7 @@ class TensorFlowEngine(Engine):
         # one program, however many there are: it leaves what is filled up alone
         filled = each + each[-1:] * (self.steps_per_execution - len(each))
         together = [stacked(list(parts)) for parts in zip(*filled, strict=True)]
-        with self._returning_memory():
-            rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
+        rows = self._call(tf.constant(len(batches)), *self.spread.values(together))
         names = self._figure_names(objectives.second_measures(batches[0].labels))
 
         def read():
@@ -136,12 +130,6 @@ class TensorFlowEngine(Engine):
             return [dict(zip(names, row, strict=True)) for row in found]
 
         return read
-
-    def _returning_memory(self):
-        """Around the first step on a CPU, `returned_memory.returned`."""
-        first, self._is_first = self._is_first, False
-        returning = first and device_names() == ["CPU"]
-        return returned_memory.returned() if returning else contextlib.nullcontext()
 
     def _each(self, batch: TrainingBatch, step: int, wishes: Wishes) -> list[tuple]:
         """Return a step's arrays and seeds for each of this host's replicas."""

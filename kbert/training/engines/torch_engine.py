@@ -14,7 +14,7 @@ from torch.optim.adamw import adamw
 from kbert.data.training_batch import TrainingBatch
 from kbert.ops.devices import device_names
 from kbert.training import loss as objectives
-from kbert.training.engines import kept_memory, torch_hosts
+from kbert.training.engines import torch_hosts
 from kbert.training.engines.engine import Engine
 from kbert.training.engines.optimizer_step import Decision
 from kbert.training.stopping import NO_WISH, ProcessLost, Wishes
@@ -69,8 +69,6 @@ class TorchEngine(Engine):
             for variable, before, value in zip(variables, values, new, strict=True):
                 if value is not before:
                     variable.assign(value)
-        if norm.device.type == "cpu":
-            kept_memory.keep(self)
         return figures
 
     def _summed(self, tensors: list) -> list:

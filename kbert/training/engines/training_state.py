@@ -7,7 +7,6 @@ from kbert.io.wording import first_few
 from kbert.model.matrices import is_adapter
 from kbert.ops.devices import device_names
 from kbert.training import precision
-from kbert.training.engines.host_memory import HostMemory
 from kbert.training.trained_weights import TrainedWeights
 
 
@@ -32,7 +31,6 @@ class TrainingState:
     counts: list
     seed_states: list
     scaled: bool  # whether the loss is
-    _memory: HostMemory | None = None  # of the last snapshot
 
     def _make_variables(self) -> None:
         """Make the optimizer's variables, for `self.model`."""
@@ -79,24 +77,19 @@ class TrainingState:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every number that the next step depends on, by name."""
-        return self._copied(HostMemory())
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Return the same in memory that the next snapshot overwrites: there is one at a time."""
-        self._memory = self._memory or HostMemory()
-        return self._copied(self._memory)
+        return self._copied(self._variables())
 
     def weights_now(self) -> dict[str, np.ndarray]:
-        """Return the model's part of the state, adapters included, without copying."""
-        self._memory = self._memory or HostMemory()
-        return self._copied(self._memory, self._of_model())
+        """Return the model's part of the state, adapters included, copied."""
+        return self._copied(self._of_model())
 
-    def _copied(self, memory: HostMemory, variables: dict | None = None) -> dict[str, np.ndarray]:
-        variables = self._variables() if variables is None else variables
+    def _copied(self, variables: dict) -> dict[str, np.ndarray]:
         arrays = self._on_host([variable.value for variable in variables.values()])
         named = dict(zip(variables, arrays, strict=True))
         # A CPU's next update writes to this very memory; an accelerator's numbers came by a copy.
-        return memory.copies(named) if device_names() == ["CPU"] else named
+        if device_names() != ["CPU"]:
+            return named
+        return {name: np.array(array, order="C") for name, array in named.items()}
 
     def _on_host(self, values: list) -> list[np.ndarray]:
         """Return values of variables, copied no more than the backend must."""
