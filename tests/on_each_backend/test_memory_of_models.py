@@ -1,0 +1,71 @@
+"""Memory is flat over models that are built and trained one after the other in one process."""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+from helpers.sizes import TESTS
+
+# 20 models, each trained by an engine: custom gradients in TensorFlow's registry, and MiB of the
+# process; then 3 that `fit` trains, which each leave two gradients of Keras's optimizer there.
+_TRAINING = """
+import gc, sys
+import keras
+import kbert
+from kbert.training import engines
+from kbert.training.optimizers import Optimizer
+from helpers.training_batches import PREDICTIONS, arrays, batch_of
+
+sizes = {"hidden_size": 26, "num_attention_heads": 2, "intermediate_size": 37}
+sizes |= {"vocab_size": 99, "type_vocab_size": 3, "num_hidden_layers": 1}
+config = kbert.get_config("tiny").replace(**sizes)
+data = arrays("pretraining", 2, 7)
+
+def registered():
+    if "tensorflow" not in sys.modules:
+        return 0
+    from tensorflow.python.framework import ops
+    return len(ops.gradient_registry.list())
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 >> 20
+
+def train_by_engine():
+    model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+    engine = engines.start(1)
+    engine.prepare(model, Optimizer())
+    for step in range(2):
+        logs = engine.update(batch_of(data, step), step)
+    float(logs["loss"])
+
+def train_by_fit():
+    batch = batch_of(data, 0)
+    model = kbert.build_bert(config, seq_len=11, max_predictions=PREDICTIONS)
+    model.compile("adam", loss="sparse_categorical_crossentropy")
+    inputs = [batch.inputs[name] for name in model.input_names]
+    labels = [batch.labels[name] for name in model.output_names]
+    for _ in range(2):
+        model.fit(inputs, labels, verbose=0)
+
+for train in [train_by_engine] * 20 + [train_by_fit] * 3:
+    train()
+    gc.collect()
+    print(registered(), resident(), flush=True)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's count of pages")
+def test_memory_is_flat_over_twenty_models():
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
+    options = {"env": environment, "capture_output": True, "text": True, "check": True}
+    found = subprocess.run([sys.executable, "-c", _TRAINING], **options).stdout
+    pairs = [[int(number) for number in line.split()] for line in found.splitlines()[-23:]]
+    gradients, memory = zip(*pairs, strict=True)
+    assert len(set(gradients[:20])) == 1, "gradients are registered per model"
+    assert memory[19] - memory[4] < 20
+    assert all(after - before <= 2 for before, after in pairwise(gradients[20:]))
