@@ -25,18 +25,6 @@ _logger = logging.getLogger("kbert")
 TORCHVISION_REMARKS = "torch.onnx._internal.exporter._registration"
 
 
-def onednn_product() -> Callable | None:
-    """oneDNN's x yᵀ of two float32 matrices on a CPU, without a gradient; None: torch has none.
-
-    Tried: torch's public products of float32 are MKL's whatever `torch.backends.mkldnn` says, and a
-    convolution of 1 × 1 is as fast forward, but not its gradient.
-    """
-    import torch
-
-    linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    return linear and (lambda x, y: linear(x, y, None, "none", [], ""))
-
-
 class Calls(NamedTuple):
     """An operation of a graph: its output and input tensors, and the source of each input.
 

@@ -18,6 +18,7 @@ linear = reference.linear
 project_heads = reference.project_heads
 attention_probs = reference.attention_probs
 bias_activation = reference.bias_activation
+dense = reference.dense
 dropout = reference.dropout
 keep_mask = reference.keep_mask
 gather_positions = reference.gather_positions

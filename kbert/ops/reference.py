@@ -70,6 +70,15 @@ def bias_activation(x, bias, activation: Callable):
     return ops.cast(activation(wide), x.dtype)
 
 
+def dense(x, kernel, bias, activation: Callable):
+    """Multiply x (B, S, in) by kernel (in, F), then `bias_activation`, for inference.
+
+    One function, so that a backend can compute all of it in one pass; it has the gradients that the
+    backend makes of it.
+    """
+    return bias_activation(linear(x, kernel), bias, activation)
+
+
 def dropout(x, rate: float, seed):
     """Drop each number with probability `rate`, and scale the others by 1 / (1 - rate).
 

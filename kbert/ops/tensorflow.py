@@ -99,6 +99,19 @@ def bias_activation(x, bias, activation: Callable):
     return activation(biased)
 
 
+def dense(x, kernel, bias, activation: Callable):
+    """See `reference.dense`; written so that TensorFlow makes one oneDNN operation of it."""
+    y = tf.nn.bias_add(tf.matmul(_rows(x), tf.cast(kernel, x.dtype)), tf.cast(bias, x.dtype))
+    if activation is gelu:
+        erf = tf.math.erf(y * tf.constant(0.5**0.5, y.dtype))
+        y = y * tf.constant(0.5, y.dtype) * (erf + tf.constant(1, y.dtype))
+    elif activation is gelu_tanh:
+        y = tf.nn.gelu(y, approximate=True)
+    else:
+        y = activation(y)
+    return tf.reshape(y, [*_shape(x)[:-1], kernel.shape[-1]])
+
+
 @_traced
 def _gelu(x):
     wide = tf.cast(x, tf.float32)

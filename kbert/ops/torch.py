@@ -83,6 +83,11 @@ def bias_activation(x, bias, activation: Callable):
     return activation(x)
 
 
+def dense(x, kernel, bias, activation: Callable):
+    """See `reference.dense`."""
+    return bias_activation(linear(x, kernel), bias, activation)
+
+
 def dropout(x, rate: float, seed):
     """See `reference.dropout`; on a CPU the rate is exact to 2⁻¹⁷."""
     if not rate:

@@ -63,53 +63,24 @@ def function_of(
         functions = _functions.setdefault(model, {})
         if key not in functions:
             view = build(model)
-            made = _own_function if model is bert.model else _cast_function
-            functions[key] = made(model, view)
+            function = compiled(view)
+            functions[key] = function if model is bert.model else _in_float32(function)
         return functions[key]
 
 
 def _in_precision(bert: Bert, dtype: str) -> keras.Model:
-    """Return the model's cast.
-
-    Itself where it is of the dtype throughout and no cast would gain.
-    """
+    """Return the model's cast; itself where it is of the dtype throughout."""
     layers = [layer for layer in bert.model.layers if layer.weights]
     weights = {weight.dtype for layer in layers for weight in layer.weights}
-    own = weights == {layer.compute_dtype for layer in layers} == {dtype}
-    if own and not _fuses():
+    if weights == {layer.compute_dtype for layer in layers} == {dtype}:
         return bert.model
     transfer.check_whole(bert.model, bert.spec)
     return cast_model(bert.model, bert.spec, dtype)
 
 
-def _own_function(model: keras.Model, view: keras.Model) -> Callable:
-    """Return the function of a view into a model whose weights may change."""
-    if keras.backend.backend() == "torch":
-        from kbert.model import torch_encoder
-
-        if torch_encoder.is_for(model):
-            return torch_encoder.fused(model, view)
-    return compiled(view)
-
-
-def _cast_function(model: keras.Model, view: keras.Model) -> Callable:
-    """Return the function of a view with its own constant weights, which may be compiled in."""
-    if _fuses():
-        from kbert.model import fused_encoder
-
-        call = fused_encoder.fused(model, view)
-    else:
-        call = compiled(view)
+def _in_float32(call: Callable) -> Callable:
+    """Return a function whose outputs are in float32."""
     return lambda *ids: [np.asarray(output, "float32") for output in call(*ids)]
-
-
-def _fuses() -> bool:
-    """Return whether a cast model's blocks are computed in larger operations than the graph's."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    from kbert.model import fused_encoder
-
-    return fused_encoder.is_fast_here()
 
 
 def outputs_of(*layers: str) -> Callable[[keras.Model], BertModel]:

@@ -10,7 +10,7 @@ if keras.backend.backend() != "torch":
 
 import torch
 
-from kbert.model.parts import torch_products
+from kbert.ops import torch as operations
 
 pytestmark = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()),
@@ -20,18 +20,23 @@ AMD, INTEL = {"cpu_name": "AMD EPYC"}, {"cpu_name": "Intel(R) Xeon(R) Processor 
 
 
 @pytest.fixture
-def taken(monkeypatch):
-    """The shapes of oneDNN's products; taken on any processor, for the smallest."""
-    found, multiplied = [], torch_products._by_transposed
+def shapes(monkeypatch):
+    """The shapes of oneDNN's products, (rows, in, out)."""
+    found, multiply = [], operations._ONEDNN
 
-    def noted(x, y):
+    def record(x, y, *others):
         found.append((*x.shape, y.shape[0]))
-        return multiplied(x, y)
+        return multiply(x, y, *others)
 
-    monkeypatch.setattr(torch_products, "_by_transposed", noted)
-    monkeypatch.setattr(torch_products, "_is_faster_here", lambda: True)
-    monkeypatch.setattr(torch_products, "_SMALLEST", 0)
+    monkeypatch.setattr(operations, "_ONEDNN", record)
     return found
+
+
+@pytest.fixture
+def any_product(monkeypatch):
+    """oneDNN is taken on any processor, for the smallest product."""
+    monkeypatch.setattr(operations, "_is_amd", lambda: True)
+    monkeypatch.setattr(operations, "_SMALLEST", 0)
 
 
 def numbers(*shape):
@@ -42,63 +47,61 @@ def single(array):
     return torch.tensor(array, dtype=torch.float32)
 
 
+@pytest.mark.usefixtures("any_product")
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("strided", [False, True])
-def test_products_and_gradients_equal_numpy(transposed, strided, taken):
+def test_products_and_gradients_equal_numpy(transposed, strided, shapes):
     """Of factors and gradients that stand in memory in any order, stretched ones too."""
     x, y = numbers(13, 7), numbers(99, 7) if transposed else numbers(7, 99)
-    wanted = numbers(13, 99)
+    gradient, bias = numbers(13, 99), numbers(99)
     if strided:
-        wanted = np.broadcast_to(wanted[:1], wanted.shape)
+        gradient = np.broadcast_to(gradient[:1], gradient.shape)
     given = [single(x), single(y)]
     if strided:
         given = [one.mT.contiguous().mT for one in given]
-    given = [one.requires_grad_() for one in given]
-    product = torch_products.product(*given, transposed=transposed)
-    of_product = single(wanted[:1]).expand(13, 99) if strided else single(wanted)
-    of_x, of_y = torch.autograd.grad(product, given, of_product)
-    assert_allclose(product.detach(), x @ (y.T if transposed else y), atol=1e-5)
-    assert_allclose(of_x, wanted @ (y if transposed else y.T), atol=1e-5)
-    assert_allclose(of_y, wanted.T @ x if transposed else x.T @ wanted, atol=1e-5)
-    assert taken == [(13, 7, 99), (13, 99, 7), (99, 13, 7) if transposed else (7, 13, 99)]
+    given = [one.requires_grad_() for one in (*given, single(bias))]
+    multiply = operations.tied_logits if transposed else operations.linear
+    product = multiply(*given)
+    of_product = single(gradient[:1]).expand(13, 99) if strided else single(gradient)
+    of_x, of_y, of_bias = torch.autograd.grad(product, given, of_product)
+    assert_allclose(product.detach(), x @ (y.T if transposed else y) + bias, atol=1e-5)
+    assert_allclose(of_x, gradient @ (y if transposed else y.T), atol=1e-5)
+    assert_allclose(of_y, gradient.T @ x if transposed else x.T @ gradient, atol=1e-5)
+    assert_allclose(of_bias, gradient.sum(0), atol=1e-5)
+    assert shapes == [(13, 7, 99), (13, 99, 7), (99, 13, 7) if transposed else (7, 13, 99)]
 
 
-def test_gradient_of_a_constant_is_not_computed(taken):
+@pytest.mark.usefixtures("any_product")
+def test_gradient_of_a_constant_is_not_computed(shapes):
     x, y = single(numbers(13, 7)), single(numbers(7, 99)).requires_grad_()
-    torch_products.product(x, y).sum().backward()
-    assert taken == [(13, 7, 99), (7, 13, 99)]
+    operations.linear(x, y).sum().backward()
+    assert shapes == [(13, 7, 99), (7, 13, 99)]
 
 
 @pytest.mark.parametrize(
-    ("told", "smallest", "dtype", "batched", "enabled", "expected"),
+    ("capabilities", "smallest", "dtype", "enabled", "expected"),
     [
-        (AMD, 13 * 7 * 99, "float32", False, True, True),
-        (AMD, 13 * 7 * 99 + 1, "float32", False, True, False),
-        (AMD, 0, "bfloat16", False, True, False),
-        (AMD, 0, "float64", False, True, False),
-        (AMD, 0, "float32", True, True, False),
-        (AMD, 0, "float32", False, False, False),
-        (INTEL, 0, "float32", False, True, False),
-        ({}, 0, "float32", False, True, False),
+        (AMD, 13 * 7 * 99, "float32", True, True),
+        (AMD, 13 * 7 * 99 + 1, "float32", True, False),
+        (AMD, 0, "bfloat16", True, False),
+        (AMD, 0, "float64", True, False),
+        (AMD, 0, "float32", False, False),
+        (INTEL, 0, "float32", True, False),
+        ({}, 0, "float32", True, False),
     ],
 )
 def test_other_products_are_left_to_torch(
-    told, smallest, dtype, batched, enabled, expected, monkeypatch
+    capabilities, smallest, dtype, enabled, expected, monkeypatch, shapes
 ):
-    """Small ones, other types, several at once, where oneDNN is switched off, Intel's own."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: told, raising=False)
-    monkeypatch.setattr(torch_products, "_SMALLEST", smallest)
+    """Small ones, other types, where oneDNN is switched off, Intel's own."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(operations, "_SMALLEST", smallest)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", enabled)
-    taken = []
-    by = torch_products._by_transposed
-    monkeypatch.setattr(torch_products, "_by_transposed", lambda *a: taken.append(1) or by(*a))
-    torch_products._is_faster_here.cache_clear()
+    operations._is_amd.cache_clear()
     x, y = (torch.ones(shape, dtype=getattr(torch, dtype)) for shape in ((13, 7), (7, 99)))
-    if batched:
-        x, y = x[None], y[None]
     try:
-        product = torch_products.product(x, y)
+        product = operations.linear(x, y)
     finally:
-        torch_products._is_faster_here.cache_clear()
-    assert product.shape[-2:] == (13, 99) and float(product.max()) == 7.0
-    assert bool(taken) == expected
+        operations._is_amd.cache_clear()
+    assert product.shape == (13, 99) and float(product.max()) == 7.0
+    assert bool(shapes) == expected

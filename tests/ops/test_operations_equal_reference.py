@@ -76,6 +76,10 @@ def loss(ops, logits, labels, weights):
     return ops.cross_entropy(logits, labels, keras.ops.cast(weights, "float32"))[0]
 
 
+def dense(name: str):
+    return lambda ops, *given: ops.dense(*given, activation(name))
+
+
 def bias_activation(name: str):
     return lambda ops, x, bias: ops.bias_activation(x, bias, activation(name))
 
@@ -121,6 +125,9 @@ CASES = {
         [*heads()[:2], padding()],
         [0, 1],
     ),
+    "dense": (dense("gelu"), [X, floats(HIDDEN, INNER), floats(INNER)], [0, 1, 2]),
+    "dense gelu_new": (dense("gelu_new"), [X, floats(HIDDEN, INNER), floats(INNER)], [0, 1, 2]),
+    "dense relu": (dense("relu"), [X, floats(HIDDEN, INNER), floats(INNER)], [0, 1, 2]),
     "bias and gelu": (bias_activation("gelu"), [X, floats(HIDDEN)], [0, 1]),
     "bias and gelu_new": (bias_activation("gelu_new"), [X, floats(HIDDEN)], [0, 1]),
     "bias and relu": (bias_activation("relu"), [X, floats(HIDDEN)], [0, 1]),

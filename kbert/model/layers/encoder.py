@@ -393,9 +393,12 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x, training=None):
         inner, outer = self.intermediate_dense, self.output_dense
-        y = kops.linear(x, ops.convert_to_tensor(inner.kernel))  # (B, S, F)
-        y = _add_adapter(self, "intermediate", x, y, training)
-        x = kops.bias_activation(y, inner.bias, inner.activation)
+        kernel = ops.convert_to_tensor(inner.kernel)
+        if training or "intermediate" in self.adapters:
+            y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
+            x = kops.bias_activation(y, inner.bias, inner.activation)  # (B, S, F)
+        else:
+            x = kops.dense(x, kernel, inner.bias, inner.activation)
         y = kops.linear(x, ops.convert_to_tensor(outer.kernel), outer.bias)  # (B, S, H)
         return _add_adapter(self, "output", x, y, training)
 
